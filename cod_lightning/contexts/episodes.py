@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextEntry, Prepared
 from cod_lightning.contexts.records import Record, RecordContext
-from cod_lightning.contexts.retrieval import best, similarities
+from cod_lightning.contexts.retrieval import Similarity, WordSimilarity, best
 from cod_lightning.contexts.worded import check_count
 from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.seeds import derive_seed
@@ -57,6 +57,7 @@ class EpisodesContext(RecordContext):
         initial_worth: Of a record that no task was shown.
         capacity: Most records; beyond it the one of least worth goes, of equal ones the oldest.
         part_tokens: Tokens, about, that each part of a record (first observation, answers, feedback) keeps.
+        similarity: How near a record is to the task; null: by the words that they share (BM25).
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -75,6 +76,7 @@ class EpisodesContext(RecordContext):
         initial_worth: float = 0.5,
         capacity: int = 1000,
         part_tokens: int = 128,
+        similarity: Similarity | None = None,
     ) -> None:
         super().__init__(protocol)
         if select not in ("utility", "similarity", "random"):
@@ -90,6 +92,7 @@ class EpisodesContext(RecordContext):
         self.select, self.most, self.candidates, self.utility_weight = select, most, candidates, utility_weight
         self.learning_rate, self.initial_worth = learning_rate, initial_worth
         self.capacity, self.part_tokens = capacity, part_tokens
+        self.similarity = similarity or WordSimilarity()
 
     def text(self, state: EpisodesState) -> str:
         return self.listed(state.records, [f"{worth:.2f} " for worth in state.worth])
@@ -134,7 +137,7 @@ class EpisodesContext(RecordContext):
             return list(range(number))
         if self.select == "random":
             return random.Random(derive_seed("random records", observation, number)).sample(range(number), self.most)
-        similar = similarities(state.records, lambda record: record.text, observation)  # pyright: ignore
+        similar = self.similarity.scores(state.records, lambda record: record.text, observation)  # pyright: ignore
         if self.select == "similarity":
             return best(similar, self.most)
         near = best(similar, self.candidates)

@@ -1,4 +1,4 @@
-"""Which texts are nearest to a query, by the words that they share: BM25."""
+"""Which texts are nearest to a query: by default by the words that they share, BM25."""
 
 import math
 import re
@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -97,6 +98,22 @@ class _Index:
                 there = bisect_left(slots, slot)
                 del slots[there], counts[there]
         self._num_words -= len(words)
+
+
+class Similarity(Protocol):
+    """How near entries are to a query."""
+
+    def scores(self, entries: tuple, text: Callable[[object], str], query: str) -> np.ndarray:
+        """[n] of each entry's text for the query: the higher, the nearer."""
+        ...
+
+
+class WordSimilarity:
+    """By the words that they share: BM25."""
+
+    def scores(self, entries: tuple, text: Callable[[object], str], query: str) -> np.ndarray:
+        """As `similarities`."""
+        return similarities(entries, text, query)
 
 
 _KEPT: list[_Index] = []
