@@ -2,8 +2,8 @@
 
 Sources: MemRL (arXiv 2601.03192), which filters memories by similarity and then ranks them by a utility learned from the rewards of
 the tasks that used them; Memento (formerly AgentFly, arXiv 2508.16153), a bank of cases with successes and failures;
-MUSE (arXiv 2510.08002), which keeps experience from each task. Differs from all three: similarity is BM25 over words and not
-an embedding, the record is cut out of the episode and not written by a model, and the policy that reads the records is
+MUSE (arXiv 2510.08002), which keeps experience from each task. Differs from all three: similarity is BM25 over words unless
+an encoder is named, the record is cut out of the episode and not written by a model, and the policy that reads the records is
 trained while retrieval is not (Memento trains a network that selects cases, MUSE a model reflects, MemRL freezes its model).
 Every record that was shown is credited with the whole reward.
 """
