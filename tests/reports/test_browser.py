@@ -146,7 +146,7 @@ def test_entries_have_a_row_each_that_shows_when_they_came_were_shown_and_went_a
 def test_of_an_older_file_each_line_of_a_context_is_an_entry(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", GROUPS))
     assert page.locator(".carried tbody th").all_inner_texts() == ["left is up"]
-    assert page.locator(".carried .fate").inner_text() == "from update 0"
+    assert page.locator(".carried td.fate").inner_text() == "from update 0"
 
 
 def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path) -> None:
