@@ -142,6 +142,29 @@ class Turn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The action as text, special tokens left out, for readers."""
 
 
+class EntryEventKind(StrEnum):
+    """What an episode had to do with an entry of the context."""
+
+    HELD = "held"
+    """It was there before, and nothing earlier is known of it."""
+    CAME = "came"
+    CHANGED = "changed"
+    SHOWN = "shown"
+    """The task was shown it, or chose it."""
+    GONE = "gone"
+    """The episode removed it, or did not let it in."""
+
+
+class EntryEvent(Struct, frozen=True, array_like=True):
+    """One thing that an episode had to do with one entry of the context."""
+
+    kind: EntryEventKind
+    key: str
+    """Which entry, as its mechanism knows it."""
+    text: str = ""
+    """What it says from then on; where it is gone, why, if the mechanism removed it by itself."""
+
+
 class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All turns of one task (solve), or one rewrite of the context (update)."""
 
@@ -162,6 +185,8 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     state_before: Any = None
     """The same as the record that its mechanism owns; plain values, or None, where it was read back from a file."""
     state_after: Any = None
+    entries: tuple[EntryEvent, ...] | None = None
+    """What it had to do with the entries of the context; None where nobody wrote that down."""
     error: str = ""
     """What was raised, for FAILED: the name of its class, a colon, its message."""
     repeat: bool = False

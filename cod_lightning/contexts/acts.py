@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, structs
 
-from cod_lightning.contexts.base import History, Intervention, Prepared, Spoken, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import ContextEntry, History, Intervention, Prepared, Spoken, TokenView, UpdateDialogue
 from cod_lightning.contexts.hint_wording import fenced, suggested_length
 from cod_lightning.contexts.notebook import NotebookContext, NotebookState
 from cod_lightning.contexts.notebook_wording import CompactNotebook, NaturalNotebook, Operation, OperationKind
@@ -32,6 +32,8 @@ class ActsState(NotebookState, frozen=True):
 
     opened: tuple[int, ...] = ()
     """Numbers of the entries that are shown in full, the latest last."""
+    seen: tuple[int, ...] = ()
+    """Numbers of the entries that the latest task was shown in full at any time."""
     num_acts: int = 0
     acted: bool = False
     """Whether the latest response was an act, which leaves the dialogue now."""
@@ -83,11 +85,16 @@ class ActsContext(NotebookContext):
         self.wording: Any = ACTS_WORDINGS[protocol](max_entries, response_limit)
         self.max_acts, self.open_entries = max_acts, open_entries
 
+    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
+        """Entries by number; shown are those that the task was shown in full, or read."""
+        seen = {str(number) for number in state.seen}
+        return tuple(structs.replace(one, shown=one.key in seen) for one in super().entries(state))
+
     def adopt(self, note: str) -> ActsState:
         return self._opened(ActsState(super().adopt(note).entries))
 
     def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
-        return Prepared(self._system(state, rules), state)
+        return Prepared(self._system(state, rules), structs.replace(state, seen=state.opened))
 
     def on_turn(self, state: ActsState, response: str, tokens: TokenView) -> Intervention | None:
         if self.wording.start not in response or state.num_acts >= self.max_acts:
@@ -108,8 +115,8 @@ class ActsContext(NotebookContext):
 
     def feedback(self, state: ActsState, episode: Episode) -> ActsState:
         """The next task has all its acts, and is shown what the environment said last."""
-        kept = ActsState(state.entries, opened=state.opened, position=episode.position + 1, unread=episode.feedback)
-        return self._opened(kept)
+        position, unread = episode.position + 1, episode.feedback
+        return self._opened(ActsState(state.entries, (), state.opened, state.seen, position=position, unread=unread))
 
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         found = yield from super().update(state, rules, episode, tokens)
@@ -146,7 +153,8 @@ class ActsContext(NotebookContext):
         written = [entry.number for entry in now.entries if before.get(entry.number) != entry]
         latest = [*(number for number in state.opened if number not in (*written, *read)), *written, *read]
         edited = structs.replace(state, entries=now.entries, refused=(*refused, *missing), opened=tuple(latest))
-        return self._opened(edited)
+        edited = self._opened(edited)
+        return structs.replace(edited, seen=tuple(dict.fromkeys((*state.seen, *edited.opened))))
 
     def _opened(self, state: ActsState) -> ActsState:
         """The state with no more entries open than may be, and none that is gone."""

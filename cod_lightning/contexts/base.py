@@ -25,6 +25,19 @@ class TextState(Struct, frozen=True):
     text: str = ""
 
 
+class ContextEntry(Struct, frozen=True):
+    """One piece of a context, which reports follow from the episode that it came with to the one that removed it."""
+
+    key: str
+    """What it is known by as long as it is kept, whatever becomes of its text: no other has it in the same state."""
+    text: str
+    """Without what the mechanism counts about it, such as its worth."""
+    shown: bool = True
+    """Whether the latest task was shown it, or chose it."""
+    gone: str = ""
+    """Why the mechanism removed it in the latest episode; empty for what is there."""
+
+
 class TokenView(Protocol):
     """What a mechanism may ask about the policy's tokenizer."""
 
@@ -112,6 +125,14 @@ class ContextMechanism(ABC):
     @abstractmethod
     def text(self, state: Any) -> str:
         """The state for readers, one entry a line; an empty string where there is nothing in it."""
+
+    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
+        """The state piece by piece, and what the mechanism itself removed from it in the latest episode.
+
+        By default a piece is a line of `text`, and is known by what it says: one whose words change is then another one.
+        """
+        lines = (line for line in self.text(state).splitlines() if line.strip())
+        return tuple(ContextEntry(line, line) for line in dict.fromkeys(lines))
 
     @abstractmethod
     def adopt(self, note: str) -> Any:

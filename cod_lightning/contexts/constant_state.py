@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import (
+    ContextEntry,
     ContextUpdate,
     History,
     Intervention,
@@ -82,6 +83,10 @@ class ConstantStateContext(WordedContext):
 
     def text(self, state: ConstantState) -> str:
         return state.text
+
+    def entries(self, state: ConstantState) -> tuple[ContextEntry, ...]:
+        """The state."""
+        return (ContextEntry("state", state.text),) if state.text else ()
 
     def adopt(self, note: str) -> ConstantState:
         return ConstantState(note)

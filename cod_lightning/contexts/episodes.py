@@ -2,8 +2,8 @@
 
 Sources: MemRL (arXiv 2601.03192), which filters memories by similarity and then ranks them by a utility learned from the rewards of
 the tasks that used them; Memento (formerly AgentFly, arXiv 2508.16153), a bank of cases with successes and failures;
-MUSE (arXiv 2510.08002), which keeps experience from each task. Differs from all three: similarity is BM25 over words and not
-an embedding, the record is cut out of the episode and not written by a model, and the policy that reads the records is
+MUSE (arXiv 2510.08002), which keeps experience from each task. Differs from all three: similarity is BM25 over words unless
+an encoder is named, the record is cut out of the episode and not written by a model, and the policy that reads the records is
 trained while retrieval is not (Memento trains a network that selects cases, MUSE a model reflects, MemRL freezes its model).
 Every record that was shown is credited with the whole reward.
 """
@@ -16,9 +16,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import Prepared
+from cod_lightning.contexts.base import ContextEntry, Prepared
 from cod_lightning.contexts.records import Record, RecordContext
-from cod_lightning.contexts.retrieval import best, similarities
+from cod_lightning.contexts.retrieval import Similarity, WordSimilarity, best
 from cod_lightning.contexts.worded import check_count
 from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.seeds import derive_seed
@@ -36,6 +36,10 @@ class EpisodesState(Struct, frozen=True):
     """[n] moving average of the rewards of the tasks that were shown the record."""
     shown: tuple[int, ...] = ()
     """Indices of the records that the present task was shown."""
+    served: tuple[str, ...] = ()
+    """Keys of those that the latest task was shown."""
+    gone: dict[str, str] = {}
+    """Keys of records that the latest task had removed, and why."""
     num_tasks: int = 0
     """Tasks so far, those whose records are gone included."""
 
@@ -53,6 +57,7 @@ class EpisodesContext(RecordContext):
         initial_worth: Of a record that no task was shown.
         capacity: Most records; beyond it the one of least worth goes, of equal ones the oldest.
         part_tokens: Tokens, about, that each part of a record (first observation, answers, feedback) keeps.
+        similarity: How near a record is to the task; null: by the words that they share (BM25).
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -71,6 +76,7 @@ class EpisodesContext(RecordContext):
         initial_worth: float = 0.5,
         capacity: int = 1000,
         part_tokens: int = 128,
+        similarity: Similarity | None = None,
     ) -> None:
         super().__init__(protocol)
         if select not in ("utility", "similarity", "random"):
@@ -86,9 +92,16 @@ class EpisodesContext(RecordContext):
         self.select, self.most, self.candidates, self.utility_weight = select, most, candidates, utility_weight
         self.learning_rate, self.initial_worth = learning_rate, initial_worth
         self.capacity, self.part_tokens = capacity, part_tokens
+        self.similarity = similarity or WordSimilarity()
 
     def text(self, state: EpisodesState) -> str:
         return self.listed(state.records, [f"{worth:.2f} " for worth in state.worth])
+
+    def entries(self, state: EpisodesState) -> tuple[ContextEntry, ...]:
+        """Records by the task that each is of; shown are those that were retrieved."""
+        served = {*state.served}
+        kept = (ContextEntry(one.key, one.text, one.key in served) for one in state.records)
+        return (*kept, *(ContextEntry(key, "", key in served, why) for key, why in state.gone.items()))
 
     def adopt(self, note: str) -> EpisodesState:
         records = self.noted(note)[: self.capacity]
@@ -98,7 +111,10 @@ class EpisodesContext(RecordContext):
         """The rules, and the chosen records from the oldest to the newest."""
         shown = tuple(sorted(self._chosen(state, observation)))
         records = [state.records[index] for index in shown]
-        return Prepared(self.wording.inject(rules, records, _ABOUT), replace(state, shown=shown))
+        served = tuple(record.key for record in records)
+        return Prepared(
+            self.wording.inject(rules, records, _ABOUT), replace(state, shown=shown, served=served, gone={})
+        )
 
     def feedback(self, state: EpisodesState, episode: Episode) -> EpisodesState:
         """The worth of what was shown moves towards the reward, and the task becomes a record."""
@@ -106,10 +122,13 @@ class EpisodesContext(RecordContext):
         worth = [w + self.learning_rate * (reward - w) if i in state.shown else w for i, w in enumerate(state.worth)]
         record = self.wording.record(episode, state.num_tasks, self.part_tokens)
         records, worth = [*state.records, record], [*worth, self.initial_worth]
+        gone: dict[str, str] = {}
         if len(records) > self.capacity:
-            gone = worth.index(min(worth[:-1]))
-            del records[gone], worth[gone]
-        return EpisodesState(tuple(records), tuple(worth), (), state.num_tasks + 1)
+            least = worth.index(min(worth[:-1]))
+            gone[records[least].key] = f"over the capacity of {self.capacity} records; worth least, {worth[least]:.2f}"
+            del records[least], worth[least]
+        num_tasks = state.num_tasks + 1
+        return EpisodesState(tuple(records), tuple(worth), num_tasks=num_tasks, served=state.served, gone=gone)
 
     def _chosen(self, state: EpisodesState, observation: str) -> list[int]:
         """Indices of the records to show."""
@@ -118,7 +137,7 @@ class EpisodesContext(RecordContext):
             return list(range(number))
         if self.select == "random":
             return random.Random(derive_seed("random records", observation, number)).sample(range(number), self.most)
-        similar = similarities(state.records, lambda record: record.text, observation)  # pyright: ignore
+        similar = self.similarity.scores(state.records, lambda record: record.text, observation)  # pyright: ignore
         if self.select == "similarity":
             return best(similar, self.most)
         near = best(similar, self.candidates)

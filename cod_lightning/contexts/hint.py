@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from cod_lightning.contexts.base import ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
 from cod_lightning.contexts.hint_wording import WORDINGS
 from cod_lightning.contexts.worded import WordedContext
 from cod_lightning.errors import ConfigError, check_at_least
@@ -53,6 +53,10 @@ class HintContext(WordedContext):
 
     def text(self, state: TextState) -> str:
         return state.text
+
+    def entries(self, state: TextState) -> tuple[ContextEntry, ...]:
+        """The hint."""
+        return (ContextEntry("hint", state.text),) if state.text else ()
 
     def adopt(self, note: str) -> TextState:
         return TextState(note)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextUpdate, Prepared, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Prepared, TokenView, UpdateDialogue
 from cod_lightning.contexts.blocks import faults
 from cod_lightning.contexts.notebook_wording import WORDINGS, Operation, OperationKind
 from cod_lightning.contexts.worded import WordedContext, check_count
@@ -72,6 +72,10 @@ class NotebookContext(WordedContext):
 
     def text(self, state: NotebookState) -> str:
         return "\n".join(f"{entry.number}. {entry.text}" for entry in state.entries)
+
+    def entries(self, state: NotebookState) -> tuple[ContextEntry, ...]:
+        """Entries by number, which no two have at a time."""
+        return tuple(ContextEntry(str(entry.number), entry.text) for entry in state.entries)
 
     def adopt(self, note: str) -> NotebookState:
         """An entry for each part of the note, as the wording divides it; what is beyond `max_entries` is left out."""

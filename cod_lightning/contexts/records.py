@@ -19,7 +19,7 @@ class Record(Struct, frozen=True):
     """One past task, or a piece of a note that a scripted policy wrote."""
 
     position: int
-    """0-based index of the task among all that this agent solved; -1 for a note."""
+    """0-based index of the task among all that this agent solved; of a note, below 0."""
     task: str
     """Its first observation."""
     done: str
@@ -27,6 +27,11 @@ class Record(Struct, frozen=True):
     feedback: str
     """The environment's words after it; the note's text."""
     reward: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What the record is known by, in its agent's life."""
+        return f"note {-self.position}" if self.position < 0 else f"task {self.position}"
 
     @property
     def text(self) -> str:
@@ -157,7 +162,7 @@ class RecordContext(WordedContext):
 
     def noted(self, note: str) -> tuple[Record, ...]:
         """Records of a note that a scripted policy, an oracle or a demonstrator wrote."""
-        return tuple(Record(-1, "", "", part) for part in self.wording.parts(note))
+        return tuple(Record(-n, "", "", part) for n, part in enumerate(self.wording.parts(note), start=1))
 
     @staticmethod
     def listed(records: Sequence[Record], more: Sequence[str] | None = None) -> str:

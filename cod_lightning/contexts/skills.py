@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import (
+    ContextEntry,
     ContextUpdate,
     Intervention,
     Prepared,
@@ -38,9 +39,11 @@ class SkillsState(Struct, frozen=True):
     choosing: bool = False
     """Whether the next response of the present task is the choice."""
     chosen: str = ""
-    """Name of the skill that the present task uses."""
+    """Name of the skill that the latest task uses."""
     news: tuple[str, ...] = ()
     """What was refused or removed since the policy last saw the library, and why."""
+    gone: dict[str, str] = {}
+    """Skills that the latest episode removed unasked, and why."""
 
 
 class SkillsContext(WordedContext):
@@ -86,6 +89,13 @@ class SkillsContext(WordedContext):
             f"{one.name}: when {one.when}: {one.steps} ({one.worth:.2f} in {one.uses} tasks)" for one in state.skills
         )
 
+    def entries(self, state: SkillsState) -> tuple[ContextEntry, ...]:
+        """Skills by name; shown is the one that was chosen."""
+        kept = [
+            ContextEntry(one.name, f"when {one.when}: {one.steps}", one.name == state.chosen) for one in state.skills
+        ]
+        return (*kept, *(ContextEntry(name, "", name == state.chosen, why) for name, why in state.gone.items()))
+
     def adopt(self, note: str) -> SkillsState:
         """A skill for each part of the note, which is its own clause and step; what is beyond `max_skills` is left out."""
         parts = self.wording.parts(note)[: self.max_skills]
@@ -93,7 +103,7 @@ class SkillsContext(WordedContext):
 
     def prepare(self, state: SkillsState, rules: str, observation: str) -> Prepared:
         system = self.wording.inject(rules, state.skills)
-        return Prepared(system, replace(state, choosing=bool(state.skills), chosen=""))
+        return Prepared(system, replace(state, choosing=bool(state.skills), chosen="", gone={}))
 
     def on_turn(self, state: SkillsState, response: str, tokens: TokenView) -> Intervention | None:
         """Answers the choice with the steps of what was chosen; leaves all other responses to the environment."""
@@ -109,17 +119,18 @@ class SkillsContext(WordedContext):
     def feedback(self, state: SkillsState, episode: Episode) -> SkillsState:
         """The mean reward of the chosen skill, which goes if it was tried and is not worth its place."""
         kept: list[Skill] = []
-        news = list(state.news)
+        news, gone = list(state.news), dict[str, str]()
         for skill in state.skills:
             if skill.name == state.chosen:
                 uses = skill.uses + 1
                 worth = skill.worth + ((episode.reward or 0.0) - skill.worth) / uses
                 skill = replace(skill, uses=uses, worth=worth)
                 if uses >= self.trial and worth < self.least_worth:
-                    news.append(f"{skill.name} was removed: mean reward {worth:.2f} in {uses} tasks")
+                    gone[skill.name] = f"mean reward {worth:.2f} in {uses} tasks"
+                    news.append(f"{skill.name} was removed: {gone[skill.name]}")
                     continue
             kept.append(skill)
-        return SkillsState(tuple(kept), news=tuple(news))
+        return SkillsState(tuple(kept), chosen=state.chosen, news=tuple(news), gone=gone)
 
     def update(self, state: SkillsState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         answer = yield self.wording.ask(rules, episode, state.skills, state.news, self.budget)
@@ -128,7 +139,7 @@ class SkillsContext(WordedContext):
             kept = SkillsState(state.skills, news=(reason,))
             return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
         skills = {skill.name: skill for skill in state.skills}
-        news: list[str] = []
+        news, made_room = list[str](), dict[str, str]()
         refused = 0
         for operation in operations:
             if reason := self._refusal(skills, operation, tokens):
@@ -138,12 +149,14 @@ class SkillsContext(WordedContext):
                 del skills[operation.name]
             elif operation.kind is SkillKind.SKILL:
                 if operation.name not in skills and len(skills) == self.max_skills:
-                    gone = min((one for one in skills.values() if one.uses), key=lambda one: one.worth)
-                    del skills[gone.name]
-                    news.append(f"{gone.name} made room: mean reward {gone.worth:.2f} in {gone.uses} tasks")
+                    worst = min((one for one in skills.values() if one.uses), key=lambda one: one.worth)
+                    del skills[worst.name]
+                    made_room[worst.name] = f"made room: mean reward {worst.worth:.2f} in {worst.uses} tasks"
+                    news.append(f"{worst.name} {made_room[worst.name]}")
                 skills[operation.name] = Skill(operation.name, operation.when, operation.steps, episode.position)
         reward = -self.penalty * refused / len(operations)
-        after = SkillsState(tuple(skills.values()), news=tuple(news))
+        gone = {name: why for name, why in made_room.items() if name not in skills}
+        after = SkillsState(tuple(skills.values()), news=tuple(news), gone=gone)
         return ContextUpdate(state=after, reward=reward, parsed=True, reason="; ".join(news))
 
     def asks(self, messages: Sequence[Message]) -> bool:

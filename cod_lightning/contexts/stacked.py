@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import (
+    ContextEntry,
     ContextMechanism,
     ContextUpdate,
     Intervention,
@@ -70,6 +71,14 @@ class StackedContext(ContextMechanism):
         """What the parts hold, each under the name of its class."""
         texts = ((type(part).__name__, part.text(one)) for part, one in zip(self.parts, state.states, strict=True))
         return "\n".join(f"{name}:\n{text}" for name, text in texts if text)
+
+    def entries(self, state: StackedState) -> tuple[ContextEntry, ...]:
+        """Those of the parts, each known by its part's class and its key there."""
+        return tuple(
+            replace(entry, key=f"{type(part).__name__} {entry.key}")
+            for part, one in zip(self.parts, state.states, strict=True)
+            for entry in part.entries(one)
+        )
 
     def adopt(self, note: str) -> StackedState:
         return StackedState(tuple(part.adopt(note) for part in self.parts))

@@ -9,9 +9,10 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from cod_lightning.contexts.base import Prepared
+from cod_lightning.contexts.base import ContextEntry, Prepared
 from cod_lightning.contexts.records import Record, RecordContext
 from cod_lightning.contexts.worded import check_count
+from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode
 
 _ABOUT = "All that you were shown and answered in earlier tasks here, as far as there is room."
@@ -23,6 +24,8 @@ class TranscriptState(Struct, frozen=True):
     records: tuple[Record, ...] = ()
     num_tasks: int = 0
     """Tasks so far, those that are gone included."""
+    gone: dict[str, str] = {}
+    """Keys of records that the latest task had removed, its own included where it is too long, and why."""
 
 
 class TranscriptContext(RecordContext):
@@ -31,6 +34,7 @@ class TranscriptContext(RecordContext):
     Args:
         protocol: Wording for language models (natural) or for tiny policies (compact).
         budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept.
+            It has to be below the policy's window, where the rules, the task and its responses need room, too.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -46,6 +50,16 @@ class TranscriptContext(RecordContext):
     def text(self, state: TranscriptState) -> str:
         return self.listed(state.records)
 
+    def check(self, window: int, max_new_tokens: int) -> None:
+        if self.budget >= window:
+            expected = f"below model.policy.window={window}, which holds the rules, the task and its responses, too"
+            raise ConfigError("data.context.budget", self.budget, expected, "Lower it, so that the task still fits.")
+
+    def entries(self, state: TranscriptState) -> tuple[ContextEntry, ...]:
+        """Tasks, each shown whole."""
+        kept = (ContextEntry(one.key, one.text) for one in state.records)
+        return (*kept, *(ContextEntry(key, "", gone=why) for key, why in state.gone.items()))
+
     def adopt(self, note: str) -> TranscriptState:
         return TranscriptState(self._fitting(self.noted(note)))
 
@@ -54,7 +68,13 @@ class TranscriptContext(RecordContext):
 
     def feedback(self, state: TranscriptState, episode: Episode) -> TranscriptState:
         record = self.wording.record(episode, state.num_tasks, None)
-        return TranscriptState(self._fitting((*state.records, record)), state.num_tasks + 1)
+        records = (*state.records, record)
+        kept = self._fitting(records)
+        why = f"over the budget of {self.budget} tokens with the tasks after it"
+        gone = {one.key: why for one in records[: len(records) - len(kept)]}
+        if not kept:
+            gone[record.key] = f"alone over the budget of {self.budget} tokens"
+        return TranscriptState(kept, state.num_tasks + 1, gone)
 
     def _fitting(self, records: tuple[Record, ...]) -> tuple[Record, ...]:
         """The newest records that fit into the budget together."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextMechanism, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import ContextEntry, ContextMechanism, TokenView, UpdateDialogue
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode
 
@@ -40,6 +40,9 @@ class WrappedContext(ContextMechanism):
 
     def text(self, state: Any) -> str:
         return self.inside.text(self.of(state))
+
+    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
+        return self.inside.entries(self.of(state))
 
     def adopt(self, note: str) -> Any:
         return self.around(self.inside.adopt(note))

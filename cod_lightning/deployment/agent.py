@@ -43,7 +43,10 @@ class Agent:
     ) -> None:
         self.setting, self.store, self._on_episode = setting, store, on_episode
         self.life = Life(setting, "deploy", env=setting.env)
+        self.life.known = store.num_solved() > 0
         self._resumed = False
+        self._left: tuple[str | None, Any] = (None, None)
+        """The state that the latest episode left, as it was dumped and as it is."""
 
     @property
     def context(self) -> str:
@@ -95,7 +98,9 @@ class Agent:
                 async for episode in episodes:
                     if episode.status is EpisodeStatus.SKIPPED:
                         continue
-                    self.store.add(task.id, episode, began, self._dumped(episode))
+                    dumped = self._dumped(episode)
+                    self.store.add(task.id, episode, began, dumped)
+                    self._left = self._left if dumped is None else (dumped, episode.state_after)
                     self._on_episode(episode)
                     played.append(episode)
                     began = time.time()
@@ -107,7 +112,7 @@ class Agent:
         """The state of this version of the context, or of the current one."""
         kept, mechanism = version or self.store.current(), self.setting.mechanism
         if kept.state:
-            return mechanism.load(kept.state)
+            return self._left[1] if kept.state == self._left[0] else mechanism.load(kept.state)
         return mechanism.adopt(kept.text) if kept.text else mechanism.empty()
 
     def _dumped(self, episode: Episode) -> str | None:

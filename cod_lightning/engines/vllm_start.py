@@ -142,7 +142,7 @@ def _prepare_environment() -> None:
 def _tolerate_foreign_modules() -> None:
     """vLLM 0.32 on a CPU reads `vars` of everything that any module holds, and dies where that is no dict.
 
-    llvmlite holds such an object, and is there as soon as something has imported numba (bm25s does).
+    llvmlite holds such an object, and is there as soon as something has imported numba.
     """
     from vllm.triton_utils import dispatcher  # pyright: ignore[reportMissingImports]
 

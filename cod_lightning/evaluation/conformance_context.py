@@ -53,9 +53,12 @@ def _empty(mechanism: ContextMechanism) -> Broken:
 
 
 def _adopted(mechanism: ContextMechanism) -> Broken:
-    text = mechanism.text(mechanism.adopt(_NOTE))
+    state = mechanism.adopt(_NOTE)
+    text, keys = mechanism.text(state), [entry.key for entry in mechanism.entries(state)]
     if missing := [line for line in _NOTE.splitlines() if line not in text]:
         yield f"text(adopt(note)) lacks {missing[0]!r}"
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        yield f"two entries have the key {twice[0]!r}"
 
 
 def _loaded(mechanism: ContextMechanism) -> Broken:

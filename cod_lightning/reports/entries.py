@@ -1,9 +1,15 @@
-"""The difference of two contexts, entry by entry: `context diff` prints it, the report draws it. An entry is a line of the text."""
+"""Contexts entry by entry: the difference of two, and what became of each entry in a lifecycle.
 
-from collections.abc import Iterator
+The difference (`context diff` prints it, the report draws it) knows texts alone: an entry is a line. A history follows what the
+mechanism knows an entry by.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
+
+from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus
 
 _SAME_FIRST_WORD = 0.5
 """Similarity of two entries that begin alike, such as with the same number or key, beside the share of words in common."""
@@ -40,7 +46,7 @@ def entry_changes(before: str, after: str) -> list[EntryChange]:
     >>> [(change.kind.value, change.before, change.after) for change in changes]
     [('replaced', '1. red is up', '1. red is left'), ('kept', '2. blue is down', '2. blue is down'), ('added', '', '3. be quick')]
     """
-    old, new = ([line for line in text.splitlines() if line.strip()] for text in (before, after))
+    old, new = _lines(before), _lines(after)
     changes: list[EntryChange] = []
     if old != new and len(old) * len(new) > _MOST_PAIRS:
         changes += (EntryChange(ChangeKind.REMOVED, entry, "") for entry in old)
@@ -75,3 +81,76 @@ def _similarity(one: str, other: str) -> float:
     ours, theirs = one.split(), other.split()
     common = 2 * len({*ours} & {*theirs}) / (len({*ours}) + len({*theirs}))
     return common + _SAME_FIRST_WORD * (ours[0] == theirs[0])
+
+
+@dataclass(slots=True)
+class EntryHistory:
+    """What became of one entry in a lifecycle; episodes are indices of it."""
+
+    key: str
+    text: str
+    """What it says in the end."""
+    came: int
+    """Episode that it came with; -1 where it was there before the first."""
+    changes: list[tuple[int, str]]
+    """Episodes that changed it, each with what it said before."""
+    shown: list[int]
+    """Tasks that were shown it, or chose it."""
+    gone: int | None = None
+    """Episode that removed it; None where it is there in the end."""
+    why: str = ""
+    """Why, where the mechanism removed it by itself."""
+
+    def earned(self, episodes: Sequence[Episode]) -> tuple[float | None, int]:
+        """Mean reward of the tasks that were shown it, and of how many; None for none."""
+        rewards = [reward for index in self.shown if (reward := episodes[index].reward) is not None]
+        return (sum(rewards) / len(rewards) if rewards else None), len(rewards)
+
+
+def entry_histories(episodes: Sequence[Episode]) -> list[EntryHistory]:
+    """The histories of all entries of a lifecycle, in the order in which they came.
+
+    Of an older file, whose episodes say nothing of entries, entries are lines of contexts, shown to the tasks that began with them.
+    """
+    written = any(episode.entries is not None for episode in episodes)
+    events = (episode.entries or () for episode in episodes) if written else _events_of_lines(episodes)
+    live, found = dict[str, EntryHistory](), list[EntryHistory]()
+    for index, of_episode in enumerate(events):
+        held = {event.key: event.text for event in of_episode if event.kind is EntryEventKind.HELD}
+        if held:  # what a context from elsewhere has not, went with the one before it
+            for key in [key for key, one in live.items() if held.get(key) != one.text]:
+                live.pop(key).gone = index
+        for event in of_episode:
+            known, is_new = live.get(event.key), event.kind in (EntryEventKind.HELD, EntryEventKind.CAME)
+            if known is None and (is_new or event.kind is EntryEventKind.GONE):
+                came = -1 if event.kind is EntryEventKind.HELD and not index else index
+                known = live[event.key] = EntryHistory(event.key, event.text if is_new else "", came, [], [])
+                found.append(known)
+            if known is None:
+                continue  # the event that it came with is missing
+            if event.kind is EntryEventKind.CHANGED:
+                known.changes.append((index, known.text))
+                known.text = event.text
+            elif event.kind is EntryEventKind.SHOWN:
+                known.shown.append(index)
+            elif event.kind is EntryEventKind.GONE:
+                live.pop(event.key)
+                known.gone, known.why = index, event.text
+    return found
+
+
+def _events_of_lines(episodes: Sequence[Episode]) -> Iterator[list[EntryEvent]]:
+    """What changed between the contexts that the episodes began with, as far as lines show it."""
+    played = [one for one in episodes if one.status is not EpisodeStatus.SKIPPED]
+    texts = [one.context_before for one in played] + [one.context_after for one in played[-1:]]
+    held = [dict.fromkeys(_lines(text)) for text in texts]
+    for index, (episode, before, after) in enumerate(zip(played, held, held[1:], strict=False)):
+        events = [] if index else [EntryEvent(EntryEventKind.HELD, line, line) for line in before]
+        if episode.kind is EpisodeKind.SOLVE:
+            events += [EntryEvent(EntryEventKind.SHOWN, line) for line in before]
+        events += [EntryEvent(EntryEventKind.CAME, line, line) for line in after if line not in before]
+        yield events + [EntryEvent(EntryEventKind.GONE, line) for line in before if line not in after]
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]

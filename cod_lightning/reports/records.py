@@ -7,12 +7,13 @@ A group becomes a `ShortGroup` as soon as it has been read, since whole lifecycl
 import json
 import math
 from array import array
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from itertools import islice
 from typing import Any
 
 from cod_lightning.reports.advantages import GroupCredit
-from cod_lightning.reports.entries import entry_changes
+from cod_lightning.reports.entries import EntryHistory, entry_changes, entry_histories
 from cod_lightning.reports.gaps import EpisodeGaps, Gaps
 from cod_lightning.reports.lines import PlayedGroup
 from cod_lightning.reports.walk import lake_of, path_of
@@ -20,6 +21,8 @@ from cod_lightning.types import Episode, EpisodeKind, Pack, StopReason, Turn
 
 _LOWEST = -650.0
 """Lower log-probs are shown as this one: its hundredths fit into 16 bits."""
+MOST_ENTRIES = 200
+"""Histories of entries of a lifecycle that the page shows."""
 _TEXTS = ("b", "a", "fb", "er")
 Record = dict[str, Any]
 
@@ -41,7 +44,8 @@ class ShortGroup:
     def size(self) -> int:
         """About how many characters it is, if every text stood there once."""
         turns = [turn for life in self.lives for episode in life["e"] for turn in episode["t"]]
-        return sum(len(turn[0]) + len(turn[1]) + 3 * len(turn[4]) + 4 * len(turn[5]) + 30 for turn in turns)
+        said = sum(len(turn[0]) + len(turn[1]) + 3 * len(turn[4]) + 4 * len(turn[5]) + 30 for turn in turns)
+        return said + sum(len(one[1]) + 4 * len(one[4]) + 60 for life in self.lives for one in life["h"])
 
 
 def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, gaps: Gaps | None = None) -> ShortGroup:
@@ -62,7 +66,18 @@ def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, ga
                 record |= {"R": number(credited.returns[index][e]), "A": number(credited.advantages[index][e])}
         for record, found in zip(episodes, gaps[index] if gaps else (), strict=False):
             _add_gaps(record, found)
-        lives.append({"f": file, "s": played.step, "k": life.sibling, "e": episodes})
+        entries = entry_histories(life.episodes)
+        shown = [_entry(one, life.episodes) for one in entries[:MOST_ENTRIES]]
+        lives.append(
+            {
+                "f": file,
+                "s": played.step,
+                "k": life.sibling,
+                "e": episodes,
+                "h": shown,
+                "more": len(entries) - len(shown),
+            }
+        )
     turns = [turn for life in group.lifecycles for one in life.episodes for turn in one.turns if turn.action_ids]
     worded = sum(len(turn.response.split()) == len(turn.action_ids) - (turn.stop is StopReason.STOP) for turn in turns)
     return ShortGroup(file=file, pack=pack, lives=lives, num_sampled=len(turns), num_worded=worded)
@@ -102,7 +117,8 @@ class Shelf:
         pack = self._packs.add(json.dumps(group.pack))
         for life in group.lives:
             episodes = [self._interned(episode) for episode in life["e"]]
-            self._lives.append(life | {"g": self._num_groups, "p": pack - 1, "e": episodes})
+            entries = [self._interned_entry(entry) for entry in life["h"]]
+            self._lives.append(life | {"g": self._num_groups, "p": pack - 1, "e": episodes, "h": entries})
         self._num_groups += 1
 
     def as_data(self) -> Record:
@@ -117,6 +133,20 @@ class Shelf:
         if "d" in episode:
             interned["d"] = [[kind, add(before), add(after)] for kind, before, after in episode["d"]]
         return interned
+
+    def _interned_entry(self, entry: list[Any]) -> list[Any]:
+        add = self._strings.add
+        key, text, came, changes, shown, gone, why, *earned = entry
+        return [
+            add(key),
+            add(text),
+            came,
+            [[index, add(before)] for index, before in changes],
+            shown,
+            gone,
+            add(why),
+            *earned,
+        ]
 
 
 def number(value: float | None) -> float | None:
@@ -153,6 +183,12 @@ def _episode(episode: Episode, pack: Record) -> Record:
     if lake is not None and episode.kind is EpisodeKind.SOLVE:
         record["w"] = path_of(lake, [turn.response for turn in episode.turns])
     return record
+
+
+def _entry(found: EntryHistory, episodes: Sequence[Episode]) -> list[Any]:
+    """The fields of the history in their order, mean reward, and of how many tasks."""
+    mean, count = found.earned(episodes)
+    return [*astuple(found), number(mean), count]
 
 
 def _turn(turn: Turn) -> list[Any]:

@@ -13,14 +13,17 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
 from cod_lightning.plans import PlannedEpisode, planned
 from cod_lightning.rollout.attempts import Branching, BranchPoint, start_attempts
 from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
+from cod_lightning.rollout.entries import entry_events
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
-from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting
+from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting, Shown
 from cod_lightning.types import Attempt, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
 
 
@@ -48,6 +51,8 @@ class Life:
         """Whether the latest episode was an update."""
         self.solved: Episode | None = None
         """The latest solve episode."""
+        self.known = False
+        """Whether the events of earlier episodes say what the context holds."""
         self.ends: float | None = None
         """When the episodes have to be over, by the clock of the event loop."""
         self.before_task: Callable[[int, int], None] = lambda index, position: None
@@ -72,7 +77,7 @@ class Life:
                     kept = self.begins_with
                     first = mechanism.empty if kept is None else partial(mechanism.load, kept)
                     self.state = self.previous = crossing(ContextFailure, first, mechanism)
-                episode = await play(self.env, index, position, tasks[position])
+                episode = self._followed(await play(self.env, index, position, tasks[position]))
             except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
                 note_fault(error)
                 episode = Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
@@ -95,6 +100,16 @@ class Life:
         updated = await self.setting.scored(updated, task)
         self.previous, self.state, self.rewritten = self.state, updated.state_after, True
         return updated
+
+    def _followed(self, episode: Episode) -> Episode:
+        """The episode with what it had to do with the entries of the context."""
+        mechanism, contexts = self.setting.mechanism, self.contexts
+        known, shown = self.known and contexts.provided is None, contexts.shown is Shown.OWN
+        events = crossing(
+            ContextFailure, partial(entry_events, mechanism, episode, known=known, shown=shown), mechanism
+        )
+        self.known = True
+        return structs.replace(episode, entries=events)
 
     def close(self) -> None:
         """Close the environment. Raises `EnvironmentFailure` where that fails."""

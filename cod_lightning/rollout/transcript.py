@@ -115,9 +115,11 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
 
 
 def episode_record(episode: Episode) -> dict[str, Any]:
-    """The episode as plain values; parts of the reward only where there are any, and states of contexts only where they say
-    more than the context's text."""
+    """The episode as plain values; parts of the reward and events of entries only where there are any, and states of contexts only
+    where they say more than the context's text."""
     extra: dict[str, Any] = {"parts": episode.parts} if episode.parts else {}
+    if episode.entries is not None:
+        extra["entries"] = msgspec.to_builtins(episode.entries)
     for name, state, text in (
         ("state_before", episode.state_before, episode.context_before),
         ("state_after", episode.state_after, episode.context_after),

@@ -104,6 +104,23 @@ def test_an_agent_whose_context_no_update_rewrites_carries_its_records_over_a_re
     assert states[0] == states[1]
 
 
+def test_a_state_is_read_from_the_store_only_where_it_is_not_the_one_that_was_left(tmp_path):
+    read = []
+
+    class Counted(EpisodesContext):
+        def load(self, text):
+            read.append(text)
+            return super().load(text)
+
+    agent, pack = _agent(tmp_path, mechanism=Counted())
+    for task in pack.tasks[:3]:
+        agent.solve(task)
+    assert read == []
+    agent.store.revert(1)
+    agent.solve(pack.tasks[3])
+    assert len(read) == 1
+
+
 def test_an_agent_that_was_not_resumed_says_so(tmp_path):
     agent, pack = _agent(tmp_path)
     agent.solve(pack.tasks[0])

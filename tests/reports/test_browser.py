@@ -12,6 +12,7 @@ from msgspec import structs
 
 from cod_lightning.markdown import visible
 from cod_lightning.rollout import transcript
+from cod_lightning.types import EntryEvent, EntryEventKind
 from tests.hostile_texts import ENCODABLE, RAW
 from tests.records import group
 from tests.reports.conftest import Opened
@@ -108,22 +109,44 @@ def test_an_update_shows_the_entry_that_it_added(opened: Opened, tmp_path: Path)
     assert page.locator("#episode .context del").count() == 0
 
 
-def test_an_entry_says_where_it_comes_from_and_which_tasks_began_with_it(opened: Opened, tmp_path: Path) -> None:
-    made = group("a", [[True, False, True, True]])
-    texts = ["", "", "up", "up", "up\ndown", "up\ndown", "down"]
+def test_entries_have_a_row_each_that_shows_when_they_came_were_shown_and_went_and_what_they_earned(
+    opened: Opened, tmp_path: Path
+) -> None:
+    made = group("a", [[True, False, True]])
+    events = (
+        [],
+        [("came", "1", "up"), ("came", "2", "<b>left</b>")],
+        [("shown", "1"), ("changed", "1", "down")],
+        [],
+        [("shown", "1"), ("gone", "2", "over the capacity")],
+    )
     episodes = tuple(
-        structs.replace(one, context_before=before, context_after=after)
-        for one, before, after in zip(made.lifecycles[0].episodes, texts, [*texts[1:], texts[-1]], strict=True)
+        structs.replace(one, entries=tuple(EntryEvent(EntryEventKind(kind), *more) for kind, *more in of))
+        for one, of in zip(made.lifecycles[0].episodes, events, strict=True)
     )
     lives = (structs.replace(made.lifecycles[0], episodes=episodes),)
     page = opened(write_run(tmp_path / "run", [structs.replace(made, lifecycles=lives)]))
-    assert page.locator("#episode .origins").count() == 0
-    page.locator(".episode").nth(4).click()
-    said = [" ".join(one.split()) for one in page.locator("#episode .origins li").all_inner_texts()]
-    assert said == ["up from update 0; tasks 1, 2", "down from update 1; tasks 2, 3"]
-    page.locator("#episode .origins button").nth(1).click()
-    assert "update 1" in page.locator("#tab-chosen").inner_text()
-    assert page.locator("#episode .entries li.added").inner_text().split() == ["+", "down"]
+    rows = page.locator(".carried tbody tr")
+    assert rows.locator("th").all_inner_texts() == ["1 down", "2 <b>left</b>"]
+    assert rows.locator(".fate").all_inner_texts() == [
+        "from update 0; changed by solve 1",
+        "from update 0; gone after solve 2: over the capacity",
+    ]
+    assert [row.locator("td").nth(5).inner_text() for row in rows.all()] == ["0.50 in 2", "\u2013"]
+    first = [cell.get_attribute("title") for cell in rows.first.locator("td[data-episode]").all()]
+    assert first[:2] == [None, "update 0: came"]
+    assert first[2] == "solve 1: shown to this task: not solved, reward 0.00; changed; before: up"
+    assert first[3:] == [None, "solve 2: shown to this task: solved, reward 1.00"]
+    assert rows.nth(1).locator(".kept").count() == 2
+    rows.first.locator("button", has_text="solve 1").click()
+    assert page.locator("#tab-chosen .what").inner_text() == "\u2717solve 1"
+    assert page.locator(".carried thead .chosen").inner_text() == "1"
+
+
+def test_of_an_older_file_each_line_of_a_context_is_an_entry(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", GROUPS))
+    assert page.locator(".carried tbody th").all_inner_texts() == ["left is up"]
+    assert page.locator(".carried td.fate").inner_text() == "from update 0"
 
 
 def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path) -> None:

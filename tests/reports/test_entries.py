@@ -1,13 +1,22 @@
-"""The difference of two contexts, entry by entry."""
+"""Contexts entry by entry: the difference of two, and what became of each entry."""
 
 import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from cod_lightning.reports.entries import entry_changes
+from cod_lightning.contexts import EpisodesContext
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.reports.entries import EntryHistory, entry_changes, entry_histories
 from cod_lightning.reports.report import read_runs, report_data
-from tests.records import group
+from cod_lightning.rollout import transcript
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Split
+from tests.records import group, lifecycle, solve, update
 from tests.reports.made_runs import write_run
 
 
@@ -63,3 +72,72 @@ def test_texts_of_very_many_entries_are_not_compared_pair_by_pair() -> None:
     assert kinds == ["removed"] * 100_000 + ["added"] * 100_000
     assert {kind for kind, _, _ in changed(before, before)} == {"kept"}
     assert time.perf_counter() - begun < 20
+
+
+def with_events(*events: list[tuple[str, ...]]) -> list[Episode]:
+    """Solves and updates in turn with these events, the solves with rewards 0, 1, 0, ..."""
+    kinds = (EpisodeKind.SOLVE, EpisodeKind.UPDATE)
+    return [
+        structs.replace(
+            (solve if kinds[n % 2] is EpisodeKind.SOLVE else update)(n // 2, bool(n // 2 % 2)),
+            entries=tuple(EntryEvent(EntryEventKind(kind), *more) for kind, *more in of),
+        )
+        for n, of in enumerate(events)
+    ]
+
+
+def test_a_history_follows_a_key_whatever_the_text_and_says_what_its_tasks_earned() -> None:
+    episodes = with_events(
+        [("held", "old", "here before"), ("shown", "old")],
+        [("came", "1", "up")],
+        [("shown", "1"), ("shown", "old")],
+        [("changed", "1", "down"), ("gone", "old", "over the budget")],
+        [("shown", "1"), ("gone", "1"), ("gone", "task 2", "alone over the budget")],
+        [("came", "1", "anew"), ("changed", "unknown", "x")],
+    )
+    found = entry_histories(episodes)
+    assert found == [
+        EntryHistory("old", "here before", -1, [], [0, 2], 3, "over the budget"),
+        EntryHistory("1", "down", 1, [(3, "up")], [2, 4], 4, ""),
+        EntryHistory("task 2", "", 4, [], [], 4, "alone over the budget"),
+        EntryHistory("1", "anew", 5, [], []),
+    ]
+    assert [one.earned(episodes) for one in found] == [(0.5, 2), (0.5, 2), (None, 0), (None, 0)]
+
+
+def test_a_context_from_elsewhere_ends_what_it_has_not() -> None:
+    episodes = with_events(
+        [("held", "1", "up"), ("held", "2", "down")], [], [("held", "1", "up"), ("held", "2", "left")]
+    )
+    found = [(one.text, one.came, one.gone) for one in entry_histories(episodes)]
+    assert found == [("up", -1, None), ("down", -1, 2), ("left", 2, None)]
+
+
+def test_of_an_older_file_each_line_that_a_task_began_with_is_an_entry() -> None:
+    texts = ["", "", "up", "up", "up\ndown", "up\ndown", "down"]
+    episodes = [
+        structs.replace(one, context_before=before, context_after=after)
+        for one, before, after in zip(
+            lifecycle("a", [True, False, True, True]).episodes, texts, [*texts[1:], "down"], strict=True
+        )
+    ]
+    skipped = Episode(kind=EpisodeKind.UPDATE, position=3, status=EpisodeStatus.SKIPPED)
+    found = entry_histories([*episodes, skipped])
+    assert found == [EntryHistory("up", "up", 1, [], [2, 4], 5), EntryHistory("down", "down", 3, [], [4, 6])]
+
+
+def test_what_rollouts_note_of_entries_is_written_read_and_in_the_report(tmp_path: Path) -> None:
+    env, context = Levers(), EpisodesContext(most=1, capacity=2)
+    pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=4)
+    sampler = scripted_sampler(env.reference(Reference.SCRIPTED, pack), context)
+    played = run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=sampler))
+    folder = write_run(tmp_path, played, logprobs=False)
+    assert transcript.read(folder / "lifecycles" / "train.jsonl")[0].lifecycles[0].episodes[3].entries
+    _, lives = report_data(read_runs([folder]))
+    rows = {lives["strings"][key]: more for key, _, *more in lives["lifecycles"][0]["h"]}
+    assert list(rows) == ["task 0", "task 1", "task 2", "task 3"]
+    assert [came for came, *_ in rows.values()] == [0, 1, 2, 3]
+    assert sum(len(shown) for _, _, shown, *_ in rows.values()) == 3
+    reasons = [lives["strings"][why] for _, _, _, gone, why, *_ in rows.values() if gone is not None]
+    assert len(reasons) == 2
+    assert all("over the capacity of 2 records" in reason for reason in reasons)

@@ -121,7 +121,7 @@ def page(results: dict[str, Any], command: str) -> str:
         "![success against number of facts](memory.svg)",
         "",
         f"At 10,000 records a retrieval took {results['retrieval_ms']['later']:.1f} ms, and the first one, which makes the index,",
-        f"{results['retrieval_ms']['first']:.0f} ms. The index is made anew once after each task.",
+        f"{results['retrieval_ms']['first']:.0f} ms.",
         "",
         "## Limits",
         "",

@@ -8,8 +8,6 @@ function outcomeOf(episode) {
   return episode.u ? (episode.ok ? "noted" : "garbled") : episode.ok ? "solved" : "unsolved";
 }
 
-const MOST_ENTRIES = 200;
-
 // The parts of a reward, where there are several, as a list in brackets.
 function partsOf(episode) {
   const parts = Object.entries(episode.rp || {}).map(([name, value]) => `${name} ${shown(value, 2, true)}`);
@@ -30,7 +28,8 @@ class Details {
     this.panel = h("div", { role: "tabpanel", id: "episode", tabindex: 0, "aria-labelledby": "tab-chosen" });
     this.tabs = h("div", { class: "timeline", role: "tablist", "aria-label": "Episodes of the lifecycle" },
       this.life.e.map((one, index) => this.tab(one, index)));
-    refill(this.place, this.heading(), this.siblings(), this.tabs, this.panel);
+    this.carried = carriedView(this.life, (number) => this.text(number), (index) => { this.choose(index); this.focus(); });
+    refill(this.place, this.heading(), this.siblings(), this.tabs, this.carried, this.panel);
     this.choose(Math.max(0, Math.min(episode, this.life.e.length - 1)));
   }
 
@@ -99,6 +98,7 @@ class Details {
       tab.tabIndex = at === index ? 0 : -1;
       tab.id = at === index ? "tab-chosen" : "";
     });
+    if (this.carried) markEpisode(this.carried, index);
     const tab = this.tabs.children[index], one = this.life.e[index];
     if (tab.offsetLeft < this.tabs.scrollLeft || tab.offsetLeft + tab.offsetWidth > this.tabs.scrollLeft + this.tabs.clientWidth)
       this.tabs.scrollLeft = tab.offsetLeft - 40;
@@ -120,20 +120,7 @@ class Details {
       : task ? [h("p", { class: "faint" }, "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
     return h("div", { class: "columns" },
       world ? put(block(lake ? "The lake" : "The task", h("div", { class: lake ? "lake-body" : "" }, world)), { class: lake ? "block drawn" : "block" }, []) : null,
-      block("Context it was solved with", h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)")), this.histories()));
-  }
-
-  // Where each entry of the context comes from, and which tasks it touched.
-  histories() {
-    const found = entryHistories(this.life.e, this.episode, (number) => this.text(number));
-    const from = (origin) => {
-      const left = this.life.e[origin];
-      return left ? h("button", { type: "button", onclick: () => { this.choose(origin); this.focus(); } }, `${left.u ? "update" : "solve"} ${left.n}`) : "the start";
-    };
-    const item = ({ entry, origin, tasks }) => h("li", {}, h("span", {}, entry), h("span", { class: "faint" }, "from ", from(origin),
-      `; ${tasks.length > 1 ? "tasks" : "task"} ${tasks.join(", ")}`));
-    return found.length ? [h("h4", {}, "Where its entries come from, and the tasks that began with them"), h("ul", { class: "entries origins" }, found.slice(0, MOST_ENTRIES).map(item)),
-      found.length > MOST_ENTRIES ? h("p", { class: "faint" }, `and ${found.length - MOST_ENTRIES} more`) : null] : null;
+      block("Context it was solved with", h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)"))));
   }
 
   update(one) {

@@ -61,17 +61,3 @@ function entriesView(changes) {
   return [h("ul", { class: "context entries" }, changes.map(entry)),
     h("p", { class: "faint" }, count("kept") === changes.length ? "unchanged" : `Entries: ${counts.join(", ")}.`)];
 }
-
-const entriesOf = (text) => [...new Set(text.split("\n").filter((line) => line.trim()))];
-
-// Of each entry of the context that an episode began with: the episode that left it there (-1: it was there from the start), and
-// the tasks that have begun with it since, up to the last one before it went.
-function entryHistories(episodes, index, text) {
-  const held = episodes.map((one) => new Set(entriesOf(text(one.b))));
-  return entriesOf(text(episodes[index].b)).map((entry) => {
-    let first = index, last = index;
-    while (first > 0 && held[first - 1].has(entry)) first--;
-    while (last + 1 < episodes.length && held[last + 1].has(entry)) last++;
-    return { entry, origin: first - 1, tasks: episodes.slice(first, last + 1).filter((one) => !one.u).map((one) => one.n) };
-  });
-}

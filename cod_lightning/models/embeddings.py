@@ -1,0 +1,56 @@
+"""Texts as vectors of a local encoder, and how near they are to each other."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from cod_lightning.errors import ConfigError
+
+_MOST_KEPT = 100_000
+"""Texts whose vectors are kept."""
+
+
+class Embeddings:
+    """Cosine of two texts' vectors, each the mean of an encoder's last hidden states over its tokens.
+
+    Differs from the retrieval of sentence-transformers: no prompts before texts, and mean pooling whatever the folder asks for.
+
+    Args:
+        path: Folder of an encoder with its tokenizer, in Hugging Face's form; nothing is fetched.
+        max_tokens: Tokens of a text that are read; the rest is cut off.
+
+    Raises:
+        ConfigError: For a folder that holds no such encoder.
+    """
+
+    def __init__(self, path: str, max_tokens: int = 256) -> None:
+        if max_tokens < 1:
+            raise ConfigError("data.context.similarity.max_tokens", max_tokens, "at least 1", "256 is the default.")
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+            self._model = AutoModel.from_pretrained(path, local_files_only=True, dtype=torch.float32).eval()
+        except (OSError, ValueError, KeyError) as error:
+            expected = f"a folder with an encoder and its tokenizer ({' '.join(str(error).split()):.120})"
+            raise ConfigError("data.context.similarity.path", path, expected, "Download one first.") from None
+        self.path, self.max_tokens = path, max_tokens
+        self._kept: OrderedDict[str, np.ndarray] = OrderedDict()
+
+    def scores(self, entries: tuple, text: Callable[[object], str], query: str) -> np.ndarray:
+        """Of each entry's text for the query, in [-1, 1]."""
+        vectors = [self._vector(text(entry)) for entry in entries]
+        return np.stack(vectors) @ self._vector(query) if vectors else np.zeros(0, dtype=np.float32)
+
+    def _vector(self, text: str) -> np.ndarray:
+        """Of length 1; a text alone, so that it does not depend on its neighbours."""
+        if text not in self._kept:
+            encoded = self._tokenizer(text or " ", return_tensors="pt", truncation=True, max_length=self.max_tokens)
+            with torch.inference_mode():
+                states = self._model(input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"])
+            mean = states.last_hidden_state[0].mean(dim=0)
+            self._kept[text] = torch.nn.functional.normalize(mean, dim=0).numpy()
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[text]
