@@ -79,6 +79,7 @@ STUDIES: dict[str, Study] = {
         {
             "reverse KL": ("--config", "experiment/distill_levers"),
             "JSD, beta 0.5": ("--config", "experiment/distill_levers", "--model.terms", jsd(0.5, 1.0)),
+            "forward KL": ("--config", "experiment/distill_levers_forward"),
             "JSD near forward KL": ("--config", "experiment/distill_levers", "--model.terms", jsd(0.05, 20.0)),
         },
     ),
