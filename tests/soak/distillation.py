@@ -48,7 +48,8 @@ STUDIES: dict[str, Study] = {
     "Specialists into one student": Study(
         "FrozenLake 3x3 and compact alchemy. The student samples packs of both; the specialist on each world says how probable its "
         "tokens are (reverse KL, no reward of the environment). Specialists have sampled as many tokens as any other arm, so that "
-        "all three together have sampled three times as many.",
+        "all three together have sampled three times as many. No difference between the student and each specialist in its own "
+        "world is shown, and none of these policies is shown to be better than the warm start at T=0.3.",
         ("lake", "alchemy"),
         {
             "mixture, by reward": ("--config", "experiment/specialists"),
