@@ -61,6 +61,11 @@ class GroupedTasks(Unchanging):
         """Groups of all splits."""
         return [group for split in Split for group in self._groups[split]]
 
+    @property
+    def sizes(self) -> dict[Split, list[int]]:
+        """Tasks of each group of a split."""
+        return {split: [*map(len, groups)] for split, groups in self._groups.items()}
+
     def draw(self, rng: random.Random, split: Split, num_tasks: int) -> list[str]:
         """Tasks of one group of the split, without repeats as long as there are others. Raises `ConfigError` without a group."""
         groups = self._groups[split]
