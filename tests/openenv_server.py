@@ -28,6 +28,7 @@ class Served:
                     return
             assert self.process.poll() is None, "the server ended"
             time.sleep(0.1)
+        self.kill()
         raise AssertionError("the server did not start")
 
     def kill(self):
