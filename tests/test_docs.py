@@ -24,7 +24,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 YAMLS = sorted((ROOT / "configs").rglob("*.yaml"))
-FOREIGN = {"JasonHaggard", "RealMedConv", "GRPOTrainer"}
+FOREIGN = {"JasonHaggard", "RealMedConv", "GRPOTrainer", "CaptureServer"}
 """Names of other projects that no file here imports."""
 
 
