@@ -247,7 +247,8 @@ def served_lines(file: Path) -> list[str]:
         table(["the environment is", "seed", "rows", "reward in training", "success in validation"], cells),
         f"Of {found['columns_compared']} columns of metrics.csv (times left out), in every row, those that differ from the first: "
         + "; ".join(differ)
-        + ".",
+        + ". Columns of `gap` and `mismatch` measure rounding between engine and trainer (about 1e-7), which depends on the "
+        "requests that the engine serves in one batch, and so on when each environment answers.",
     ]
 
 
