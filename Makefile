@@ -53,9 +53,10 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/attacks.py --out docs/results/attacks.json
 	PYTHONPATH=. .venv/bin/python tests/soak/safety.py --out docs/results/safety.json
 	PYTHONPATH=. .venv/bin/python tests/soak/apps.py --out docs/results/apps.json
-	PYTHONPATH=. .venv/bin/python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs runs/foreign_worlds
 	PYTHONPATH=. .venv/bin/python tests/soak/openenv_faults.py --out docs/results/openenv_faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
+	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python tests/soak/same_curves.py --out docs/results/same_curves.json
+	PYTHONPATH=. .venv/bin/python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs runs/foreign_worlds
 	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
 	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
 	PYTHONPATH=. .venv/bin/python tests/soak/distillation.py --runs runs/distillation

@@ -38,7 +38,7 @@ commands:
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
   evolve       rewrite what agents begin with in view of packs that they played, without training (--out)
   context      log, show, diff, revert: the context of a deployed agent
-  worlds       list the shipped worlds
+  worlds       list the shipped worlds; worlds PATH: list what a file or folder of questions holds, and check it
   check        say what breaks a rule of the contract in a world or context of your own
   play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside
   references   measure random, memoryless, scripted and oracle play of worlds
@@ -106,6 +106,8 @@ def _answered(args: list[str]) -> int:
         if command not in COMMANDS:
             meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
             raise ConfigError("command", command, f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
+        if command == "worlds" and rest and not rest[0].startswith("-"):
+            command, rest = "check", ["--env", "dataset", "--env.path", *rest]
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else COMMANDS[command]}")
         return module.run(args if command in LIGHTNING else rest)

@@ -22,12 +22,13 @@ class Served:
         (folder / name).write_text(source)
         self.url = f"http://127.0.0.1:{self.port}"
         self.process = subprocess.Popen([sys.executable, name, str(self.port)], cwd=folder)
-        for _ in range(600):
+        for _ in range(1800):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             assert self.process.poll() is None, "the server ended"
             time.sleep(0.1)
+        self.kill()
         raise AssertionError("the server did not start")
 
     def kill(self):

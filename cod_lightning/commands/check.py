@@ -14,9 +14,11 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
+from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.conformance_context import check_context
+from cod_lightning.evaluation.conformance_data import check_data
 from cod_lightning.evaluation.verdicts import Verdict
 from cod_lightning.terminal import Screen
 
@@ -42,6 +44,8 @@ def run(argv: Sequence[str]) -> int:
             compact = bool(options.env.words())
         except Exception:  # the first verdict names it
             compact = False
+        if isinstance(options.env, DatasetWorld):
+            found += _shown(screen, f"data {options.env.path}", check_data(options.env))
         mechanism = options.context or default_mechanism(compact=compact)
         verdicts = check_world(options.env, mechanism, options.num_packs, options.pack_size)
         found += _shown(screen, f"world {getattr(options.env, 'name', type(options.env).__name__)}", verdicts)

@@ -24,7 +24,9 @@ _OF_OTHERS = tuple(
 def run(argv: Sequence[str]) -> int:
     """Print the list."""
     parser = OneLine(
-        prog=f"{program()} worlds", description="List the shipped worlds: what `env=NAME` and `play --env NAME` take."
+        prog=f"{program()} worlds",
+        description="List the shipped worlds: what `env=NAME` and `play --env NAME` take. `worlds PATH [--env.KEY VALUE ...]` says "
+        "what a file or folder of questions holds and checks it, as `check --env dataset --env.path PATH` does.",
     )
     parser.parse_args(list(argv))
     from rich.table import Table

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class GymnasiumWorld(TextEnv):
         self.max_turns, self.success_at, self.sum_rewards = max_turns, success_at, sum_rewards
         self.reward_range = (min_reward, max_reward)
         self.name = world_name or type(env.unwrapped).__name__.lower()
-        self._tasks = GroupedTasks(_named(listed_tasks(tasks), group_key))
+        self._tasks = GroupedTasks(_named(listed_tasks(tasks), group_key), split_of=self._split_of)
         self._restart()
 
     @property
@@ -122,6 +122,10 @@ class GymnasiumWorld(TextEnv):
 
     def close(self) -> None:
         self.env.close()
+
+    def _split_of(self, task: Mapping[str, Any]) -> Split | None:
+        """The split that the source of the tasks names for one; None: the hash of its group decides."""
+        return None
 
     def _restart(self) -> None:
         self._turns, self._reward, self._truncated, self._ended = 0, 0.0, False, False

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +21,7 @@ from cod_lightning.envs.gymnasium_world import GymnasiumWorld, listed_tasks
 from cod_lightning.envs.question_world import answer_form
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung, described
 from cod_lightning.extras import require
-from cod_lightning.types import EpisodeStatus
+from cod_lightning.types import EpisodeStatus, Split
 
 _LONGEST = 20_000
 """Letters of an answer."""
@@ -29,6 +30,12 @@ _MOST_BYTES, _MOST_TASKS = 2**22, 100_000
 _NOT_ANSWERED = (EndpointFailure, ValueError, KeyError, AttributeError, TypeError, RecursionError)
 _CHECKED = 3
 """Tasks whose first observation has to be the same for equal seeds."""
+_SPLITS = {
+    **dict.fromkeys(("train", "training"), Split.TRAIN),
+    **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), Split.VALIDATION),
+    "test": Split.TEST,
+}
+"""First words of the names of a task provider's splits."""
 _READ: dict[str, Callable[[str], Any]] = {"integer": int, "number": float, "string": str}
 """How the text of an answer becomes a field's value, by its type in the schema."""
 
@@ -69,6 +76,8 @@ class OpenEnvSession(gymnasium.Env[str, str]):
         self.malformed = False
         self.sent_options: tuple[str, ...] | None = None
         """Options of `reset` that are sent; None: all."""
+        self.splits: dict[str, Split | None] = {}
+        """Which splits of ours those of the server's task provider are, by name."""
         self._client: Any = None
         self._arguments: dict[str, Any] = {}
         self._sent: list[dict[str, Any]] = []
@@ -148,6 +157,7 @@ class OpenEnvSession(gymnasium.Env[str, str]):
                 return self._asked("POST", f"/{name}/{what}", about)[what]
 
             for split in self._asked("GET", f"/{name}/splits"):
+                self.splits[split["name"]] = _split_of(split)
                 number = asked("num_tasks", split=split["name"])
                 if not isinstance(number, int) or len(found) + number > _MOST_TASKS:
                     raise ValueError(f"num_tasks is {number!r:.40}, and {_MOST_TASKS:,} at most are read")
@@ -289,12 +299,29 @@ class OpenEnvSession(gymnasium.Env[str, str]):
             self.close()
 
 
+def _split_of(split: Mapping[str, Any]) -> Split | None:
+    """Which split of ours a task provider's is, by the first word of its name, else by its type.
+
+    A server gives the type validation to every name that it does not know, so that type says nothing.
+
+    >>> [str(_split_of({"name": name, "type": "validation"})) for name in ("dev", "test-hard", "hard")]
+    ['validation', 'test', 'None']
+    """
+    first = re.split(r"[^a-z]", split["name"].lower())[0]
+    return _SPLITS.get(first) or {"train": Split.TRAIN, "test": Split.TEST}.get(split.get("type", ""))
+
+
 class OpenEnvWorld(GymnasiumWorld):
     """An environment behind an OpenEnv server; a task is the arguments of its `reset`, beside a seed.
 
     Siblings get the same seed, each in a session of its own. A server that gives other first observations for equal seeds, or takes
     one session only, is refused before anything runs. Rewards of all steps of a task are summed. A connection that is lost, or
     hangs, costs its lifecycle.
+
+    Tasks of the server's own task provider stay in its splits. The first word of a split's name says which of ours it is (train,
+    training; validation, valid, val, dev, eval; test), else its type, if that is train or test. Tasks of any other split are split
+    by the hash of their group, and go with that group where a named split has it. A validation or test split that is empty then
+    is parted by hash from the train tasks; tasks of the provider's validation and test are never trained on.
 
     Args:
         base_url: Of the server, such as http://localhost:8000.
@@ -343,3 +370,6 @@ class OpenEnvWorld(GymnasiumWorld):
     @property
     def status(self) -> EpisodeStatus:
         return EpisodeStatus.MALFORMED if self.env.malformed else super().status
+
+    def _split_of(self, task: Mapping[str, Any]) -> Split | None:
+        return self.env.splits.get(task["split"]) if self.env.splits else None

@@ -169,35 +169,60 @@ def test_a_dead_server_raises_at_once_and_a_slow_one_after_its_time(serve):
         begun(env)
 
 
-PROVIDER = (
-    SOURCE.replace(
-        "    def reset(self",
-        "    def list_splits(self):\n        return ['train', 'test']\n\n"
-        "    def num_tasks(self, split):\n        return 12 if split == 'train' else 4\n\n"
-        "    def get_task(self, split, index):\n        return {'secret': index % 4 + (9 if split == 'test' else 1)}\n\n"
-        "    def reset(self",
+def provider(**secrets):
+    """A server whose task provider has these splits, and in each the tasks with these hidden numbers."""
+    methods = (
+        f"    SECRETS = {secrets!r}\n\n"
+        "    def list_splits(self):\n        return list(self.SECRETS)\n\n"
+        "    def num_tasks(self, split):\n        return len(self.SECRETS[split])\n\n"
+        "    def get_task(self, split, index):\n        return {'secret': self.SECRETS[split][index]}\n\n"
     )
-    .replace("hidden=1, **kwargs", "split='', index=0")
-    .replace(
-        "self.hidden, self.turns = hidden, 0", "self.hidden, self.turns = self.get_task(split, index)['secret'], 0"
-    )
-)
+    source = SOURCE.replace("    def reset(self", methods + "    def reset(self")
+    source = source.replace("hidden=1, **kwargs", "split='', index=0")
+    return source.replace("turns = hidden, 0", "turns = self.SECRETS[split][index], 0")
 
 
-def test_tasks_come_from_the_server_s_provider_and_only_split_and_index_are_sent(serve):
-    url = serve(source=PROVIDER).url
-    env = OpenEnvWorld(url, None, "Guess.", "number", "text", max_turns=3, group_key="secret")
-    seen = {}
+def drawn(env):
+    """Hidden numbers, and the server's splits, of the packs of each split."""
+    found = {split: (set(), set()) for split in Split}
     for split in Split:
-        for index in range(12):
+        for index in range(40):
             pack = env.sample_pack(split=split, index=index, num_tasks=3)
             options = [json.loads(task.spec.options) for task in pack.tasks]
             (secret,) = {one["secret"] for one in options}
-            assert seen.setdefault(secret, split) is split
-            assert {secret} == {one["index"] % 4 + (9 if one["split"] == "test" else 1) for one in options}
+            found[split][0].add(secret)
+            found[split][1].update(one["split"] for one in options)
+    return found, pack, secret
+
+
+def test_tasks_of_the_server_s_provider_stay_in_its_splits_and_only_split_and_index_are_sent(serve):
+    url = serve(source=provider(train=[1, 2, 3, 1], dev=[4, 5], test=[6, 6, 7], more=[7, 8])).url
+    env = OpenEnvWorld(url, None, "Guess.", "number", "text", max_turns=3, group_key="secret")
+    found, pack, secret = drawn(env)
+    theirs = {split: names - {"more"} for split, (_, names) in found.items()}
+    assert theirs == {Split.TRAIN: {"train"}, Split.VALIDATION: {"dev"}, Split.TEST: {"test"}}
+    assert found[Split.TRAIN][0] - {8} == {1, 2, 3}
+    assert found[Split.VALIDATION][0] - {8} == {4, 5}
+    assert found[Split.TEST][0] - {8} == {6, 7}, "7 of the split of another name joins its group"
     env.reset(options={"task": pack.tasks[0]})
     assert env.step(guess(secret))[:2] == (f"{secret} is right.", 1.0)
     env.close()
+
+
+def test_a_split_that_the_provider_lacks_is_parted_from_its_train_tasks(serve):
+    url = serve(source=provider(train=list(range(1, 13)), test=[21, 22])).url
+    found, _, _ = drawn(OpenEnvWorld(url, None, "Guess.", "number", "text", max_turns=3, group_key="secret"))
+    train, validation, test = (found[split][0] for split in Split)
+    assert test == {21, 22}
+    assert train | validation == set(range(1, 13))
+    assert not train & validation
+
+
+def test_a_provider_whose_tasks_are_all_held_out_is_not_trained_on(serve):
+    url = serve(source=provider(validation=[1, 2, 3], test=[4, 5, 6])).url
+    env = OpenEnvWorld(url, None, "Guess.", "number", "text", max_turns=3, group_key="secret")
+    with pytest.raises(ConfigError, match=r"data\.env\.tasks is 6 groups; expected one group of the train split"):
+        env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
 
 
 def test_a_server_without_provider_is_named(served):

@@ -112,3 +112,23 @@ def test_a_game_that_is_not_for_one_player_is_refused(game):
 def test_a_setting_that_a_game_does_not_take_is_refused():
     with pytest.raises(ConfigError, match="no_such_setting"):
         TextArenaWorld("Mastermind-v0", settings={"no_such_setting": 1})
+
+
+class Unseeded:
+    """A game that does not begin alike with equal seeds."""
+
+    begun = itertools.count()
+
+    def reset(self, num_players, seed):
+        self.board = f"Board {next(self.begun)}"
+
+    def get_observation(self):
+        return 0, [(-1, self.board, None)]
+
+
+def test_a_game_that_begins_otherwise_with_an_equal_seed_is_refused(monkeypatch):
+    monkeypatch.setattr("textarena.make", lambda game, **settings: Unseeded())
+    with pytest.raises(
+        ConfigError, match=r"data\.env\.game is Luck-v0; expected a game that begins alike with equal seeds"
+    ):
+        TextArenaWorld("Luck-v0")

@@ -31,6 +31,7 @@ from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
+from tests.soak.foreign_worlds_page import end_to_end_lines, fault_lines
 
 EXPERIMENT = "experiment/textworld"
 PACKS = "evaluation_packs.parquet"
@@ -246,7 +247,8 @@ def served_lines(file: Path) -> list[str]:
         table(["the environment is", "seed", "rows", "reward in training", "success in validation"], cells),
         f"Of {found['columns_compared']} columns of metrics.csv (times left out), in every row, those that differ from the first: "
         + "; ".join(differ)
-        + ".",
+        + ". Columns of `gap` and `mismatch` measure rounding between engine and trainer (about 1e-7), which depends on the "
+        "requests that the engine serves in one batch, and so on when each environment answers.",
     ]
 
 
@@ -313,6 +315,7 @@ def page(found: dict[str, Any], folder: Path) -> str:
         ]
         lines += [f"`{name}`, {one['num_packs']} packs:", table(["policy", "0", "1", "2", "3"], cells)]
     lines += served_lines(folder / "same_curves.json")
+    lines += fault_lines(folder) + end_to_end_lines()
     return "\n\n".join(lines) + "\n"
 
 

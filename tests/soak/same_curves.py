@@ -198,7 +198,7 @@ def main() -> None:
             found.setdefault("Served", []).append(rows)
         if "Taskset" in options.worlds:
             tokenizer = exported(folder, folder / f"Native-{seed}")
-            arguments = {"python": os.environ["PROTOCOLS_PYTHON"], "tokenizer": str(tokenizer)}
+            arguments = {"python": os.path.abspath(os.environ["PROTOCOLS_PYTHON"]), "tokenizer": str(tokenizer)}
             found.setdefault("Taskset", []).append(trained(folder, "Taskset", arguments, options.updates, seed))
     differing = {
         world: sorted(

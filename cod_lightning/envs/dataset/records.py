@@ -26,6 +26,15 @@ def read_rows(path: str, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[s
             yield f"{file}:{number}", row
 
 
+def columns_of(path: str) -> list[str]:
+    """Names of the columns of all files, in the order in which they first occur. Raises `ConfigError`."""
+    found: dict[str, None] = {}
+    for file in _files(Path(path)):
+        for names in _lines(file, None) if _suffix(file) in _LINES else (_names(file),):
+            found |= dict.fromkeys(names)
+    return [*found]
+
+
 def _suffix(file: Path) -> str:
     return file.suffix.lower()
 
@@ -64,8 +73,8 @@ def _listed(file: Path, key: str) -> list[Any]:
         raise ConfigError(_KEY, file, expected, "Save the dataset again.") from error
 
 
-def _lines(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """A JSON object a line; a blank line is left out of the rows and counted as a line, a byte order mark is left out."""
+def _lines(file: Path, columns: tuple[str, ...] | None) -> Iterator[dict[str, Any]]:
+    """A JSON object a line, of which these columns are kept (None: all); a blank line is empty, a byte order mark is left out."""
     for number, raw in enumerate(file.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
         if not raw.strip():
             yield {}
@@ -79,7 +88,7 @@ def _lines(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         if not isinstance(row, dict):
             expected = f"a JSON object, not a {type(row).__name__}"
             raise ConfigError(_KEY, f"{file}:{number}", expected, "Put one object on each line.")
-        yield {name: row[name] for name in columns if name in row} or {"": None}
+        yield row if columns is None else {name: row[name] for name in columns if name in row} or {"": None}
 
 
 def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -87,18 +96,13 @@ def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    _check_columns(file, columns, _names(file))
     try:
         if _suffix(file) == ".parquet":
-            _check_columns(file, columns, pq.read_schema(file).names)
             table = pq.read_table(file, columns=list(columns))
         else:
             with pa.memory_map(str(file)) as source:
-                try:
-                    table = pa.ipc.open_stream(source).read_all()
-                except pa.ArrowInvalid:
-                    table = pa.ipc.open_file(source).read_all()
-                _check_columns(file, columns, table.column_names)
-                table = table.select(columns)
+                table = _arrow(source).read_all().select(columns)
     except (OSError, pa.ArrowException) as error:
         raise _unread(str(file), error) from error
     done = 0
@@ -109,6 +113,30 @@ def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
             raise _unread(f"{file}, rows {done + 1} to {done + len(batch)}", error) from error
         done += len(batch)
         yield from rows
+
+
+def _names(file: Path) -> list[str]:
+    """Columns of a Parquet or Arrow file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if _suffix(file) == ".parquet":
+            return pq.read_schema(file).names
+        with pa.memory_map(str(file)) as source:
+            return _arrow(source).schema.names
+    except (OSError, pa.ArrowException) as error:
+        raise _unread(str(file), error) from error
+
+
+def _arrow(source: Any) -> Any:
+    """Reads an Arrow file, in the format of streams or of files."""
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.open_stream(source)
+    except pa.ArrowInvalid:
+        return pa.ipc.open_file(source)
 
 
 def _unread(place: str, error: Exception) -> ConfigError:

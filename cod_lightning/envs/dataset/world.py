@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.envs.dataset.records import read_rows
+from cod_lightning.envs.dataset.records import columns_of, read_rows
 from cod_lightning.envs.dataset.scorers import AnswerScorer, ExactMatch
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form, series_rules
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, some_of
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -48,9 +48,10 @@ class DatasetWorld(QuestionWorld):
     ) -> None:
         self.scorer = scorer = scorer or ExactMatch()
         self.blocking = scorer.blocking
+        self.path, self.columns = path, {"prompt": prompt, "answer": answer, "group": group}
         stated = f"{_RULES if rules is None else rules}\n\n{answer_form(scorer.form)}"
         super().__init__(world_name or Path(path).stem, stated, **asked)
-        self._tasks = GroupedTasks(self._read(path, prompt, answer, group), "data.env.path")
+        self._tasks = GroupedTasks(self._read(), "data.env.path")
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, str(split), seed, index)
@@ -67,17 +68,24 @@ class DatasetWorld(QuestionWorld):
         rng = random.Random(seed)
         return _task(rng.choice(rng.choice(self._tasks.all)))
 
-    def _read(self, path: str, prompt: str, answer: str, group: str | None) -> Any:
+    @property
+    def sizes(self) -> dict[Split, list[int]]:
+        """How many different questions each group of a split has."""
+        return self._tasks.sizes
+
+    def _read(self) -> Any:
         """Names of groups, and questions with their keys. Raises `ConfigError` for the first row that cannot be asked."""
-        columns = tuple(dict.fromkeys(filter(None, (prompt, answer, group))))
+        path, (prompt, answer, group) = self.path, self.columns.values()
         alike, answers = dict[str, str](), dict[tuple[str | None, str], tuple[str, str]]()
-        for place, row in read_rows(path, columns):
+        for place, row in read_rows(path, tuple(dict.fromkeys(filter(None, self.columns.values())))):
             if not row:
                 continue
-            for name, column in (("prompt", prompt), ("answer", answer), ("group", group)):
+            for name, column in self.columns.items():
                 if column is not None and _missing(row.get(column)):
-                    expected = f"a value of '{column}', the column of data.env.{name}"
-                    raise ConfigError("data.env.path", place, expected, "Add it, or name another column.")
+                    has = "" if column in row else f"; the file has {some_of(columns_of(path), column)}"
+                    expected = f"a value of '{column}', the column of data.env.{name}{has}"
+                    remedy = f"Add it, or name another column{' (null: there are no groups)' * (name == 'group')}."
+                    raise ConfigError("data.env.path", place, expected, remedy)
             try:
                 question, key = _asked(row[prompt]), self.scorer.key_of(row[answer])
                 text = json.dumps(key, allow_nan=False, ensure_ascii=False)

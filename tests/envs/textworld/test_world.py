@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.process_world import ProcessWorld
@@ -225,12 +226,13 @@ def test_the_text_begins_with_the_room_and_tells_no_way_and_case_does_not_matter
 
 
 @pytest.mark.slow
-def test_in_worker_processes_it_gives_the_same_episodes():
-    env = TextWorldHouse(layout="hub", max_turns=5)
-    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-    policy = env.reference(Reference.SCRIPTED, pack)
-    remote = ProcessWorld(TextWorldHouse(layout="hub", max_turns=5), num_workers=2)
-    assert live(remote, pack, policy, "natural", seed=1) == live(env, pack, policy, "natural", seed=1)
+@pytest.mark.parametrize("name", ["textworld_easy", "textworld_hard"])
+def test_the_shipped_houses_are_played_in_worker_processes_with_the_same_episodes(name):
+    remote = parse_world(world_parser("check", ""), ["--env", name]).env
+    assert isinstance(remote, ProcessWorld)
+    pack = remote.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    policy = remote.reference(Reference.SCRIPTED, pack)
+    assert live(remote, pack, policy, "natural", seed=1) == live(remote.world, pack, policy, "natural", seed=1)
 
 
 @pytest.mark.slow
