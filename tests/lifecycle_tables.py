@@ -11,7 +11,7 @@ from cod_lightning.rollout.transcript import read_episode
 from cod_lightning.types import Episode, Lifecycle
 
 _STATES = ("state_before", "state_after")
-_PLAIN = [name for name in Episode.__struct_fields__ if name not in (*_STATES, "parts")]
+_PLAIN = [name for name in Episode.__struct_fields__ if name not in (*_STATES, "parts", "entries")]
 
 
 def read_lifecycles(path: Path) -> Iterator[Lifecycle]:
@@ -23,4 +23,6 @@ def read_lifecycles(path: Path) -> Iterator[Lifecycle]:
 
 def _episode(row) -> Episode:
     extra = {name: json.loads(row[name]) for name in _STATES if row[name] is not None}
-    return read_episode({name: row[name] for name in _PLAIN} | extra | {"parts": dict(row["parts"] or ())})
+    entries = row["entries"] and [list(event.values()) for event in row["entries"]]
+    parts = dict(row["parts"] or ())
+    return read_episode({name: row[name] for name in _PLAIN} | extra | {"parts": parts, "entries": entries})

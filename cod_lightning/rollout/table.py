@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from cod_lightning.rollout.transcript import episode_record
 from cod_lightning.types import Group
@@ -29,6 +31,8 @@ _TURN = pa.struct(
         ("behaviour_logprobs", pa.list_(pa.float64())),
     ]
 )
+
+_ENTRY = pa.struct([("kind", pa.string()), ("key", pa.string()), ("text", pa.string())])
 
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("run", pa.string(), "name of the run's folder"),
@@ -55,6 +59,11 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("repeat", pa.bool_(), "solve: whether an earlier task of the pack asked for the same"),
     ("policy_version", pa.int32(), "the oldest among its turns: weight syncs seen; -1 scripted; null without turns"),
     ("parts", pa.map_(pa.string(), pa.float64()), "parts of the reward by name; null where it has none"),
+    (
+        "entries",
+        pa.list_(_ENTRY),
+        "what it had to do with the context's entries; null where that is not known",
+    ),
     ("turns", pa.list_(_TURN), "texts, token ids and log-probs (nats), as in the JSON lines"),
 )
 
@@ -117,6 +126,9 @@ def episode_rows(group: Group) -> Iterator[dict[str, Any]]:
                 **pack,
                 **record,
                 **{name: json.dumps(record[name]) for name in _STATES if name in record},
+                "entries": None
+                if episode.entries is None
+                else msgspec.to_builtins(list(map(structs.asdict, episode.entries))),
                 "sibling": lifecycle.sibling,
                 "task_id": group.pack.tasks[episode.position].id,
                 "num_turns": len(episode.turns),
