@@ -93,7 +93,7 @@ def references() -> dict[str, Any]:
 
 
 def calls_by_level() -> dict[str, list[float]]:
-    """Mean, fewest and most calls of informed play in test tasks of `apps`, by the number of their apps."""
+    """Mean, fewest and most calls of informed play in test tasks of `apps`, by difficulty."""
     env, levels = Apps(**WORLDS["apps"]), dict[str, list[int]]()
     for task in specs(env, 4 * NUM_PACKS, Split.TEST):
         levels.setdefault(str(task.kind.difficulty), []).append(task.budget - env.spare_calls)

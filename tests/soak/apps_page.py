@@ -28,12 +28,10 @@ def page(results: dict[str, Any]) -> str:
         ]
         for world, every in results["references"].items() for label, of in every.items()
     ]  # fmt: skip
-    head = ["environment", "reference", *map(str, range(4)), "reward", "1 app", "2 apps", "3 or more"]
+    head = ["environment", "reference", *map(str, range(4)), "reward", "level 1", "2", "3"]
     lines += [table(head, rows), ""]
     if found := results.get("calls"):
-        where = ("in one app", "in two", "in more")
-        pairs = zip(found.values(), where, strict=True)
-        said = (f"{n:.1f} {level} ({least} to {most})" for (n, least, most), level in pairs)
+        said = (f"{n:.1f} at level {level} ({least} to {most})" for level, (n, least, most) in found.items())
         lines += [f"Informed play of `apps` takes so many calls on average: {', '.join(said)}.", ""]
     guard, fast = results["guarded"], results["speed"]
     of_beliefs = mean(results["references"]["apps_compact"]["random"]["success"])

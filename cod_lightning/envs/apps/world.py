@@ -54,8 +54,7 @@ class Apps(TaskWorld[AppsTask]):
         patience: Questions of a task that the person answers.
         question_cost: What each question takes from the reward.
         voice: Words the person's answers: by script, or a model behind an endpoint.
-        difficulties: Numbers of apps that a task may need: 1, 2, and 3 for three or more. It says nothing of the calls: some tasks
-            in one app take more of them than those in three.
+        difficulties: Levels of kinds of tasks: the number of apps, 3 for more, and one more for kinds that take many calls.
         templates: Kinds of tasks that may be drawn; null for all but those in which the person wants to confirm a payment
             (confirm_transfer, confirm_pay_contact, confirm_goods).
         extensions: Apps of your own, beside those that ship.

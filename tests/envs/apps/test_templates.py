@@ -1,17 +1,20 @@
 """Kinds of tasks: each is known by its sentence, and can be done."""
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
+from statistics import mean
 
 import pytest
 
+from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.agent import QUESTIONS
 from cod_lightning.envs.apps.checks import checks
 from cod_lightning.envs.apps.facts import CHOICES, HABITS, HiddenFacts, draw_facts
 from cod_lightning.envs.apps.tasks import draw_task, effort, play
 from cod_lightning.envs.apps.templates import CONFIRMED, TEMPLATES
-from tests.envs.apps.played import solved
+from cod_lightning.types import Split
+from tests.envs.apps.played import solved, specs
 
 KINDS = {**TEMPLATES, **CONFIRMED}
 
@@ -29,7 +32,18 @@ def drawn(name, count=5):
 
 def test_there_are_forty_kinds_in_three_difficulties():
     assert len(TEMPLATES) == 40
-    assert Counter(template.difficulty for template in TEMPLATES.values()) == {1: 26, 2: 11, 3: 3}
+    assert Counter(template.difficulty for template in TEMPLATES.values()) == {1: 20, 2: 14, 3: 6}
+
+
+@pytest.mark.slow
+def test_a_kind_that_takes_many_calls_on_average_is_one_level_harder():
+    calls = defaultdict(list)
+    for task in specs(Apps(spare_calls=0), 1600, Split.TRAIN):
+        calls[task.kind.name].append(task.budget)
+    assert set(calls) == set(TEMPLATES)
+    assert {name for name, found in calls.items() if mean(found) >= 5.5 and len(TEMPLATES[name].apps) < 3} == {
+        name for name, template in TEMPLATES.items() if template.many_calls
+    }
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -118,7 +118,9 @@ class Template(ABC):
 
     text: ClassVar[str]
     apps: ClassVar[tuple[str, ...]]
-    """Apps that it is done in; their number, up to 3, is its difficulty."""
+    """Apps that it is done in."""
+    many_calls: ClassVar[bool] = False
+    """Whether informed play takes 5.5 calls or more on average, log-ins included."""
     slots: ClassVar[tuple[str, ...]] = ()
     """Facts without which it cannot be done right."""
     withheld: ClassVar[tuple[str, ...]] = ()
@@ -133,8 +135,8 @@ class Template(ABC):
 
     @property
     def difficulty(self) -> int:
-        """1 to 3."""
-        return min(3, len(self.apps))
+        """1 to 3: the number of apps, and one more for many calls."""
+        return min(3, len(self.apps) + self.many_calls)
 
     @abstractmethod
     def draw(self, draw: Draw) -> Parts:

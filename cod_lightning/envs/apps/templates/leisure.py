@@ -60,6 +60,7 @@ class SendMoney(Template):
 class PayRequest(Template):
     text = "Pay the request for '{note}', as always, and decline all other requests for money."
     apps, slots = ("payments",), ("card",)
+    many_calls = True
 
     def draw(self, draw: Draw) -> Parts:
         return {"note": draw.one(s.PaymentRequest).note}
@@ -97,6 +98,7 @@ class SumTransfers(Template):
 class ArtistPlaylist(Template):
     text = "Make a playlist '{title}' of all songs by '{artist}', in the order in which the app lists them."
     apps = ("music",)
+    many_calls = True
 
     def draw(self, draw: Draw) -> Parts:
         return {"title": f"{draw.of(*TOPICS)} mix", "artist": draw.one(s.Song, artist=draw.of(*ARTISTS)).artist}
@@ -113,6 +115,7 @@ class ArtistPlaylist(Template):
 class LikeGenre(Template):
     text = "Like all {genre} songs that I do not like yet."
     apps = ("music",)
+    many_calls = True
 
     def draw(self, draw: Draw) -> Parts:
         genre, liked = draw.of(*GENRES), {like.song_id for like in draw.db.all(s.Like)}

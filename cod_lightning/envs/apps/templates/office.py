@@ -47,6 +47,7 @@ class ReplyMail(Template):
 class ArchiveFrom(Template):
     text = "Archive all mails from {email} that are in my inbox."
     apps = ("mail",)
+    many_calls = True
 
     def draw(self, draw: Draw) -> Parts:
         return {"email": draw.one(s.Mail, folder="inbox").sender}
@@ -179,6 +180,7 @@ class CopyFile(Template):
 class ShareFolder(Template):
     text = "Share every file in the folder {folder} with {email}."
     apps = ("files",)
+    many_calls = True
 
     def draw(self, draw: Draw) -> Parts:
         return {"folder": draw.one(s.TextFile).folder, "email": draw.one(s.Employee).email}
@@ -213,6 +215,7 @@ class PinNote(Template):
 class FinishProject(Template):
     text = "Mark everything in the project {project} as done."
     apps = ("todo",)
+    many_calls = True
 
     def draw(self, draw: Draw) -> Parts:
         return {"project": draw.one(s.Todo, done=False).project}

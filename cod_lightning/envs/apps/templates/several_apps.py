@@ -133,6 +133,7 @@ class AskContact(Template):
 class NoteToTodo(Template):
     text = "Make a thing to do of the note '{title}', with its title, due on {day}, and delete the note."
     apps = ("notes", "todo")
+    many_calls = True
 
     def draw(self, draw: Draw) -> Parts:
         return {"title": draw.one(s.ShortNote).title, "day": draw.of(*DAYS)}
@@ -168,6 +169,7 @@ class MailToFile(Template):
 class InviteContact(Template):
     text = "Invite my {label} to the event '{title}'."
     apps = ("contacts", "calendar")
+    many_calls = True
 
     def draw(self, draw: Draw) -> Parts:
         return {"label": draw.of(*LABELS), "title": draw.one(s.Event).title}
@@ -187,6 +189,7 @@ class PlanTrip(Template):
         "{time} my time, as long as my meetings always take."
     )
     apps, slots = ("travel", "calendar"), ("card", "minutes", "zone")
+    many_calls = True
 
     def draw(self, draw: Draw) -> Parts:
         offer = draw.one(s.Offer)
