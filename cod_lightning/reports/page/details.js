@@ -29,7 +29,7 @@ class Details {
     this.tabs = h("div", { class: "timeline", role: "tablist", "aria-label": "Episodes of the lifecycle" },
       this.life.e.map((one, index) => this.tab(one, index)));
     this.carried = carriedView(this.life, (number) => this.text(number), (index) => { this.choose(index); this.focus(); });
-    refill(this.place, this.heading(), this.siblings(), this.tabs, this.carried, this.panel);
+    refill(this.place, this.heading(), this.siblings(), this.carried, this.tabs, this.panel);
     this.choose(Math.max(0, Math.min(episode, this.life.e.length - 1)));
   }
 
