@@ -103,7 +103,7 @@ Twelve apps, 136 calls, 40 kinds of tasks over a person's mail, calendar, money 
 of the person. [What it is](../worlds.md).
 """.rstrip().splitlines()
 REFERENCES = """
-Success by position in 250 packs of 4 of the test split, mean reward, and success by the number of apps of a task. *scripted* knows
+Success by position in 250 packs of 4 of the test split, mean reward, and success by the difficulty of a task. *scripted* knows
 every documented call, tries, reads errors and notes what they show; *memoryless* plays as if each task were its first; *oracle*
 knows what is hidden. By how much *scripted* exceeds *memoryless* at positions 1 to 3 is what a context can be worth to a
 player that makes no other mistake.
