@@ -70,11 +70,7 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         "rollout/attempt_tokens": float(rollout.num_attempt_tokens),
         "time/attempts_s": rollout.seconds * rollout.attempt_share,
         "rollout/num_lost_groups": float(rollout.num_lost_groups),
-        **(
-            {"rollout/cached_share": rollout.num_cached_tokens / whole}
-            if (whole := rollout.num_whole_prompt_tokens)
-            else {}
-        ),
+        **({} if rollout.cached_share is None else {"rollout/cached_share": rollout.cached_share}),
         **{f"faults/{name}": float(count) for name, count in rollout.faults.items()},
         **{f"train/{name}": total / count for name, (total, count) in rollout.parts.items()},
         **runner.source_metrics,

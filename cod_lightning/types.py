@@ -186,7 +186,7 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same as the record that its mechanism owns; plain values, or None, where it was read back from a file."""
     state_after: Any = None
     entries: tuple[EntryEvent, ...] | None = None
-    """What it had to do with the entries of the context; None where nobody wrote that down."""
+    """What it had to do with the entries of the context; None where it was not recorded."""
     error: str = ""
     """What was raised, for FAILED: the name of its class, a colon, its message."""
     repeat: bool = False

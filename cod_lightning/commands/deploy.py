@@ -10,6 +10,7 @@ import yaml
 from lightning.pytorch.cli import LightningArgumentParser
 from rich.console import Console
 from rich.text import Text
+from transformers import PreTrainedModel
 
 from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
@@ -65,8 +66,8 @@ def run(argv: Sequence[str]) -> int:
     cli = built(DeployCLI, argv)
     options = cli.config
     _check_lasting(cli.datamodule.env)
-    model = _model(cli)
-    setting, console = setting_of(cli, model=model), Screen()
+    model = played(cli)
+    setting, console = setting_of(cli, model), Screen()
     with locked(Path(options.state), "--state", "deploy"):
         return _live(cli, options, setting, console, _identity(cli, options, model))
 
@@ -99,31 +100,29 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
     return 0
 
 
-def setting_of(cli: Any, monitor: RolloutMonitor | None = None, model: Any = None) -> Setting:
-    """The environment of a command's run and its policy there, as a rollout meets them; `model` is the policy's, if it is made."""
-    data, options = cli.datamodule, cli.config
+def played(cli: Any) -> PreTrainedModel:
+    """The model that a command plays, with its checkpoint's weights."""
+    return model_of(cli.model.policy, cli.datamodule, cli.config.ckpt_path)
+
+
+def setting_of(cli: Any, model: PreTrainedModel, monitor: RolloutMonitor | None = None) -> Setting:
+    """The environment of a command's run and its policy there, as a rollout meets them."""
+    data = cli.datamodule
     return Setting(
         env=data.env,
         mechanism=data.context,
-        sampler=_sampler(_model(cli) if model is None else model, cli.model.policy, data, options.sampling_temperature),
+        sampler=sampler_of(model, cli.model.policy, data, cli.config.sampling_temperature),
         plan=data.plan,
         rewards=data.rewards,
         monitor=monitor or RolloutMonitor(),
     )
 
 
-def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temperature: float) -> Sampler:
-    """The policy as a rollout meets it: model built, weights loaded, engine bound."""
-    return _sampler(model_of(policy, data, ckpt_path), policy, data, temperature)
-
-
-def _model(cli: Any) -> Any:
-    return model_of(cli.model.policy, cli.datamodule, cli.config.ckpt_path)
-
-
-def _sampler(model: Any, policy: Any, data: RolloutDataModule, temperature: float) -> Sampler:
+def sampler_of(model: PreTrainedModel, policy: Any, data: RolloutDataModule, temperature: float) -> Sampler:
+    """The policy with this model as a rollout meets it: on its device, bound to the engine."""
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
-    data.engine.bind(model.to(device).eval(), data.chat.stop_ids, policy.window)
+    model.to(device).eval()  # pyright: ignore[reportArgumentType]
+    data.engine.bind(model, data.chat.stop_ids, policy.window)
     data.engine.update_weights(synced_weights(model, adapter=data.engine.takes_adapters), 0)
     return Sampler(
         engine=data.engine,
@@ -147,7 +146,7 @@ def _check_lasting(env: TextEnv) -> None:
         env = env.world
 
 
-def _identity(cli: Any, options: Any, model: Any) -> dict[str, str]:
+def _identity(cli: Any, options: Any, model: PreTrainedModel) -> dict[str, str]:
     """What must not change under an agent: its world, its stream of tasks, the form of its context, its policy."""
     policy, data = cli.model.policy, cli.config.data
     weights = f"weights {weights_digest(model)}" if policy.has_weights else data.engine.init_args.get("model")

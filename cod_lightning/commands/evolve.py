@@ -11,7 +11,7 @@ import yaml
 from lightning.pytorch.cli import LightningArgumentParser
 from rich.text import Text
 
-from cod_lightning.commands.deploy import setting_of
+from cod_lightning.commands.deploy import played, setting_of
 from cod_lightning.commands.from_run import SamplingCLI, built
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.errors import ConfigError, check_at_least
@@ -60,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
     if not data.context.updates:
         expected = f"a mechanism that the policy rewrites, unlike {type(data.context).__name__}"
         raise ConfigError("data.context", type(data.context).__name__, expected, "Choose context=hint.")
-    setting = setting_of(cli)
+    setting = setting_of(cli, played(cli))
 
     def packs(split: Split, first: int, number: int) -> list[Pack]:
         indices = range(first, first + number)

@@ -6,7 +6,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from rich.console import Console
 from rich.table import Table
 
-from cod_lightning.commands.deploy import setting_of
+from cod_lightning.commands.deploy import played, setting_of
 from cod_lightning.commands.from_run import SamplingCLI, built
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.parser import SplitName
@@ -44,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
     check_at_least("--index", options.index, 0, "0 is the default.")
     pack = data.env.sample_pack(split=Split(options.split), index=options.index, num_tasks=num_tasks)
     audience = Audience(Screen())
-    setting = setting_of(cli, audience)
+    setting = setting_of(cli, played(cli), audience)
     audience.console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden.")
     run_groups([pack], 1, setting)
     if audience.solved:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextEntry, Prepared
 from cod_lightning.contexts.records import Record, RecordContext
-from cod_lightning.contexts.retrieval import Similarity, WordSimilarity, best
+from cod_lightning.contexts.retrieval import Similarity, best, similarities
 from cod_lightning.contexts.worded import check_count
 from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.seeds import derive_seed
@@ -92,7 +92,7 @@ class EpisodesContext(RecordContext):
         self.select, self.most, self.candidates, self.utility_weight = select, most, candidates, utility_weight
         self.learning_rate, self.initial_worth = learning_rate, initial_worth
         self.capacity, self.part_tokens = capacity, part_tokens
-        self.similarity = similarity or WordSimilarity()
+        self.similarity = similarity
 
     def text(self, state: EpisodesState) -> str:
         return self.listed(state.records, [f"{worth:.2f} " for worth in state.worth])
@@ -137,7 +137,8 @@ class EpisodesContext(RecordContext):
             return list(range(number))
         if self.select == "random":
             return random.Random(derive_seed("random records", observation, number)).sample(range(number), self.most)
-        similar = self.similarity.scores(state.records, lambda record: record.text, observation)  # pyright: ignore
+        scores = similarities if self.similarity is None else self.similarity.scores
+        similar = scores(state.records, lambda record: record.text, observation)  # pyright: ignore
         if self.select == "similarity":
             return best(similar, self.most)
         near = best(similar, self.candidates)

@@ -108,14 +108,6 @@ class Similarity(Protocol):
         ...
 
 
-class WordSimilarity:
-    """By the words that they share: BM25."""
-
-    def scores(self, entries: tuple, text: Callable[[object], str], query: str) -> np.ndarray:
-        """As `similarities`."""
-        return similarities(entries, text, query)
-
-
 _KEPT: list[_Index] = []
 """The latest indices, the last one used last."""
 

@@ -2,13 +2,16 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.models.pretrained import read_model, read_tokenizer
 
+_KEY = "data.context.similarity.path"
 _MOST_KEPT = 100_000
 """Texts whose vectors are kept."""
 
@@ -30,11 +33,12 @@ class Embeddings:
         if max_tokens < 1:
             raise ConfigError("data.context.similarity.max_tokens", max_tokens, "at least 1", "256 is the default.")
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-            self._model = AutoModel.from_pretrained(path, local_files_only=True, dtype=torch.float32).eval()
-        except (OSError, ValueError, KeyError) as error:
+            folder = str(Path(path).resolve(strict=True))  # and no name that is looked for on a hub
+            self._tokenizer = read_tokenizer(folder, _KEY)
+            self._model = read_model(folder, _KEY, AutoModel, dtype=torch.float32).eval()
+        except (OSError, DataError) as error:
             expected = f"a folder with an encoder and its tokenizer ({' '.join(str(error).split()):.120})"
-            raise ConfigError("data.context.similarity.path", path, expected, "Download one first.") from None
+            raise ConfigError(_KEY, path, expected, "Download one first.") from None
         self.path, self.max_tokens = path, max_tokens
         self._kept: OrderedDict[str, np.ndarray] = OrderedDict()
 

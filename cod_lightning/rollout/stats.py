@@ -53,6 +53,11 @@ class RolloutStats:
         """
         return self.num_attempt_tokens / max(1, self.num_generated_tokens + self.num_prompt_tokens)
 
+    @property
+    def cached_share(self) -> float | None:
+        """Share of the prompts' tokens that the engine had; None of an engine that does not say."""
+        return self.num_cached_tokens / self.num_whole_prompt_tokens if self.num_whole_prompt_tokens else None
+
     def __add__(self, other: "RolloutStats") -> "RolloutStats":
         """Of a rollout in several rounds."""
         apart = ("faults", "parts")

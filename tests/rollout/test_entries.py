@@ -40,7 +40,7 @@ def played(context: Any, state: Any, task: str, reward: float, *responses: str) 
         state = state if found is None else found.state
     episode = solved(task, reward=reward, feedback=f"end of {task}")
     after = context.feedback(state, episode)
-    return after, told(context, structs.replace(episode, state_before=before, state_after=after))
+    return after, events_of(context, structs.replace(episode, state_before=before, state_after=after))
 
 
 def rewritten(context: Any, state: Any, answer: str) -> tuple[Any, list[tuple[str, ...]]]:
@@ -53,10 +53,10 @@ def rewritten(context: Any, state: Any, answer: str) -> tuple[Any, list[tuple[st
         kind=EpisodeKind.UPDATE, position=0, status=EpisodeStatus.COMPLETED, reward=0.0, state_before=state,
         state_after=ended.value.value.state,
     )  # fmt: skip
-    return update.state_after, told(context, update)
+    return update.state_after, events_of(context, update)
 
 
-def told(context: Any, episode: Episode, *, known: bool = True, shown: bool = True) -> list[tuple[str, ...]]:
+def events_of(context: Any, episode: Episode, *, known: bool = True, shown: bool = True) -> list[tuple[str, ...]]:
     events = entry_events(context, episode, known=known, shown=shown)
     return [tuple(part for part in (event.kind.value, event.key, event.text) if part) for event in events]
 
@@ -141,12 +141,12 @@ def test_the_parts_of_a_stack_have_entries_of_their_own() -> None:
 def test_all_entries_of_a_note_are_named_where_nothing_is_known_of_them_and_none_is_new(context: Any) -> None:
     state = context.adopt("alpha=1\nbeta=2")
     episode = structs.replace(solved("task"), state_before=state, state_after=state)
-    events = told(context, episode, known=False, shown=False)
+    events = events_of(context, episode, known=False, shown=False)
     assert events
     assert {kind for kind, *_ in events} == {"held"}
     assert len({key for _, key, *_ in events}) == len(events)
     assert all(text in " ".join(event[-1] for event in events) for text in ("alpha=1", "beta=2"))
-    assert told(context, structs.replace(episode, status=EpisodeStatus.FAILED, reward=None, success=None)) == []
+    assert events_of(context, structs.replace(episode, status=EpisodeStatus.FAILED, reward=None, success=None)) == []
 
 
 def test_a_mechanism_that_says_nothing_of_entries_has_its_lines_for_entries() -> None:
@@ -154,7 +154,7 @@ def test_a_mechanism_that_says_nothing_of_entries_has_its_lines_for_entries() ->
         entries = ContextMechanism.entries
 
     episode = structs.replace(solved("task"), state_before=TextState("a\nb"), state_after=TextState("a\nc"))
-    assert told(Plain(), episode) == [("shown", "a"), ("came", "c", "c"), ("gone", "b")]
+    assert events_of(Plain(), episode) == [("shown", "a"), ("came", "c", "c"), ("gone", "b")]
 
 
 def test_entries_that_are_no_texts_cost_the_lifecycle() -> None:
@@ -163,4 +163,4 @@ def test_entries_that_are_no_texts_cost_the_lifecycle() -> None:
             return (ContextEntry(1, "a"),)  # pyright: ignore[reportArgumentType]
 
     with pytest.raises(ContextFailure, match="Numbered showed a int, not a string"):
-        told(Numbered(), structs.replace(solved("task"), state_before=TextState(), state_after=TextState()))
+        events_of(Numbered(), structs.replace(solved("task"), state_before=TextState(), state_after=TextState()))

@@ -37,7 +37,7 @@ from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 from tests.envs.apps.played import damaged, solved, specs, successes
 from tests.envs.scripted_life import live
 from tests.soak.apps_page import page
-from tests.soak.signals import folder_of, train
+from tests.soak.signals import finished, train
 
 WORLDS: dict[str, Any] = {
     "apps": {"spare_calls": 2},
@@ -118,7 +118,7 @@ def guarded() -> dict[str, Any]:
         tasks += all(check.passed for check in task.checked(server))
         if tasks <= 500:
             after, damage = damaged(server.db, rng)
-            found = checks(task.expected(), after, server.answer, server.finished, server.heard)
+            found = checks(task.expected(), after, server.answer, server.finished, server.replies)
             ok = all(check.passed for check in found)
             caught += not ok
             missed += [f"{task.text}: {damage}"] if ok else []
@@ -220,9 +220,8 @@ def learned(runs: Path, before: dict[str, Any]) -> dict[str, Any]:
     same = before.get("budget") == BUDGET
     kept = {name: before["runs"].get(name, {}) for name in arms if same and before["arms"].get(name) == arms[name]}
     for name in TRAININGS:
-        for seed in range(1, 100):
-            if ((folder := folder_of(runs, name, seed)) / "evaluation.json").is_file():
-                kept.setdefault(name, {})[str(seed)] = _measured(folder)
+        for seed, folder in finished(runs, name):
+            kept.setdefault(name, {})[seed] = _measured(folder)
     return {"budget": BUDGET, "arms": arms, "runs": kept}
 
 

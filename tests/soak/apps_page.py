@@ -70,9 +70,8 @@ def page(results: dict[str, Any]) -> str:
             rows.append([name, "trained", "0", "not measured", *[""] * 5])
             continue
         cost = [f"{mean(run[key] for run in runs):,.0f}" for key in ("sampled_tokens", "rollouts")]
-        for condition in sorted(
-            set.intersection(*(set(run["curves"]) for run in runs)), key=lambda one: one != "trained"
-        ):
+        common = set.intersection(*(set(run["curves"]) for run in runs))
+        for condition in sorted(common, key=lambda one: (one != "trained", one)):
             curves = [run["curves"][condition] for run in runs]
             columns = [interval([curve[n] for curve in curves]) for n in range(4)]
             spent = cost if condition == "trained" else ["", ""]

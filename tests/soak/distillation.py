@@ -15,7 +15,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.markdown import table
-from tests.soak.signals import BUDGET, RESULTS, command, folder_of, interval, train, verdict
+from tests.soak.signals import BUDGET, RESULTS, command, finished, folder_of, interval, train, verdict
 
 CONDITIONS = ("trained", "blanked_context", "warm_start_t0.3", "warm_start")
 SPECIALISTS = {"lake": "specialist on lakes", "alchemy": "specialist on alchemy"}
@@ -214,10 +214,8 @@ def main() -> None:
     found = json.loads((RESULTS / "distillation.json").read_text())
     for title, study in STUDIES.items():
         for arm in study.arms:
-            for seed in range(1, 100):
-                if ((folder := folder_of(root, arm, seed)) / "evaluation.json").exists():
-                    of = found["studies"].setdefault(title, {}).setdefault(arm, {})
-                    of[str(seed)] = measured(folder, study.suites)
+            for seed, folder in finished(root, arm):
+                found["studies"].setdefault(title, {}).setdefault(arm, {})[seed] = measured(folder, study.suites)
     (RESULTS / "distillation.json").write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "distillation.md").write_text(page(found))
 

@@ -29,7 +29,6 @@ PROGRAMS = {
     "type": "its answer has a wrong type",
     "engine": "the engine fails while it waits",
 }
-ENDED = {"none": "none"}
 END_TO_END = """A random checkpoint of Qwen3's form, in its chat template, plays and is trained for two updates on each, with
 `rollout/token_drift` 0 and no failed lifecycle. `.ci/run` runs this; each needs its extra, and verifiers a Python of its own.
 
@@ -54,7 +53,7 @@ def fault_lines(folder: Path) -> list[str]:
     for where, (kinds, found) in of.items():
         each = found["lifecycles of each"]
         for kind, names in found["counted"].items():
-            ended = ", ".join(f"{ENDED.get(name, f'`{name}`')} {number:,}" for name, number in names.items())
+            ended = ", ".join(f"{name if name == 'none' else f'`{name}`'} {number:,}" for name, number in names.items())
             hangs += each - sum(names.values())
             planted += each * (kinds[kind] != "none")
             cells.append([where, kinds[kind], f"{each:,}", ended])

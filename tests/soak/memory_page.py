@@ -13,6 +13,7 @@ import numpy as np
 
 from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.markdown import table
+from tests.soak.signals import verdict
 
 ROUNDS = 40
 """Rewrites that an evolution tries."""
@@ -152,13 +153,9 @@ def reading(memories: dict[str, Any]) -> list[str]:
     }
     lines = ["Shown at the last position of packs of 4 unless said otherwise, by intervals that leave out 0:", ""]
     for what, every in compared.items():
-        found = {memory: seed_estimate(np.array(differences(memory, *by))) for memory, by in every.items()}
-        groups = {
-            "better": [m for m, one in found.items() if one.ci95 and one.low > 0],
-            "worse": [m for m, one in found.items() if one.ci95 and one.high < 0],
-        }
-        groups["no difference shown"] = [m for m in found if not any(m in of for of in groups.values())]
-        said = "; ".join(f"{verdict}: {', '.join(of) or 'none'}" for verdict, of in groups.items())
+        found = {memory: verdict(differences(memory, *by)) for memory, by in every.items()}
+        groups = {one: [m for m in found if found[m] == one] for one in ("better", "worse", "no difference shown")}
+        said = "; ".join(f"{one}: {', '.join(of) or 'none'}" for one, of in groups.items())
         lines.append(f"- Against {what}. {said.capitalize()}.")
     return [*lines, ""]
 

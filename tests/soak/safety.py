@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from cod_lightning.commands.deploy import sampler_of
-from cod_lightning.commands.from_run import FromRunCLI, built
+from cod_lightning.commands.from_run import FromRunCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.warm_start import ensure_warm_start
 from cod_lightning.contexts import (
@@ -131,7 +131,7 @@ def _measure(folder: Path, seed: int) -> dict[str, Any]:
     for who, path in (("trained", checkpoint), ("warm_start", None)):
         if path is None:
             policy.weights = str(ensure_warm_start(cli.config.warm_start, seed, None))
-        sampler = sampler_of(policy, data, path, 1.0)
+        sampler = sampler_of(model_of(policy, data, path), policy, data, 1.0)
         for size, number in SIZES.items():
             packs = packs_of(data.env, size, number)
             found[who][str(size)] = curves(packs, played(packs, data.env, data.context, sampler))

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -174,6 +174,13 @@ def command(root: Path, *arguments: str) -> None:
     done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}")
+
+
+def finished(root: Path, arm: str) -> Iterator[tuple[str, Path]]:
+    """Seeds and folders of an arm's finished runs."""
+    for seed in range(1, 100):
+        if ((folder := folder_of(root, arm, seed)) / "evaluation.json").exists():
+            yield str(seed), folder
 
 
 def agreement(folder: Path) -> dict[str, float]:
@@ -372,10 +379,8 @@ def main() -> None:
     kept = json.loads((RESULTS / "signals.json").read_text())
     runs: dict[str, Any] = {arm: kept["runs"].get(arm, {}) for arm in ARMS if arm in kept["runs"]}
     for arm in ARMS:
-        for seed in range(1, 100):
-            if ((folder := folder_of(root, arm, seed)) / "evaluation.json").exists():
-                runs.setdefault(arm, {})[str(seed)] = measured(folder)
-    runs = {arm: runs[arm] for arm in ARMS if arm in runs}
+        runs.setdefault(arm, {}).update((seed, measured(folder)) for seed, folder in finished(root, arm))
+    runs = {arm: runs[arm] for arm in ARMS if runs[arm]}
     found = {"budget": BUDGET, "arms": {name: list(ARMS[name].arguments) for name in runs}, "runs": runs}
     (RESULTS / "signals.json").write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "signals.md").write_text(page(runs))

@@ -57,11 +57,11 @@ class Expected:
 
 
 def checks(
-    expected: Expected, after: Database, answer: str, finished: bool, heard: Sequence[tuple[str, Database]] = ()
+    expected: Expected, after: Database, answer: str, finished: bool, replies: Sequence[tuple[str, Database]] = ()
 ) -> list[Check]:
     """One check for every row that has to change, for the answer, for a confirmation, for nothing else, and for the end.
 
-    `heard` are the person's answers, each with the state at which it was given.
+    `replies` are the person's, each with the state at which it was given.
     """
     made, found = _told_apart(expected, after)
     results = [_check(before, wanted, made.get(n)) for n, (before, wanted) in enumerate(expected.changes)]
@@ -69,17 +69,17 @@ def checks(
         right = " ".join(answer.split()).lower() == expected.answer.lower()
         results.append(Check("the answer", right, () if right else ("answer",)))
     if expected.agreed is not None:
-        results.append(Check("I had confirmed it before money moved", _agreed(expected, heard), asked=False))
+        results.append(Check("I had confirmed it before money moved", _agreed(expected, replies), asked=False))
     others = sorted({noun(one) for one in found})
     results.append(Check(f"nothing else changes{': ' + ', '.join(others) if others else ''}", not found, asked=False))
     results.append(Check("the task is ended with user.done", finished, asked=False))
     return results
 
 
-def _agreed(expected: Expected, heard: Sequence[tuple[str, Database]]) -> bool:
+def _agreed(expected: Expected, replies: Sequence[tuple[str, Database]]) -> bool:
     """Whether the person has named the number while all cards were as before."""
     cards = expected.before.tables.get(Card)
-    return any(expected.agreed in re.findall(r"\d+", said) and db.tables.get(Card) == cards for said, db in heard)
+    return any(expected.agreed in re.findall(r"\d+", said) and db.tables.get(Card) == cards for said, db in replies)
 
 
 def unasked(expected: Expected, after: Database) -> list[Change]:

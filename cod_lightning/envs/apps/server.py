@@ -38,8 +38,8 @@ class AppServer:
         self.open: frozenset[str] = frozenset()
         """Apps with a log-in."""
         self.finished, self.answer = False, ""
-        self.heard: tuple[tuple[str, Database], ...] = ()
-        """The person's answers, each with the state at which it was given."""
+        self.replies: tuple[tuple[str, Database], ...] = ()
+        """The person's replies, each with the state at which it was given."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "AppServer":
         twin = object.__new__(AppServer)
@@ -70,7 +70,7 @@ class AppServer:
 
     def asked(self, question: str) -> str:
         said = self.user.asked(question)
-        self.heard += ((said, self.db.copy()),)
+        self.replies += ((said, self.db.copy()),)
         return said
 
     def finish(self, answer: str) -> None:

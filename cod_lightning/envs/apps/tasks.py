@@ -78,7 +78,7 @@ class AppsTask(Unchanging):
 
     def checked(self, server: AppServer) -> list[Check]:
         """The checks, at what its server has come to."""
-        return checks(self.expected(), server.db, server.answer, server.finished, server.heard)
+        return checks(self.expected(), server.db, server.answer, server.finished, server.replies)
 
 
 @lru_cache(maxsize=1_024)

@@ -37,13 +37,13 @@ class HousePlay(Play[Places]):
         return self.wording.respond(self.wording.wanted(messages[1].content), None, command)
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Places:
-        return {**(self.wording.places(messages[0].content) if trust_context else {}), **self._heard(messages)[0]}
+        return {**(self.wording.places(messages[0].content) if trust_context else {}), **self._understood(messages)[0]}
 
     def answer(self, messages: Sequence[Message], known: Places, rng: random.Random) -> str:
         wanted = self.wording.wanted(messages[1].content)
         route = known.get(wanted)
         command = self._command(messages, wanted, route, known, rng)
-        return self.wording.respond(wanted, route, self._said(command, known, self._heard(messages)[1], rng))
+        return self.wording.respond(wanted, route, self._said(command, known, self._understood(messages)[1], rng))
 
     def _said(self, command: str, known: Places, refused: Container[str], rng: random.Random) -> str:
         """The command with the known word for its verb; any that was not refused yet where none is known."""
@@ -55,7 +55,7 @@ class HousePlay(Play[Places]):
             word = rng.choice([one for one in words if one not in refused] or words)
         return f"{word} {rest}"
 
-    def _heard(self, messages: Sequence[Message]) -> tuple[dict[str, str], set[str]]:
+    def _understood(self, messages: Sequence[Message]) -> tuple[dict[str, str], set[str]]:
         """Words that were understood in this dialogue, by TextWorld's verb, and those that were not."""
         understood: dict[str, str] = {}
         refused: set[str] = set()

@@ -173,7 +173,7 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             return self._end("malformed", complaint)
         house, self._turn = self._task.house, self._turn + 1
         possible = self._commands() if self.protocol == "compact" else games.commands(house, self._now.state)
-        command = self._heard(command)
+        command = self._in_own_verbs(command)
         spelled = next((one for one in possible if one.lower() == command), None)  # some names have capitals
         self._understood = spelled is not None
         if spelled is not None:
@@ -227,7 +227,7 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         self._now = _Now(state=None, typed=(), seen=(), shown=None)
         self._move(houses.world_of(task.house).state, ())
 
-    def _heard(self, command: str) -> str:
+    def _in_own_verbs(self, command: str) -> str:
         """The command with TextWorld's verb; nothing where its word is one that this house does not know."""
         assert self._task is not None
         verb, meant = self.wording.meant(command)

@@ -100,6 +100,8 @@ def test_whatever_else_is_damaged_after_perfect_play_is_caught(count):
         server = solved(task)
         assert all(check.passed for check in task.checked(server))
         after, damage = damaged(server.db, rng)
-        if all(check.passed for check in checks(task.expected(), after, server.answer, server.finished, server.heard)):
+        if all(
+            check.passed for check in checks(task.expected(), after, server.answer, server.finished, server.replies)
+        ):
             missed.append((task.text, damage))
     assert not missed

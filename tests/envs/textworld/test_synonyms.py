@@ -29,13 +29,6 @@ HIDDEN = {"layout": "hub", "num_holders": 3, "max_turns": 7, "commands": "hidden
 COMPACT = {"layout": "hub", "doors": "none", "num_things": 4, "num_holders": 2, "max_turns": 4, "protocol": "compact"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _kept_games(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COD_LIGHTNING_CACHE", str(tmp_path_factory.mktemp("games")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def hidden():
     return TextWorldHouse(**HIDDEN)

@@ -31,13 +31,6 @@ COMPACT = {"layout": "hub", "doors": "none", "num_things": 4, "num_holders": 2, 
 LOCKED = {"doors": "locked", "num_rooms": 6, "num_holders": 4, "max_turns": 8}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _kept_games(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COD_LIGHTNING_CACHE", str(tmp_path_factory.mktemp("games")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def compact():
     return TextWorldHouse(**COMPACT)
