@@ -37,7 +37,8 @@ class Embeddings:
             self._tokenizer = read_tokenizer(folder, _KEY)
             self._model = read_model(folder, _KEY, AutoModel, dtype=torch.float32).eval()
         except (OSError, DataError) as error:
-            expected = f"a folder with an encoder and its tokenizer ({' '.join(str(error).split()):.120})"
+            why = " ".join(str(error.__cause__ or error).split())
+            expected = f"a folder with an encoder and its tokenizer ({why:.300})"
             raise ConfigError(_KEY, path, expected, "Download one first.") from None
         self.path, self.max_tokens = path, max_tokens
         self._kept: OrderedDict[str, np.ndarray] = OrderedDict()

@@ -1,5 +1,8 @@
 """Records retrieved by a local encoder: a tiny random one."""
 
+import io
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +15,7 @@ from cod_lightning.contexts.episodes import EpisodesState
 from cod_lightning.contexts.records import Record
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.embeddings import Embeddings
+from tests.models.test_foreign_folders import own_code
 from tests.real_templates import QWEN3_TOOLS, bpe_tokenizer
 
 TEXTS = ("a red door", "a blue lamp and more", "green", "")
@@ -70,3 +74,16 @@ def test_a_folder_without_an_encoder_is_named_in_one_line(tmp_path):
     assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(ConfigError, match="max_tokens is 0"):
         Embeddings(str(tmp_path), max_tokens=0)
+
+
+def test_a_folder_with_code_of_its_own_is_refused_and_its_code_is_not_run_whatever_is_answered(
+    folder, tmp_path, monkeypatch, capsys
+):
+    foreign = tmp_path / "foreign"
+    shutil.copytree(folder, foreign)
+    own_code(foreign, "new")
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    with pytest.raises(ConfigError, match=r"data\.context\.similarity\.path .*custom code"):
+        Embeddings(str(foreign))
+    assert not (foreign / "PWNED").exists()
+    assert "[y/N]" not in capsys.readouterr().out
