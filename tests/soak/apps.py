@@ -112,8 +112,9 @@ def _lived(env: TaskWorld[Any], pack: Pack, kind: Reference, seed: int, *, forge
 def guarded() -> dict[str, Any]:
     """What must never happen, counted."""
     caught, tasks = 0, 0
-    rng, missed = random.Random(1), list[str]()
+    rng, missed, idle = random.Random(1), list[str](), list[float]()
     for task in specs(Apps(quirks=2), 1_000):
+        idle.append(mean(check.passed for check in checks(task.expected(), task.expected().before, "", True)))
         server = solved(task)
         tasks += all(check.passed for check in task.checked(server))
         if tasks <= 500:
@@ -137,7 +138,7 @@ def guarded() -> dict[str, Any]:
     answered = hostile_calls(fuzzed, random.Random(2), 20_000)
     return {
         "solved_by_oracle": tasks, "random_success": mean(successes(Apps(), Reference.RANDOM, 1_000)),
-        "mutations_caught": caught, "mutations_missed": missed,
+        "checks_without_a_call": mean(idle), "mutations_caught": caught, "mutations_missed": missed,
         "escapes": len(ESCAPES), "escapes_refused": refused, "slowest_escape_s": round(slowest, 3), "hostile_calls": 20_000,
         "hostile_answered": answered,
     }  # fmt: skip

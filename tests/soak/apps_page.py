@@ -40,6 +40,8 @@ def page(results: dict[str, Any]) -> str:
         f"- Informed play solves {guard['solved_by_oracle']:,} of 1,000 tasks; random calls solve "
         f"{guard['random_success']:.1%} of 1,000, less than the 2 % that were the bound. The bound is for calls: of `apps_compact` "
         f"*random* solves {of_beliefs:.2f}, since it chooses between beliefs.",
+        f"- Ending a task at once passes {guard['checks_without_a_call']:.2f} of its checks on average, since nothing else "
+        "has changed then; so a reward is 0 until something that was asked for has come about.",
         f"- After informed play, one more row was changed, deleted or doubled at random: {guard['mutations_caught']} of 500 such "
         "damages fail a check.",
         f"- Of {guard['escapes']} programs that try to get out of the sandbox or to use up what it runs on (imports, dunder walks, "
