@@ -1,4 +1,4 @@
-"""Parts of a reward that compare siblings: the episodes of one pack at one place of the plan, once all of the group have ended.
+"""Parts of a reward that see siblings together: episodes of a pack at one place of the plan, once all of the group have ended.
 
 They are in training alone: in validation and suites a pack has one lifecycle, so that there is nothing to compare.
 """

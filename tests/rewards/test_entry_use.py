@@ -1,0 +1,61 @@
+"""The bonus for an entry that was used: which tasks earn it."""
+
+import asyncio
+
+import pytest
+
+from cod_lightning.contexts import EpisodesContext, SkillsContext
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.rewards import EntryUse, rewards_of
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Split, Task
+
+TASK = Task(id="0", seed=1, spec=None)
+SHOWN, CAME, HELD = (
+    EntryEvent(kind, "a", "b") for kind in (EntryEventKind.SHOWN, EntryEventKind.CAME, EntryEventKind.HELD)
+)
+
+
+def solve(success, entries):
+    return Episode(
+        kind=EpisodeKind.SOLVE, position=1, status=EpisodeStatus.COMPLETED, reward=1.0, success=success, entries=entries
+    )
+
+
+@pytest.mark.parametrize(
+    ("success", "entries", "earned"),
+    [
+        (True, (HELD, SHOWN), 0.5),
+        (True, (SHOWN, SHOWN), 0.5),
+        (False, (HELD, SHOWN), 0.0),
+        (True, (HELD, CAME), 0.0),
+        (True, (), 0.0),
+        (True, None, 0.0),
+    ],
+)
+def test_a_bonus_is_for_solved_tasks_that_were_shown_an_entry(success, entries, earned):
+    other = solve(True, ())
+    assert asyncio.run(EntryUse(0.5)([solve(success, entries), other], TASK)) == [earned, 0.0]
+
+
+@pytest.mark.parametrize("bonus", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_bonus_is_above_zero_and_finite(bonus):
+    with pytest.raises(ConfigError, match=r"data\.rewards\.EntryUse\.bonus"):
+        EntryUse(bonus)
+
+
+@pytest.mark.parametrize("mechanism", [SkillsContext("compact"), EpisodesContext("compact")])
+def test_played_packs_are_paid_for_use_from_the_second_task_on(mechanism):
+    world = Levers(protocol="compact")
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(8)]
+    sampler = scripted_sampler(world.reference(Reference.SCRIPTED, packs[0]), mechanism)
+    rewards = rewards_of({"use": EntryUse(0.5)})
+    groups = run_groups(packs, 2, Setting(env=world, mechanism=mechanism, sampler=sampler, rewards=rewards))
+    lives = [life.solves for group in groups for life in group.lifecycles]
+    assert {one.parts["use"] for solves in lives for one in solves[1:]} == {0.0, 0.5}
+    assert {solves[0].parts["use"] for solves in lives} == {0.0}
+    assert all(one.parts["use"] <= 0.5 * one.success for solves in lives for one in solves)
