@@ -3,10 +3,10 @@
     PYTHONPATH=. python tests/soak/memory.py --out docs/results/memory.json [--worlds levers doors] [--seeds 1 2 3] [--page_only]
 
 Runs `python -m cod_lightning sweep --config study/memory_WORLD context=MEMORY_compact warm_start=... seed_everything=SEEDS` for
-each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`,
-`python -m cod_lightning test` of the trained `episodes` with other retrievals, and `python -m cod_lightning evolve`. Finished
-runs are kept, so that the command goes on where it was stopped. `--page_only` trains nothing. What has no run keeps what
-`--out` holds of it, or is listed as not measured.
+each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`, skills
+with `+reward=use`, `python -m cod_lightning test` of the trained `episodes` with other retrievals, and `python -m cod_lightning
+evolve`. Finished runs are kept, so that the command goes on where it was stopped. `--page_only` trains nothing. What has no run
+keeps what `--out` holds of it, or is listed as not measured.
 """
 
 import argparse
@@ -40,8 +40,14 @@ WITHIN = {"acts": ("plan=no_updates",), "constant_state": ("plan=no_updates",), 
 """Memories that are written within tasks, and what each is chosen with besides."""
 MEMORIES = ("hint", "notebook", "episodes", "transcript", "skills", *WITHIN)
 WORLDS = ("levers", "doors", "frozen_lake_3x3")
-BY_TRAJECTORY = (("doors", "skills"), ("frozen_lake_3x3", "acts"))
-"""Worlds and memories that are trained with `credit=trajectory` too."""
+CREDITS = {"episode": (), "trajectory": ("credit=trajectory",), "episode, use paid": ("+reward=use",)}
+"""Ways to credit, and what each is chosen with besides."""
+AGAIN = {
+    ("doors", "skills"): ("trajectory", "episode, use paid"),
+    ("levers", "skills"): ("episode, use paid",),
+    ("frozen_lake_3x3", "acts"): ("trajectory",),
+}
+"""Worlds and memories that are trained with other credit too."""
 SELECTIONS = ("utility", "similarity", "random")
 _PLAIN = {"num_packs": 64, "pack_size": 32, "controls": [], "warm_start_temperatures": []}
 LONG = [{"name": "packs_32", **_PLAIN}, {"name": "changed_32", **_PLAIN, "wrap": "non_stationary", "change_at": 16}]
@@ -73,16 +79,16 @@ def train(world: str, memory: str, seeds: Sequence[int], runs: Path, credit: str
     suffix = "" if memory == "hint" else f"_{memory}"
     shared = world == "frozen_lake_3x3" and memory in WITHIN  # with docs/results/inside_an_episode.md
     started = f"warm_start=warm_start/{'' if shared else 'memory_'}{world}{suffix}"
-    choices = (*WITHIN.get(memory, ()), started)
+    choices = (*WITHIN.get(memory, ()), *CREDITS[credit], started)
     seeded = f"seed_everything={','.join(map(str, seeds))}"
     out = ["--out", str(runs / named(world, memory, credit))]
-    command = ["sweep", "--config", f"study/memory_{world}", f"context={memory}_compact", f"credit={credit}", *choices]
+    command = ["sweep", "--config", f"study/memory_{world}", f"context={memory}_compact", *choices]
     subprocess.run([sys.executable, "-m", "cod_lightning", *command, seeded, *out], check=True)
 
 
 def named(world: str, memory: str, credit: str) -> str:
     """Folder of the runs."""
-    return f"{world}_{memory}" + ("" if credit == "episode" else f"_{credit}")
+    return f"{world}_{memory}" + ("" if credit == "episode" else f"_{credit.split()[-1]}")
 
 
 def select(world: str, how: str, runs: Path, *, play: bool) -> dict[str, Any]:
@@ -119,12 +125,12 @@ def select(world: str, how: str, runs: Path, *, play: bool) -> dict[str, Any]:
     return found
 
 
-def evolve(seed: int, runs: Path, *, play: bool) -> dict[str, Any]:
-    """What came of evolving the hint that agents begin with on the levers, by a policy that is only warm-started."""
-    out = runs / f"levers_evolved_{seed}"
+def evolve(world: str, seed: int, runs: Path, *, play: bool) -> dict[str, Any]:
+    """What came of evolving the hint that agents begin with, by a policy that is only warm-started."""
+    out = runs / f"{world}_evolved_{seed}"
     if play and not (out / "context.yaml").is_file():
-        command = ["evolve", "--config", "study/memory_levers", "context=hint_compact", "--warm_start"]
-        command += ["warm_start/memory_levers", "--seed_everything", str(seed), "--sampling_temperature", "0.3"]
+        command = ["evolve", "--config", f"study/memory_{world}", "context=hint_compact", "--warm_start"]
+        command += [f"warm_start/memory_{world}", "--seed_everything", str(seed), "--sampling_temperature", "0.3"]
         command += ["--rounds", str(ROUNDS), "--num_packs", "64", "--out", str(out)]
         subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True)
     if not (out / "evolution.json").is_file():
@@ -215,35 +221,40 @@ def main() -> int:
     parser.add_argument("--page_only", action="store_true")
     args = parser.parse_args()
     chosen = [(world, memory) for world in args.worlds for memory in args.memories]
-    again = [one for one in BY_TRAJECTORY if one in chosen]
+    again = {one: ways for one, ways in AGAIN.items() if one in chosen}
     if not args.page_only:
         for world, memory in chosen:
             train(world, memory, args.seeds, args.runs)
-        for world, memory in again:
-            train(world, memory, args.seeds, args.runs, "trajectory")
+        for (world, memory), ways in again.items():
+            for way in ways:
+                train(world, memory, args.seeds, args.runs, way)
     worlds: dict[str, Any] = {}
     for world, memory in chosen:
         worlds.setdefault(world, {})[memory] = measured(args.runs / named(world, memory, "episode"))
     credit = {
-        f"{world} {memory}": {how: measured(args.runs / named(world, memory, how)) for how in ("episode", "trajectory")}
-        for world, memory in again
+        f"{world} {memory}": {how: measured(args.runs / named(world, memory, how)) for how in ("episode", *ways)}
+        for (world, memory), ways in again.items()
     }
     selected = [world for world, memory in chosen if memory == "episodes"]
     selection = {
         world: {how: select(world, how, args.runs, play=not args.page_only) for how in SELECTIONS} for world in selected
     }
     before = json.loads(args.out.read_text()) if args.out.is_file() else {}
-    evolved = {str(seed): evolve(seed, args.runs, play=not args.page_only) for seed in args.seeds}
-    evolved = before.get("evolved", {}) | {seed: one for seed, one in evolved.items() if one}
-    worlds, credit, selection = (
+    evolved = {
+        world: {str(seed): evolve(world, seed, args.runs, play=not args.page_only) for seed in args.seeds}
+        for world, memory in chosen
+        if memory == "hint"
+    }
+    worlds, credit, selection, evolved = (
         kept(before.get(name, {}), found)
-        for name, found in (("worlds", worlds), ("credit", credit), ("selection", selection))
+        for name, found in (("worlds", worlds), ("credit", credit), ("selection", selection), ("evolved", evolved))
     )
     results = {
         "worlds": worlds,
         "credit": credit,
         "selection": selection,
         "evolved": evolved,
+        "deployed": json.loads((args.out.parent / "deploy_kills.json").read_text())["memories"],
         "facts": facts_kept(),
         "retrieval_ms": retrieval_ms(),
     }

@@ -102,11 +102,30 @@ def page(results: dict[str, Any], command: str) -> str:
     head = ["difference, paired by seed", *head[1:2], *head[3:]]
     lines += [table(head, rows), ""] if rows else []
     rows = [
-        [seed, f"{one['first']:.3f}", f"{one['best']:.3f}", f"{one['kept']} of {ROUNDS}", f"{one['lifecycles']}"]
-        for seed, one in results["evolved"].items()
+        [
+            TITLES[world],
+            seed,
+            f"{one['first']:.3f}",
+            f"{one['best']:.3f}",
+            f"{one['kept']} of {ROUNDS}",
+            f"{one['lifecycles']}",
+        ]
+        for world, seeds in results["evolved"].items()
+        for seed, one in seeds.items()
+        if one
     ]
-    head = ["seed", "nothing to begin with", "best text", "rewrites kept", "lifecycles played"]
+    head = ["environment", "seed", "nothing to begin with", "best text", "rewrites kept", "lifecycles played"]
     lines += ["## Without training", "", EVOLVED.strip(), "", table(head, rows), ""]
+    rows = [
+        [
+            memory,
+            *(f"{one[name]:,}" for name in ("tasks", "kills", "finished_tasks_lost", "stores_damaged")),
+            "yes" if one["same_as_never_killed"] else "no",
+            *(f"{one[name]:,}" for name in ("store_kib", "state_kib", "task_ms_first_20", "task_ms_last_20")),
+        ]
+        for memory, one in results["deployed"].items()
+    ]
+    lines += ["## Deployed", "", DEPLOYED.strip(), "", table(DEPLOYED_HEAD, rows), ""]
     lines += [
         "## Facts to keep",
         "",
@@ -183,7 +202,7 @@ the same mechanism with the policy that was not trained by reinforcement.
 """
 CREDIT = """
 Success by position in packs of 4. `episode` credits each episode with its own reward and those of later ones, `trajectory` all of
-a lifecycle with its sum.
+a lifecycle with its sum; with `use paid` a task that is solved with a skill earns half a point more in training (`+reward=use`).
 """
 SELECTION = """
 The `episodes` that were trained above with `select: utility`, played with the other ways to select four records; packs of 32, and
@@ -192,8 +211,16 @@ packs of 32 whose rule changes at task 16, where half of the records are then wr
 PARTS = (("packs_32", slice(16, None)), ("changed_32", slice(16, 24)), ("changed_32", slice(24, None)))
 EVOLVED = """
 `evolve` (reflective prompt evolution, in the manner of GEPA) rewrites the hint that every agent begins with; the policy is the warm
-start at T=0.3 and does not change. Mean reward in 64 validation packs of the levers.
+start at T=0.3 and does not change. Mean reward in 64 validation packs.
 """
+DEPLOYED = """
+`deploy` over 200 tasks, killed with SIGKILL at random moments and started again (`tests/soak/deploy_kills.py`, whose file this page
+reads). The store keeps every version of the context; the state is the latest one.
+"""
+DEPLOYED_HEAD = (
+    "memory", "tasks", "kills", "finished tasks lost", "stores damaged", "state as never killed", "store, KiB", "state, KiB",
+    "ms a task, first 20", "last 20"
+)  # fmt: skip
 LIMITS = """
 - The scripted writers of notebook and skills keep facts in the order of the doors' numbers, and are refused what no longer fits:
   their rows show a full store that is not tended. The hint with a bound keeps the last doors. How well a trained policy tends a
