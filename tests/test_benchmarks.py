@@ -32,6 +32,7 @@ def test_every_benchmark_is_run_here():
     assert set(SMALLEST) == {file.stem for file in BENCHMARKS.glob("bench_*.py")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", ["/nowhere/python", sys.executable])
 def test_a_benchmark_that_does_not_run_is_named_with_the_reason(python):
     (table,) = run("bench_worlds", Path(python), ["--packs", "none"])

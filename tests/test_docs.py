@@ -1,6 +1,5 @@
 """Documents name only what exists: links, files, modules, classes, config groups, keys of configs."""
 
-import ast
 import builtins
 import inspect
 import re
@@ -29,20 +28,20 @@ FOREIGN = {"JasonHaggard", "RealMedConv", "GRPOTrainer", "CaptureServer"}
 
 
 @cache
-def sources() -> dict[Path, ast.Module]:
+def sources() -> frozenset[Path]:
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return {ROOT / name: ast.parse((ROOT / name).read_text()) for name in listed.split() if (ROOT / name).is_file()}
+    return frozenset(ROOT / name for name in listed.split() if (ROOT / name).is_file())
 
 
 @cache
 def names() -> set[str]:
-    """Of classes here, of what is imported from elsewhere, and Python's own."""
-    nodes = [node for tree in sources().values() for node in ast.walk(tree)]
-    classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
-    imported = {
-        a.name.rpartition(".")[2] for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for a in node.names
-    }
-    return classes | imported | set(dir(builtins)) | FOREIGN
+    """Of classes here, of what is imported from elsewhere, and Python's own. Read by patterns: trees of all files take seconds."""
+    found = set(dir(builtins)) | FOREIGN
+    for text in (file.read_text() for file in sources()):
+        found.update(re.findall(r"^ *class (\w+)", text, re.MULTILINE))
+        for imported in re.findall(r"^ *(?:from [\w.]+ )?import (\([^)]*\)|.*)", text, re.MULTILINE):
+            found.update(re.findall(r"\w+", imported))
+    return found
 
 
 @cache

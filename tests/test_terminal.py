@@ -152,10 +152,10 @@ def test_a_hostile_description_of_a_world_is_only_shown(tmp_path, capsys, monkey
     [
         [ALL],
         ["fit", "--config", ALL],
-        ["fit", "--config", "smoke", "--model.lr", ALL],
+        pytest.param(["fit", "--config", "smoke", "--model.lr", ALL], marks=pytest.mark.slow),
         ["play", "--env", ALL],
         ["play", "--env", "levers", "--policy", ALL],
-        ["deploy", "--config", "smoke", "--state", ALL, "--num_tasks", "-1"],
+        pytest.param(["deploy", "--config", "smoke", "--state", ALL, "--num_tasks", "-1"], marks=pytest.mark.slow),
         ["context", "show", "--state", ALL.replace("\x00", "")],
         ["report", ALL.replace("\x00", "")],
         ["sweep", "--config", ALL],

@@ -29,7 +29,9 @@ def test_the_same_text_is_worked_out_once():
     assert calls == ["ab", "b"]
 
 
-@pytest.mark.parametrize("length", [1, 10, 1000, 10_000])
+@pytest.mark.parametrize(
+    "length", [pytest.param(n, marks=pytest.mark.slow) if n != 1000 else n for n in (1, 10, 1000, 10_000)]
+)
 def test_memory_stays_below_the_bound_whatever_the_length(length):
     most = 2**22
     cached, _ = counting(most)
@@ -51,6 +53,7 @@ def test_what_would_fill_it_alone_is_not_kept():
     assert len(calls) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chat", [byte_chat, lambda: Chat(TinyPolicy().tokenizer(["up"]))], ids=["bytes", "words"])
 def test_long_prompts_do_not_pile_up(chat):
     """70,000 prompts of 1,100 tokens took an estimated 2.6 GB; here a twentieth of them, which would take 130 MB and more."""

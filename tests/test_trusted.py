@@ -139,9 +139,11 @@ def served(**options):
         (served(urls=["http://evil.example"]), "data.engine.init_args.urls", "no address of another machine"),
         (served(local={"arguments": ["--trust-remote-code"]}), "data.engine.init_args.local.arguments", "no arguments"),
         ({"env": TESTED}, "data.env.init_args.scorer.class_path", "nothing that runs programs"),
-        ({"env": VERIFIED}, "data.env.class_path", "nothing that runs programs"),
-        ({"env": PLAYED}, "data.env.class_path", "nothing that runs programs"),
-        ({"env": SERVED_TOOLS}, "data.env.class_path", "nothing that runs programs"),
+        pytest.param({"env": VERIFIED}, "data.env.class_path", "nothing that runs programs", marks=pytest.mark.slow),
+        pytest.param({"env": PLAYED}, "data.env.class_path", "nothing that runs programs", marks=pytest.mark.slow),
+        pytest.param(
+            {"env": SERVED_TOOLS}, "data.env.class_path", "nothing that runs programs", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_foreign_run_sends_no_key_away_and_runs_no_program(

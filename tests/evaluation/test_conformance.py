@@ -252,7 +252,12 @@ def test_a_word_that_only_a_success_or_the_context_shows_is_found():
 
 
 HIDING = sorted(set(own_worlds()) - {"terminal_reference"})
-LONG = ["pde_compact", *(name for name in HIDING if "_" in name and not name.endswith("_compact"))]
+LONG = [
+    "apps",
+    "apps_compact",
+    "pde_compact",
+    *(name for name in HIDING if "_" in name and not name.endswith("_compact")),
+]
 """Those that take seconds, and other sizes of one that is there."""
 
 

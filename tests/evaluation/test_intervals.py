@@ -22,6 +22,7 @@ def outcomes(success: np.ndarray, names: list[str] | None = None) -> Outcomes:
     return Outcomes(rewards=success, success=success, pack_ids=ids)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:
     rng = np.random.default_rng(0)
     drawn = (rng.random((200, 300)) < 0.6).astype(float)  # 200 studies of 300 packs, as columns of one bootstrap each

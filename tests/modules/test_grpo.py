@@ -88,6 +88,7 @@ def test_a_run_of_no_updates_ends_before_its_first(tmp_path):
     assert recorder.batches == []
 
 
+@pytest.mark.slow
 def test_the_token_budget_changes_memory_and_not_the_result(tmp_path):
     whole, split = (weights(fit(tmp_path, token_budget=b)[0]) for b in (100_000, 60))
     torch.testing.assert_close(whole, split, atol=1e-5, rtol=0)
@@ -191,7 +192,9 @@ MANY = {"clip cov": ClipCov(drop_fraction=0.2, cov_low=0.0, cov_high=9.0), "kl c
 
 
 @pytest.mark.parametrize(
-    "terms", [{}, {"terms": [EntropyBonus(coefficient=0.1)], "filter_packs": True}], ids=["alone", "with terms"]
+    "terms",
+    [{}, pytest.param({"terms": [EntropyBonus(coefficient=0.1)], "filter_packs": True}, marks=pytest.mark.slow)],
+    ids=["alone", "with terms"],
 )
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_token_budget_does_not_change_the_gradient_of_any_loss(trained, name, terms, monkeypatch):

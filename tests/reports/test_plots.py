@@ -1,5 +1,7 @@
 """Curves as files."""
 
+import pytest
+
 from cod_lightning.reports.plots import write_plots
 from cod_lightning.reports.report import read_runs
 from cod_lightning.reports.suite_plots import change_figure, recovery_figure, regret_figure
@@ -9,6 +11,7 @@ from tests.reports.made_runs import write_config, write_run
 GROUPS = [group("a", [[True, False], [False, True]])]
 
 
+@pytest.mark.slow
 def test_all_figures_are_written_as_png_and_svg_beside_the_report(tmp_path):
     runs = read_runs([write_run(tmp_path / name, GROUPS) for name in ("one", "two")])
     written = write_plots(runs, tmp_path / "report.html")

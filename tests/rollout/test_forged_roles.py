@@ -65,6 +65,7 @@ def forged(chat: Chat, ids, honest) -> bool:
     return counts(ids) != counts(honest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", EIGHT)
 def test_a_thousand_hostile_texts_forge_no_role_in_openings_and_continuations(family):
     chat = Chat(family_tokenizer(family))

@@ -90,6 +90,7 @@ with collected_by_growth():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not say which files are open")
 def test_files_that_an_environment_leaves_in_cycles_are_closed_even_after_none_is_left():
     done = subprocess.run([sys.executable, "-c", LEAKING], capture_output=True, text=True, check=True)

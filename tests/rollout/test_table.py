@@ -108,6 +108,7 @@ def _killed(path: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_the_earlier_file_and_the_next_writer_starts_anew(tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", GROUPS)
     before = path.read_bytes()

@@ -78,6 +78,7 @@ def test_a_best_code_is_worth_the_plans_value_and_knowing_more_is_never_worse(se
     assert told_all >= value - 1e-9
 
 
+@pytest.mark.slow
 @given(st.permutations(DIRECTIONS), st.sets(st.sampled_from(CODES)))
 def test_facts_and_beliefs_are_the_same_thing(mapping, codes):
     belief = belief_of({code: mapping[code - 1] for code in codes})
