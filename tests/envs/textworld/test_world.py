@@ -48,7 +48,7 @@ def test_no_rule_of_the_contract_is_broken_by_fused_words(compact):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("doors", ["closed", "locked"])
+@pytest.mark.parametrize("doors", ["closed", pytest.param("locked", marks=pytest.mark.soak)])
 def test_no_rule_of_the_contract_is_broken_by_the_interpreter(doors, monkeypatch):
     monkeypatch.setattr(
         conformance, "SLOW_S", 60
