@@ -1,8 +1,9 @@
 """An update against its roof: forward and backward of the same rows without padding, and nothing else.
 
-    PYTHONPATH=. python tests/benchmarks/bench_training_roof.py [--lifecycles 32 256] [--repeats 7] [--threads 2]
+    PYTHONPATH=. python tests/benchmarks/bench_training_roof.py [--lifecycles 32 256] [--long] [--repeats 7] [--threads 2]
 
-Rows are those of a recorded rollout of the quick start. *Ours* is `training_step`: credit, choice of rows, micro-batches, loss,
+Rows are those of a recorded rollout of the quick start; with --long, of 8 dialogues of 2,000 tokens in 8 turns, a sixth of them
+sampled, by a Qwen3 of 25 million parameters in bfloat16. *Ours* is `training_step`: credit, choice of rows, micro-batches, loss,
 backward, clipping, optimizer and schedule, figures to log. *Roof*: rows of one length together, at most as many tokens at once as
 ours, the sum of action tokens' log-probs, backward; no optimizer. A repeat measures both.
 """
@@ -10,6 +11,7 @@ ours, the sum of action tokens' log-probs, backward; no optimizer. A repeat meas
 import argparse
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import lightning as L
@@ -17,27 +19,39 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cod_lightning.contexts import HintContext
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.objective.returns import EpisodeCredit
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Group, Split
 from modules.grpo import GRPOModule
+from tests.benchmarks.fixed_work import Endless, FixedWork, scale_of
 from tests.benchmarks.quick_start import QuickStart
 from tests.benchmarks.recorded import train_on
 from tests.benchmarks.results import Table, report, spread
 
-SIBLINGS, BUDGET = 8, 8192
+SIBLINGS, LONG_TURNS = 8, 8
 
 
-def alike(batch: Batch, rows: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Ids and action masks of rows of one length, without padding."""
+Recording = tuple[int, list[Group], Chat, TinyPolicy, int]
+"""Number of lifecycles, what was played, with what, and most tokens of a micro-batch."""
+
+
+def alike(batch: Batch, rows: Tensor, budget: int) -> list[tuple[Tensor, Tensor]]:
+    """Ids and action masks of rows of one length, at most `budget` tokens at once, without padding."""
     by_length: dict[int, list[int]] = defaultdict(list)
     for row in rows.tolist():
         by_length[int(batch.lengths[row])].append(row)
     return [
         (batch.token_ids[part, :length], batch.action_mask[part, :length])
         for length, members in sorted(by_length.items())
-        for part in torch.tensor(members).split(max(1, BUDGET // length))
+        for part in torch.tensor(members).split(max(1, budget // length))
     ]
 
 
@@ -72,7 +86,33 @@ class Clock(L.Callback):
         rows = advantages.abs().amax(dim=1).gt(1e-6).nonzero().squeeze(1)
         self.tokens = int(batch.lengths[rows].sum())
         assert self.tokens == pl_module.last_update.num_tokens, "the roof is measured on other rows"
-        self.roofs.append(roof(pl_module.model, alike(batch, rows)))
+        self.roofs.append(roof(pl_module.model, alike(batch, rows, pl_module.token_budget)))
+
+
+def rollouts(counts: Sequence[int], threads: int) -> Iterator[Recording]:
+    """Of the quick start's policy, by number of lifecycles."""
+    start, engine = QuickStart(threads), TransformersEngine(max_dialogues=1024)
+    engine.bind(start.model, start.chat.stop_ids)
+    for count in counts:
+        groups = start.play(engine, start.packs(count // SIBLINGS), SIBLINGS, seed=1)
+        yield count, groups, start.chat, start.policy, 8_192
+
+
+def long_rollout() -> Recording:
+    """Eight siblings in the work of `bench_end_to_end.py --long`."""
+    scale = scale_of(LONG_TURNS, long=True)
+    world, mechanism, policy = (
+        FixedWork(LONG_TURNS, scale.observation_words),
+        HintContext("compact"),
+        TinyPolicy(**scale.sizes),
+    )
+    tokenizer = policy.tokenizer(world.words() + mechanism.words())
+    chat, engine = Chat(tokenizer), Endless()
+    engine.bind(policy.model(tokenizer).to(torch.bfloat16).eval(), ())
+    sampler = Sampler(engine=engine, chat=chat, window=policy.window, max_new_tokens=scale.tokens, seed=1)
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    groups = run_groups([pack], scale.siblings, Setting(env=world, mechanism=mechanism, sampler=sampler))
+    return scale.siblings, groups, chat, policy, scale.token_budget
 
 
 def main() -> None:
@@ -80,17 +120,20 @@ def main() -> None:
     parser.add_argument("--lifecycles", type=int, nargs="+", default=[32, 256])
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--long", action="store_true", help="8 dialogues of 2,000 tokens, 25 million parameters, bfloat16"
+    )
     args = parser.parse_args()
-    start, engine = QuickStart(args.threads), TransformersEngine(max_dialogues=1024)
-    engine.bind(start.model, start.chat.stop_ids)
+    torch.set_num_threads(args.threads)
     rows = []
-    for count in args.lifecycles:
-        groups = start.play(engine, start.packs(count // SIBLINGS), SIBLINGS, seed=1)
+    for count, groups, chat, policy, budget in (
+        [long_rollout()] if args.long else rollouts(args.lifecycles, args.threads)
+    ):
         index = {group.pack.id: g for g, group in enumerate(groups)}
-        batch = collate(segments_of(groups), credit_table(groups), index, pad_id=start.chat.pad_id)
+        batch = collate(segments_of(groups), credit_table(groups), index, pad_id=chat.pad_id)
         clock = Clock()
-        module = GRPOModule(policy=start.policy, credit=EpisodeCredit(), lr=1e-6, token_budget=BUDGET)
-        train_on(batch, start.chat, module, clock, args.repeats + 2)
+        module = GRPOModule(policy=policy, credit=EpisodeCredit(), lr=1e-6, token_budget=budget)
+        train_on(batch, chat, module, clock, args.repeats + 2, precision="bf16-true" if args.long else "32-true")
         ours, roofs = clock.ours[2:], clock.roofs[2:]  # two warm up
         rows.append(
             {
@@ -101,7 +144,9 @@ def main() -> None:
                 "ours_of_roof": spread([b / a for a, b in zip(ours, roofs, strict=True)]),
             }
         )
-    report(Table(name="training against its roof", about=__doc__.splitlines()[0], rows=rows))
+    about = "The same with 8 dialogues of 2,000 tokens and a Qwen3 of 25 million parameters in bfloat16."
+    about, what = (about, ", long dialogues") if args.long else (__doc__.splitlines()[0], "")
+    report(Table(name=f"training against its roof{what}", about=about, rows=rows))
 
 
 if __name__ == "__main__":

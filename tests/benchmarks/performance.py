@@ -30,7 +30,10 @@ BENCHMARKS = (
     "bench_evaluation",
     "bench_worlds",
 )
-VARIANTS = {"bench_end_to_end": ([], ["--long", "--turns", "8", "24", "--repeats", "3"])}
+VARIANTS = {
+    "bench_end_to_end": ([], ["--long", "--turns", "8", "24", "--repeats", "3"]),
+    "bench_training_roof": ([], ["--long", "--repeats", "5"]),
+}
 """Arguments of each run of one that has several."""
 
 

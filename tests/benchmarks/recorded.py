@@ -1,5 +1,7 @@
 """Updates on one recorded rollout, again and again."""
 
+from typing import Literal
+
 import lightning as L
 
 from cod_lightning.commands.train import quieten
@@ -22,7 +24,15 @@ class Recorded(ItemDataModule):
         return SizedItems(lambda: iter([self.batch] * self.count), self.count)
 
 
-def train_on(batch: Batch, chat: Chat, module: GRPOModule, clock: L.Callback, count: int, device: str = "cpu") -> None:
+def train_on(
+    batch: Batch,
+    chat: Chat,
+    module: GRPOModule,
+    clock: L.Callback,
+    count: int,
+    device: str = "cpu",
+    precision: Literal["32-true", "bf16-true"] = "32-true",
+) -> None:
     """Make the updates, each with the scores that its terms need; the clock is the only callback."""
     quieten()
     module.setup = lambda stage: None  # nothing to check against a recorded rollout
@@ -32,6 +42,7 @@ def train_on(batch: Batch, chat: Chat, module: GRPOModule, clock: L.Callback, co
         max_epochs=1,
         accelerator="gpu" if device == "cuda" else "cpu",
         devices=1,
+        precision=precision,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
