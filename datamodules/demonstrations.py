@@ -10,11 +10,14 @@ import copy
 import random
 from collections.abc import Iterator
 from functools import partial
+from textwrap import shorten
+from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
 from cod_lightning.errors import ConfigError, answering, check_at_least
+from cod_lightning.models import TinyPolicy
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
@@ -79,8 +82,19 @@ class DemonstrationDataModule(ItemDataModule):
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
 
     def setup(self, stage: str) -> None:
+        """Make the tokenizer; refuse a bound that would cut off a demonstrated response of a closed vocabulary."""
         if self._chat is None:
-            self._speak_as(self.trainer.lightning_module.policy)  # pyright: ignore
+            policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
+            self._speak_as(policy)
+            if isinstance(policy, TinyPolicy):
+                longest = self.longest_response(policy)
+                needed = len(longest.action_ids) - 1  # the end of turn may be missing
+                if needed > self.max_new_tokens:
+                    shown = shorten(longest.response, 80)
+                    expected = f"at least {needed}, the tokens of a demonstrated response ({shown!r})"
+                    raise ConfigError(
+                        "data.max_new_tokens", self.max_new_tokens, expected, f"Set it to {needed} or more."
+                    )
 
     def _speak_as(self, policy: Policy) -> None:
         self._chat, self._window = Chat(policy.tokenizer(self.words_for(policy))), policy.window

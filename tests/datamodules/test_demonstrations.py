@@ -1,5 +1,7 @@
 """Demonstrations are played through the rollout code and carry no hidden connection between tasks."""
 
+from types import SimpleNamespace
+
 import lightning as L
 import pytest
 import torch
@@ -79,6 +81,15 @@ def test_demonstrated_contexts_do_not_come_from_the_task_before():
         for j in range(3)
     ]
     assert sum(after == before for after, before in pairs) < 0.1 * len(pairs)
+
+
+def test_a_bound_that_cuts_off_what_is_demonstrated_is_refused_before_the_first_update():
+    data = DemonstrationDataModule(Levers(protocol="compact"), HintContext(protocol="compact"), max_new_tokens=2)
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
+    with pytest.raises(
+        ConfigError, match=r"data\.max_new_tokens is 2; expected at least 6, the tokens of .*<hints>.* Set it to 6"
+    ):
+        data.setup("fit")
 
 
 def test_impossible_sizes_are_refused_by_key():
