@@ -6,7 +6,7 @@ of several adapters each has its name in place of `default`.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,13 @@ def has_adapter(model: nn.Module) -> bool:
 
 def adapter_weights(model: nn.Module, adapter: str | None = None) -> dict[str, Tensor]:
     """The weights of that adapter, or of all that there are, by their names in the model."""
+    return of_adapter(dict(model.named_parameters()), adapter)
+
+
+def of_adapter(weights: Mapping[str, Tensor], adapter: str | None) -> dict[str, Tensor]:
+    """Those of them that belong to that adapter, or to any."""
     marks = _OWN if adapter is None else tuple(f"{own}{adapter}." for own in _OWN)
-    return {name: weight for name, weight in model.named_parameters() if any(mark in name for mark in marks)}
+    return {name: weight for name, weight in weights.items() if any(mark in name for mark in marks)}
 
 
 def adapters_by_name(model: nn.Module) -> tuple[str, ...]:

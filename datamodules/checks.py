@@ -93,7 +93,7 @@ def check_pair(engine: Engine, policy: Policy, frozen: FrozenRole | None = None)
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
     if policy.adapter_kinds and not engine.serves_several_adapters:
         expected = "an engine that serves several adapters, with model.policy.adapters=by_role"
-        remedy = "Choose engine=transformers, or set model.policy.adapters to shared."
+        remedy = "Choose engine=transformers or engine=vllm, or set model.policy.adapters to shared."
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
     if frozen is not None and policy.adapter_kinds:
         expected = "null with model.policy.adapters=by_role, whose own adapter plays these episodes"
