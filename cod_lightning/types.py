@@ -47,6 +47,11 @@ class EpisodeKind(StrEnum):
     UPDATE = "update"
     """One rewrite of the context."""
 
+    @property
+    def role(self) -> str:
+        """What the policy is in it, and what an adapter of its own is called."""
+        return "player" if self is EpisodeKind.SOLVE else "writer"
+
 
 class EpisodeStatus(StrEnum):
     """How an episode ended. The first three are the policy's doing and keep their reward; the last two have none."""

@@ -17,6 +17,7 @@ from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.thoughts import thought_marks
+from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.types import Pack, Split, Task
 
 
@@ -84,12 +85,20 @@ def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: in
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
 
 
-def check_pair(engine: Engine, policy: Policy) -> None:
-    """Engine and policy both have weights, or both have none."""
+def check_pair(engine: Engine, policy: Policy, frozen: FrozenRole | None = None) -> None:
+    """Engine and policy both have weights, or both have none; all adapters are served, and none is without episodes to play."""
     if engine.has_weights != policy.has_weights:
         expected = f"an engine {'with' if policy.has_weights else 'without'} weights, as {type(policy).__name__} is"
         remedy = "Choose engine=openai together with model=endpoint, or neither."
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
+    if policy.adapter_kinds and not engine.serves_several_adapters:
+        expected = "an engine that serves several adapters, with model.policy.adapters=by_role"
+        remedy = "Choose engine=transformers or engine=vllm, or set model.policy.adapters to shared."
+        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
+    if frozen is not None and policy.adapter_kinds:
+        expected = "null with model.policy.adapters=by_role, whose own adapter plays these episodes"
+        remedy = "Leave it out: model.trained_kinds keeps the other adapter as it is. Or set adapters to shared."
+        raise ConfigError("data.frozen.kind", str(frozen.kind), expected, remedy)
 
 
 def check_sampling(temperature: float, top_p: float) -> None:

@@ -209,7 +209,7 @@ class RolloutDataModule(ItemDataModule):
         `elsewhere` does not ask what the engine needs of the machine, for a run that will be on another one.
         """
         if self._chat is None:
-            check_pair(self.engine, policy)
+            check_pair(self.engine, policy, self.frozen)
             if not elsewhere:
                 dtype = str(policy.dtype).removeprefix("torch.")
                 self.engine.check(Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype))
@@ -349,10 +349,11 @@ class RolloutDataModule(ItemDataModule):
         return run_groups(packs, num_siblings, self._setting(self.temperature), label=label, branching=branching)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
-        sampler, played = self._sampler(temperature, suite), {}
+        sampler = self._sampler(temperature, suite)
+        by_kind = sampler.by_kind(self.policy.adapter_kinds)
         if (frozen := self.frozen) is not None:
             device = self._attached.strategy.root_device
-            played = {frozen.kind: frozen.sampler(sampler, self.policy, self.runner.stop_ids, device)}
+            by_kind = {frozen.kind: frozen.sampler(sampler, self.policy, self.runner.stop_ids, device)}
         return Setting(
             env=self.env,
             mechanism=self.context,
@@ -360,7 +361,7 @@ class RolloutDataModule(ItemDataModule):
             plan=self.plan,
             rewards=self.rewards,
             monitor=self.runner.monitor,
-            frozen=played,
+            by_kind=by_kind,
         )
 
     def _scored(self, batch: Batch, groups: Mapping[int, Group]) -> Batch:

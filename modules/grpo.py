@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning import __version__
-from cod_lightning.adapters import has_adapter, without_adapter
+from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, without_adapter
 from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import PlayedCondition
@@ -36,7 +36,7 @@ from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scoring
 from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update, split_by_token_budget
-from cod_lightning.types import Group
+from cod_lightning.types import EpisodeKind, Group
 from modules.checks import check_combination, check_kinds, check_numbers, check_terms
 from modules.policy import OptimizerName, PolicyModule
 
@@ -68,7 +68,7 @@ class GRPOModule(PolicyModule):
         weight_decay: Decoupled weight decay.
         warmup_updates: Updates over which the learning rate rises linearly from 0.
         final_lr_fraction: Share of the learning rate that is left at the last update; it falls linearly. 1 keeps it constant.
-        gradient_clip_val: Largest norm of an update's gradient; null leaves it alone.
+        gradient_clip_val: Largest norm of an update's gradient, of several adapters of each one's; null leaves it alone.
         token_budget: Most tokens of a micro-batch, padding included. Changes memory and speed, not the gradient.
         terms: What the loss has beside the policy loss: `KL` from the initial policy or from a teacher, `EntropyBonus`. A term that
             needs the initial policy keeps a frozen copy, except where an adapter is trained: without it, the model is that.
@@ -136,6 +136,9 @@ class GRPOModule(PolicyModule):
         """Build the policy once the DataModule has its tokenizer."""
         if self.model is None:
             model = self._made()
+            for kind in set(self.policy.adapter_kinds) - set(self.trained_kinds):
+                for weight in adapter_weights(model, kind.role).values():
+                    weight.requires_grad_(False)
             if REFERENCE in self.needs and not has_adapter(model):
                 self.reference = self._shared_out(copy.deepcopy(model).eval().requires_grad_(False))
             self.model = self._shared_out(model)
@@ -187,8 +190,8 @@ class GRPOModule(PolicyModule):
             seed=derive_seed("marked tokens", self.global_step),
         )
         rows = update.rows
-        own = split_by_token_budget(batch.lengths[rows], update.together[rows], self.token_budget)
-        parts = padded([rows[part] for part in own], max(gathered(len(own))))
+        own = self._split(batch, rows, update.together)
+        parts = padded(own, max(gathered(len(own))))
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
         totals = self._accumulate(batch, update, parts)
@@ -256,8 +259,21 @@ class GRPOModule(PolicyModule):
         own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch)
         return sum(gathered(own), start=Totals(None, 0.0))
 
+    def _split(self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"]) -> list[Int[Tensor, " b"]]:
+        """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own."""
+        kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
+        of_kind = [rows[kinds == kind] for kind in kinds.unique()]
+        return [
+            some[part]
+            for some in of_kind
+            for part in split_by_token_budget(batch.lengths[some], together[some], self.token_budget)
+        ]
+
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Log-probabilities and entropies of action tokens."""
+        """Log-probabilities and entropies of action tokens, by the adapter of their kind where kinds have adapters of their own."""
+        if self.policy.adapter_kinds and model is self._model:
+            (kind,) = part.kinds.unique().tolist()
+            choose_adapter(model, list(EpisodeKind)[kind].role)
         return self._scored(model, part, entropy_gradient=any(term.entropy_gradient for term in self.terms))
 
     def score(self, batch: Batch, prompt: Prompt) -> Batch:
@@ -293,7 +309,8 @@ class GRPOModule(PolicyModule):
         All ranks score equally often, since sharded parameters are put together by all of them.
         """
         found = torch.zeros_like(batch.behaviour_logprobs)
-        parts = split_by_token_budget(batch.lengths, torch.arange(len(batch)), self.token_budget)
+        every = torch.arange(len(batch), device=batch.lengths.device)
+        parts = self._split(batch, every, every)
         for rows in padded(parts, max(gathered(len(parts)))):
             if rows is None:
                 score(one_token(batch).to(self.device))

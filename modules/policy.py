@@ -93,7 +93,8 @@ class PolicyModule(L.LightningModule):
         kept = {name for name in checkpoint.get("state_dict", ()) if is_adapter(name)}
         if kept and kept != {f"model.{name}" for name in adapter_weights(self._model)}:
             raise DataError(
-                "ckpt_path holds an adapter of other layers than model.policy.targets names. Use the config of its own run."
+                "ckpt_path holds an adapter of other layers than model.policy.targets names, or others than "
+                "model.policy.adapters has. Use the config of its own run."
             )
 
     def _take_optimizer(self, name: OptimizerName, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
@@ -183,6 +184,11 @@ class PolicyModule(L.LightningModule):
         if name == FSDPStrategy.__name__ and self.policy.adapter_rank:
             expected = "ddp or fsdp2, since fsdp1 shares out whole layers, and an adapter's are trained in part"
             raise ConfigError("trainer.strategy", name, expected, "Choose strategy=fsdp2.")
+        if name == ModelParallelStrategy.__name__ and self.policy.adapter_kinds:
+            expected = (
+                "ddp with model.policy.adapters=by_role: ranks that share layers out all have to use the same adapter"
+            )
+            raise ConfigError("trainer.strategy", name, expected, "Choose strategy=ddp, or adapters=shared.")
         if name == ModelParallelStrategy.__name__ and self.optimizer_name not in _OF_TORCH:
             expected = f"{' or '.join(_OF_TORCH)} with strategy=fsdp2, since those of bitsandbytes do not take shares of parameters"
             raise ConfigError("model.optimizer", self.optimizer_name, expected, "Choose adamw, or strategy=ddp.")
@@ -223,8 +229,12 @@ class PolicyModule(L.LightningModule):
     def _backward(self, loss: Tensor, *, last: bool) -> None:
         """Gradients of the sum of all ranks' losses, which the last backward pass of an update adds up over ranks.
 
-        DDP and FSDP average gradients; multiplied by the number of ranks their mean is the sum.
+        DDP and FSDP average gradients; multiplied by the number of ranks their mean is the sum. An adapter without rows in an
+        update has a gradient of 0 in it, which ranks that had some wait for.
         """
+        if last and self.policy.adapter_kinds:
+            trained = [weight for weight in adapter_weights(self._model).values() if weight.requires_grad]
+            loss = loss + 0.0 * torch.stack([weight.sum() for weight in trained]).sum()
         with self._adding_up(last):
             self.manual_backward(loss * num_ranks())
 
@@ -240,12 +250,14 @@ class PolicyModule(L.LightningModule):
         yield
 
     def _clip(self, limit: float | None) -> float:
-        """Clip the gradient if asked to; its norm over all ranks, before clipping."""
+        """Clip the gradient if asked to, that of each adapter by itself; its norm over all ranks, before clipping."""
         bound = float("inf") if limit is None else limit
         whole = self.trainer.strategy.model
         if isinstance(whole, FullyShardedDataParallel):
             return float(whole.clip_grad_norm_(bound))
-        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), bound)
+        parts = [adapter_weights(self._model, kind.role).values() for kind in self.policy.adapter_kinds]
+        norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
+        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
 

@@ -96,7 +96,8 @@ class Checkpoint:
             base.check(self.content.get("base"), self.path)
             if weights.keys() != adapter_weights(model).keys():
                 raise DataError(
-                    f"{self.path} holds an adapter of other layers than model.policy.targets. Use its own run's config."
+                    f"{self.path} holds an adapter of other layers than model.policy.targets, or others than "
+                    "model.policy.adapters has. Use its own run's config."
                 )
         elif "base" in self.content:
             raise DataError(

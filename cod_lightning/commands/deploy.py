@@ -107,11 +107,13 @@ def played(cli: Any) -> PreTrainedModel:
 
 def setting_of(cli: Any, model: PreTrainedModel, monitor: RolloutMonitor | None = None) -> Setting:
     """The environment of a command's run and its policy there, as a rollout meets them."""
-    data = cli.datamodule
+    data, policy = cli.datamodule, cli.model.policy
+    sampler = sampler_of(model, policy, data, cli.config.sampling_temperature)
     return Setting(
         env=data.env,
         mechanism=data.context,
-        sampler=sampler_of(model, cli.model.policy, data, cli.config.sampling_temperature),
+        sampler=sampler,
+        by_kind=sampler.by_kind(policy.adapter_kinds),
         plan=data.plan,
         rewards=data.rewards,
         monitor=monitor or RolloutMonitor(),

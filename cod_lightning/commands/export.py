@@ -20,7 +20,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from transformers import GenerationConfig, PreTrainedModel
 
 from cod_lightning import __version__
-from cod_lightning.adapters import adapter_weights, write_adapter, write_adapter_config
+from cod_lightning.adapters import ADAPTER, adapter_weights, adapters_by_name, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
 from cod_lightning.commands.lightning_cli import quieten
@@ -52,7 +52,7 @@ class ExportCLI(FromRunCLI):
         parser.add_argument("--dtype", type=kind, default=None, help=text)
         text = "Repository OWNER/NAME on the hub that gets the folder, too; a new one is private. Needs HF_TOKEN."
         parser.add_argument("--push_to_hub", type=str | None, default=None, help=text)
-        text = "Write the adapter alone, in peft's form, not merged into its base."
+        text = "Write the adapter alone, in peft's form, not merged into its base; of adapters by role each into its folder."
         parser.add_argument("--adapter", type=bool, default=False, help=text)
 
 
@@ -67,6 +67,9 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("--out", "missing", "a folder to write", "Add --out DIR.")
     if options.adapter and not isinstance(policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
+    if policy.adapter_kinds and not options.adapter:
+        expected = "true with model.policy.adapters=by_role, since two adapters are not merged into one model"
+        raise ConfigError("--adapter", "false", expected, "Add --adapter true: each goes into a folder of its own.")
     if options.push_to_hub is not None:
         check_hub(options.push_to_hub)
     checkpoint = read_checkpoint(options.ckpt_path)
@@ -167,8 +170,11 @@ def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adap
         pad_token_id=data.chat.pad_id,
     )
     if adapter:
-        write_adapter(adapter_weights(model), folder)
-        write_adapter_config(model, folder)
+        for name in adapters_by_name(model) or (ADAPTER,):
+            own = folder if name == ADAPTER else folder / name
+            own.mkdir(exist_ok=True)
+            write_adapter(adapter_weights(model, name), own, name)
+            write_adapter_config(model, own, name)
         sampling.save_pretrained(folder)
     else:
         model.generation_config = sampling

@@ -44,7 +44,8 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(read_config(policy.path, "model.policy.path"))
     adapter = isinstance(policy, LoRAPolicy)
-    sizes = sizes_of(model, policy.rank, policy.targets) if adapter else sizes_of(model)
+    num_adapters = max(1, len(policy.adapter_kinds))
+    sizes = sizes_of(model, num_adapters * policy.rank, policy.targets) if adapter else sizes_of(model)
     engine, precision, shards = data.engine, str(trainer.precision or "32-true"), num_shards(trainer)
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4
     num_tokens = max(module.token_budget, policy.window)
@@ -69,7 +70,9 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,
         engine_work_bytes=work,
-        num_cached_tokens=engine.max_dialogues * policy.window if isinstance(engine, TransformersEngine) else 0,
+        num_cached_tokens=num_adapters * engine.max_dialogues * policy.window
+        if isinstance(engine, TransformersEngine)
+        else 0,
         engine_bytes=engine_bytes,
         num_shards=shards,
         on_gpu=on_gpu,

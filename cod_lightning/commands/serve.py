@@ -25,6 +25,7 @@ from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped, check_at_least
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from datamodules import RolloutDataModule
+from datamodules.checks import check_pair
 from modules import GRPOModule
 
 _LOOK_S = 1.0
@@ -79,6 +80,7 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
     """The key that the servers ask for. Raises `ConfigError` for what cannot be started here."""
     if not isinstance(engine, VLLMServerEngine):
         raise ConfigError("data.engine", type(engine).__name__, "VLLMServerEngine", "Choose engine=vllm_server.")
+    check_pair(engine, policy)
     for name in ("num_servers", "gpus_per_server"):
         check_at_least(f"--{name}", options[name], 1, "1 is the default.")
     if not 0 < options.port <= 65536 - options.num_servers:

@@ -40,6 +40,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.training.shares import check_shares
 from cod_lightning.types import Turn
 from datamodules import RolloutDataModule
+from datamodules.checks import check_pair
 from modules import GRPOModule
 from modules.checks import check_combination
 
@@ -96,6 +97,7 @@ class TrainCLI(CodCLI):
             check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
             self.model.check_strategy(type(self.trainer.strategy).__name__)
             self.memory_plan = memory.announce(self.model, data, config.trainer)
+        check_pair(data.engine, policy, data.frozen)
         if config.warm_start == "":
             raise ConfigError("warm_start", "empty", "the name of a config, or null", "null starts from model.policy.")
         if config.warm_start:

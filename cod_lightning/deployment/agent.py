@@ -127,7 +127,8 @@ class Agent:
         if episode.status is EpisodeStatus.FAILED:
             return
         assert env is not None, "an agent lives in one environment"
-        setting = replace(self.setting, sampler=replace(self.setting.sampler, engine=Recorded(episode.turns)))
+        recorded = replace(self.setting.sampler, engine=Recorded(episode.turns))
+        setting = replace(self.setting, sampler=recorded, by_kind={})
         state = self._state(self.store.version(stored.context_version))
         name = f"replay of task {episode.position}"
         again = asyncio.run(run_solve_episode(env, task, state, setting, name, episode.position))

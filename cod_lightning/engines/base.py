@@ -58,6 +58,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """So many of the likeliest tokens, and those as likely as the last of them; 0: all."""
     min_p: float = 0.0
     """Tokens at least so likely, compared with the likeliest one; 0: all."""
+    adapter: str | None = None
+    """Which adapter samples it, of an engine that serves several; None where there is one or none."""
     ends: TurnEnd | None = None
     """What ends the turn beside stop tokens. An engine may sample further: the dialogue keeps what is up to there."""
 
@@ -98,6 +100,8 @@ class Engine(ABC):
     """Whether it gives memory back while training goes on, and serves nothing then."""
     takes_adapters: bool = False
     """Whether an adapter is synced as it is; else the sync brings all weights with the adapter merged in."""
+    serves_several_adapters: bool = False
+    """Whether a request may name the one of several adapters that samples it."""
     precision: str = "float32"
     """What it computes in, by torch's name; known once it is bound."""
     num_prompt_tokens: int = 0

@@ -5,6 +5,7 @@ precision give fluent text and a training that goes nowhere; here they give a nu
 """
 
 import asyncio
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import adapters_by_name, choose_adapter
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.forward.logits import output_layer
@@ -60,7 +62,7 @@ class SelfTest:
         context: Callable[[], AbstractContextManager[object]] = nullcontext,
         inside: Inside = lambda _, function: function(),
     ) -> Gap:
-        """The largest gap of all ranks and replicas. `context` gives what training computes in.
+        """The largest gap of all ranks, replicas and adapters. `context` gives what training computes in.
 
         Raises `EngineMismatch` beyond the tolerance.
 
@@ -68,10 +70,12 @@ class SelfTest:
         and raise together.
         """
 
-        def worst(replica: Engine, seed: int) -> Gap:
+        def worst(replica: Engine, seed: int, adapter: str | None) -> Gap:
             drawn = random.Random(seed)
             prompt = [drawn.randrange(vocabulary) for _ in range(length)]
-            gap = largest_gap(replica, model, prompt, num_new, context, inside)
+            if adapter is not None:
+                choose_adapter(model, adapter)
+            gap = largest_gap(replica, model, prompt, num_new, context, inside, adapter)
             return max(gathered(gap), key=lambda one: one.size)
 
         vocabulary = int(model.get_input_embeddings().weight.shape[0])  # pyright: ignore
@@ -79,13 +83,14 @@ class SelfTest:
         length = max(1, min(self.num_prompt_tokens, window - num_new))
         own = engine.replicas()
         gaps: list[Gap] = []
-        for index in range(max(gathered(len(own)))):  # where parameters are sharded, all ranks score equally often
+        indices = range(max(gathered(len(own))))  # where parameters are sharded, all ranks score equally often
+        for index, adapter in itertools.product(indices, adapters_by_name(model) or (None,)):
             replica = own[min(index, len(own) - 1)]
-            gap = worst(replica, 0)
+            gap = worst(replica, 0, adapter)
             tolerance = self.tolerance if self.tolerance is not None else 1e-3 if gap.strict else 0.25
             if gap.size > tolerance:
-                fresh = worst(replica, 1 + replica.policy_version)
-                raise EngineMismatch(_message(replica, gap, tolerance, _cause(replica, fresh, tolerance)))
+                fresh = worst(replica, 1 + replica.policy_version, adapter)
+                raise EngineMismatch(_message(replica, gap, tolerance, _cause(replica, fresh, tolerance), adapter))
             gaps.append(gap)
         return max(gaps, key=lambda gap: gap.size)
 
@@ -97,9 +102,10 @@ def largest_gap(
     num_new: int,
     context: Callable[[], AbstractContextManager[object]] = nullcontext,
     inside: Inside = lambda _, function: function(),
+    adapter: str | None = None,
 ) -> Gap:
     """The prompt continued by the engine, greedily and at temperature 2, each token scored by the model; a NaN is infinite."""
-    completions = asyncio.run(_continue(engine, prompt, num_new))
+    completions = asyncio.run(_continue(engine, prompt, num_new, adapter))
     with context():
         scored, half = _score(model, prompt, [completion.action_ids for completion in completions], inside)
     strict = engine.precision == "float32" and not half
@@ -111,7 +117,7 @@ def largest_gap(
     return max(gaps, key=lambda gap: gap.size)
 
 
-async def _continue(engine: Engine, prompt: list[int], num_new: int) -> list[Completion]:
+async def _continue(engine: Engine, prompt: list[int], num_new: int, adapter: str | None) -> list[Completion]:
     requests = [
         Request(
             dialogue=f"self-test/{temperature}",
@@ -120,6 +126,7 @@ async def _continue(engine: Engine, prompt: list[int], num_new: int) -> list[Com
             max_new_tokens=num_new,
             noise_seed=0,
             temperature=temperature,
+            adapter=adapter,
         )
         for temperature in _TEMPERATURES
     ]
@@ -171,9 +178,10 @@ def _cause(engine: Engine, fresh: Gap, tolerance: float) -> str:
     )
 
 
-def _message(engine: Engine, gap: Gap, tolerance: float, cause: str) -> str:
+def _message(engine: Engine, gap: Gap, tolerance: float, cause: str, adapter: str | None) -> str:
+    policy = "the policy that is trained" if adapter is None else f"the adapter {adapter} that is trained"
     return (
-        f"after sync {engine.policy_version} {engine} does not sample from the policy that is trained: for token "
+        f"after sync {engine.policy_version} {engine} does not sample from {policy}: for token "
         f"{gap.token} of a fixed prompt its log-prob is {gap.engine:.4f}, the training forward's {gap.training:.4f}; at most "
         f"{tolerance:g} apart is tolerated. {cause}"
     )

@@ -20,7 +20,7 @@ from msgspec import Struct
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapter_weights, has_adapter, share_base
+from cod_lightning.adapters import adapter_weights, adapters_by_name, choose_adapter, has_adapter, share_base
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
@@ -65,7 +65,8 @@ class TransformersEngine(Engine):
     """Decodes from its own plain copy of a causal language model, never through sharded or wrapped modules.
 
     Of a model with an adapter the copy has its own adapter over the same base weights, 4-bit ones too: no second base takes
-    memory, and nothing is merged or rounded, so log-probs are those of the training forward.
+    memory, and nothing is merged or rounded, so log-probs are those of the training forward. Of several adapters each has such an
+    engine of its own, with its dialogues and their cache, over the same base.
 
     Args:
         max_dialogues: Dialogues that hold a cache slot at a time; further ones wait for a free slot. Bounds memory.
@@ -73,6 +74,7 @@ class TransformersEngine(Engine):
     """
 
     takes_adapters = True
+    serves_several_adapters = True
 
     def __init__(self, max_dialogues: int = 512, prefill_tokens: int = 8192) -> None:
         for key, value in {"max_dialogues": max_dialogues, "prefill_tokens": prefill_tokens}.items():
@@ -81,6 +83,8 @@ class TransformersEngine(Engine):
         self.prefill_tokens = prefill_tokens
         self._forward: PackedForward | OneByOne | None = None
         self._stop_ids: frozenset[int] = frozenset()
+        self._by_adapter: dict[str | None, TransformersEngine] = {None: self}
+        """Engines over the very same weights, each with another adapter that acts; this one is among them."""
         self._reset()
 
     def _reset(self) -> None:
@@ -102,17 +106,28 @@ class TransformersEngine(Engine):
         assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
         memo = share_base(model) if has_adapter(model) else {}
         own = copy.deepcopy(model, memo).eval().requires_grad_(False)
-        use_rms_norm(own)
-        self._forward = PackedForward(own) if packs(own) else OneByOne(own)
-        self._stop_ids = frozenset(stop_ids)
+        names, ends = adapters_by_name(own), frozenset(stop_ids)
+        self._by_adapter = {name: TransformersEngine(self.max_dialogues, self.prefill_tokens) for name in names[1:]}
+        for name, other in self._by_adapter.items():
+            other._serve(copy.deepcopy(own, share_base(own, adapters=True)), ends, name)
+        self._serve(own, ends, names[0] if names else None)
+        self._by_adapter[names[0] if names else None] = self
+
+    def _serve(self, model: PreTrainedModel, stop_ids: frozenset[int], adapter: str | None) -> None:
+        """Decode with this model from here on."""
+        if adapter is not None:
+            choose_adapter(model, adapter)
+        use_rms_norm(model)
+        self._forward = PackedForward(model) if packs(model) else OneByOne(model)
+        self._stop_ids = stop_ids
         self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
         """Copy weights by name; every parameter must be there. Refused while turns are in flight."""
         model = self._bound().model
-        if self._dialogues:
-            raise EngineFailure(f"{len(self._dialogues)} dialogues are live; weights change only between rollouts")
+        if live := sum(len(engine._dialogues) for engine in self._by_adapter.values()):
+            raise EngineFailure(f"{live} dialogues are live; weights change only between rollouts")
         own = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
         missing = set(adapter_weights(model)) or set(own) - _derived(model)
         with torch.no_grad():
@@ -121,12 +136,21 @@ class TransformersEngine(Engine):
                 missing.discard(name)
         if missing:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
-        self._openings = Openings()  # of other weights
-        self.policy_version = policy_version
+        for engine in self._by_adapter.values():
+            engine._openings = Openings()  # of other weights
+            engine.policy_version = policy_version
 
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; joins the batch after three tokens of it at the latest."""
         self._bound()
+        engine = self._by_adapter.get(request.adapter)
+        if engine is None:
+            raise EngineFailure(
+                f"a request names the adapter {request.adapter}; there is {', '.join(map(str, self._by_adapter))}"
+            )
+        return await engine._sampled(request)
+
+    async def _sampled(self, request: Request) -> Completion:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Completion] = loop.create_future()
         self._waiting.append((request, future))
@@ -135,10 +159,11 @@ class TransformersEngine(Engine):
 
     def release(self, dialogue: str) -> None:
         """Free the dialogue's slot for a waiting turn."""
-        if known := self._dialogues.pop(dialogue, None):
-            heapq.heappush(self._free_slots, known.slot)
-            if self._waiting:
-                self._keep_pumping(asyncio.get_running_loop())
+        for engine in self._by_adapter.values():
+            if known := engine._dialogues.pop(dialogue, None):
+                heapq.heappush(engine._free_slots, known.slot)
+                if engine._waiting:
+                    engine._keep_pumping(asyncio.get_running_loop())
 
     def _keep_pumping(self, loop: asyncio.AbstractEventLoop) -> None:
         last = self._pumping

@@ -12,7 +12,7 @@ from typing import Literal
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import plain_weights, trained_weights
+from cod_lightning.adapters import adapters_by_name, of_adapter, plain_weights, trained_weights
 from cod_lightning.engines.base import Completion, Engine, Request, Served, digest
 from cod_lightning.engines.checkpoint_form import CheckpointForm
 from cod_lightning.engines.four_bit import check_four_bit, served_of
@@ -45,6 +45,7 @@ class VLLMEngine(Engine):
     """
 
     takes_adapters = True
+    serves_several_adapters = True
 
     def __init__(
         self,
@@ -70,7 +71,8 @@ class VLLMEngine(Engine):
         self.max_lora_rank, self.dequantise = max_lora_rank, dequantise
         self.sleeps, self.asleep, self.seeded = sleep, False, seeded
         self._driver: Driver | None = None
-        self._adapter: AdapterFolder | None = None
+        self._adapters: dict[str | None, AdapterFolder] = {}
+        """By the name that requests have for them; None: the only one."""
         self._names: frozenset[str] = frozenset()
         self._form: Callable[[Iterable[tuple[str, Tensor]]], list[tuple[str, Tensor]]] = list
         """Of the weights, what vLLM reads."""
@@ -88,7 +90,7 @@ class VLLMEngine(Engine):
         if not isinstance(model, PreTrainedModel):
             expected = "a transformers model, whose architecture vLLM can look up"
             raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
-        served = served_of(model)
+        served, names = served_of(model), adapters_by_name(model) or (None,)
         self.check(served)
         four_bit = served.four_bit and not self.dequantise
         self.precision = self.dtype or str(model.dtype).removeprefix("torch.")
@@ -100,15 +102,16 @@ class VLLMEngine(Engine):
             kv_cache_gb=self.kv_cache_gb,
             enforce_eager=self.enforce_eager,
             lora_rank=room_for(served.adapter_rank, self.max_lora_rank) if served.adapter_rank else None,
+            num_adapters=len(names),
             four_bit=four_bit,
             sleep=self.sleeps,
         )
         self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
         self._driver = Driver(start(model, how), sorted(stop_ids), seeded=self.seeded)
         self._names, self._form = frozenset(trained_weights(model)), CheckpointForm(model)
-        self._adapter = None
+        self._adapters = {}
         if served.adapter_rank:
-            self._adapter = AdapterFolder(model)
+            self._adapters = {name: AdapterFolder(model, name) for name in names}
             if not four_bit:
                 self._reload(plain_weights(model, merge=False))  # the base, once and for all
 
@@ -124,10 +127,10 @@ class VLLMEngine(Engine):
         named = [(name, tensor.detach()) for name, tensor in weights]
         if missing := self._names - {name for name, _ in named}:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
-        if self._adapter is None:
+        if not self._adapters:
             self._reload(named)
-        else:
-            driver.adapter = self._adapter.load(driver.llm, dict(named))
+        for name, folder in self._adapters.items():
+            driver.adapters[name] = folder.load(driver.llm, of_adapter(dict(named), name))
         self._forget_prefixes()
         self.policy_version = policy_version
 
@@ -138,7 +141,7 @@ class VLLMEngine(Engine):
             if driver.num_live:
                 raise EngineFailure(f"{driver.num_live} turns are in flight; the engine sleeps only between rollouts")
             driver.forget()
-            driver.llm.sleep(level=2 if self._adapter is None else 1)
+            driver.llm.sleep(level=1 if self._adapters else 2)
             self.asleep = True
 
     def wake(self, part: Literal["weights", "kv_cache"]) -> None:

@@ -40,6 +40,8 @@ class Start:
     enforce_eager: bool | None
     lora_rank: int | None = None
     """Largest rank of an adapter that can be served; None serves none."""
+    num_adapters: int = 1
+    """Those that are served side by side, if any."""
     four_bit: bool = False
     """Serve the model's base in its 4 bits."""
     sleep: bool = False
@@ -64,7 +66,8 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
         if on_cpu:
             _tolerate_foreign_modules()
         (write_four_bit if how.four_bit else write_config)(model, Path(folder))
-        lora = {"enable_lora": True, "max_lora_rank": how.lora_rank, "max_loras": 1, "max_cpu_loras": 1}
+        room = {"max_loras": how.num_adapters, "max_cpu_loras": how.num_adapters}
+        lora = {"enable_lora": True, "max_lora_rank": how.lora_rank, **room}
         adapter: dict[str, Any] = {} if how.lora_rank is None else lora
         try:
             return LLMEngine.from_engine_args(

@@ -26,7 +26,7 @@ def at_endpoint(setting: Setting, engine: Engine) -> Setting:
     chat, trained = Chat(tokenizer), setting.sampler
     engine.bind(policy.model(tokenizer), chat.stop_ids)
     own = replace(trained, engine=engine, chat=chat, window=policy.window, num_ids=None, thinking_budget=None)
-    return replace(setting, sampler=own, frozen={})
+    return replace(setting, sampler=own, by_kind={})
 
 
 class SuitePlayer:
@@ -52,8 +52,8 @@ class SuitePlayer:
         if self._packs_of[0] != suite.name:
             self._packs_of = (suite.name, suite.packs(env))
 
-        frozen = {kind: replace(sampler, policy_version=0) for kind, sampler in setting.frozen.items()}
-        here = replace(setting, env=env, sampler=replace(setting.sampler, policy_version=0), frozen=frozen)
+        by_kind = {kind: replace(sampler, policy_version=0) for kind, sampler in setting.by_kind.items()}
+        here = replace(setting, env=env, sampler=replace(setting.sampler, policy_version=0), by_kind=by_kind)
 
         def played() -> list[Group]:
             return play(suite, condition, self._packs_of[1], here, self._trained)

@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.models.base_weights import BaseWeights
+from cod_lightning.types import EpisodeKind
 
 
 class Policy(ABC):
@@ -21,6 +22,8 @@ class Policy(ABC):
     """What an adapter is on, once the model is made; None where all weights are trained."""
     adapter_rank: int = 0
     """Of the adapter that is trained; 0 where all weights are."""
+    adapter_kinds: tuple[EpisodeKind, ...] = ()
+    """Kinds of episodes that have an adapter of their own, called by the role; without any, all share the policy's weights."""
     four_bit: bool = False
     """Whether the frozen base is kept in 4 bits."""
     dtype: torch.dtype = torch.float32

@@ -1,17 +1,19 @@
-"""A frozen checkpoint with a low-rank adapter, which alone is trained (LoRA, arXiv 2106.09685)."""
+"""A frozen checkpoint with a low-rank adapter, or one for each kind of episode, which alone is trained (LoRA, arXiv 2106.09685)."""
 
 import logging
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from cod_lightning.adapters import ADAPTER, as_float32, plain_weights
+from cod_lightning.adapters import ADAPTER, adapter_weights, as_float32, plain_weights
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.extras import require
 from cod_lightning.models.base_weights import base_weights
 from cod_lightning.models.pretrained import PretrainedPolicy
+from cod_lightning.types import EpisodeKind
 
 
 class LoRAPolicy(PretrainedPolicy):
@@ -25,6 +27,8 @@ class LoRAPolicy(PretrainedPolicy):
         rank: Rank of the adapter.
         alpha: The adapter counts alpha / rank times.
         targets: Names of the layers that get one, for example [q_proj, v_proj]; null: every linear layer but the output layer.
+        adapters: `shared` has one for all episodes. `by_role` has one for solve episodes and one for updates: two policies, a
+            player and a writer of contexts, over one base; each is sampled in its episodes and trained on their rows alone.
         settings: Those of `PretrainedPolicy`; `dtype` is the base's.
     """
 
@@ -34,6 +38,7 @@ class LoRAPolicy(PretrainedPolicy):
         rank: int = 32,
         alpha: int = 64,
         targets: list[str] | None = None,
+        adapters: Literal["shared", "by_role"] = "shared",
         **settings: Any,
     ) -> None:
         super().__init__(path or "", **settings)
@@ -44,6 +49,7 @@ class LoRAPolicy(PretrainedPolicy):
             check_at_least(f"model.policy.{key}", value, 1, "32 and alpha=64 are the defaults.")
         self.rank = self.adapter_rank = rank
         self.alpha, self.targets = alpha, targets
+        self.adapter_kinds = tuple(EpisodeKind) if adapters == "by_role" else ()
         self.waits_for_warm_start = not self.path
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -54,23 +60,28 @@ class LoRAPolicy(PretrainedPolicy):
         return super().tokenizer(words)
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """The frozen base with a new adapter, which changes nothing yet (B is 0)."""
+        """The frozen base with new adapters, which change nothing yet (B is 0)."""
         from peft import LoraConfig
 
         model = super().model(tokenizer)
         self.base = base_weights(model, self.path)
         _check_targets(model, self.targets)
-        model.add_adapter(
-            LoraConfig(
+        targets: Any = self.targets or "all-linear"
+        for name in [kind.role for kind in self.adapter_kinds] or [ADAPTER]:
+            config = LoraConfig(
                 r=self.rank,
                 lora_alpha=self.alpha,
                 lora_dropout=0.0,
                 bias="none",
-                target_modules=self.targets or "all-linear",
+                target_modules=targets,
                 base_model_name_or_path=self.path,
-            ),
-            ADAPTER,
-        )
+            )
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Already found a `peft_config`")  # several are meant
+                model.add_adapter(config, name)
+            targets = sorted(config.target_modules or ())
+        for weight in adapter_weights(model).values():
+            weight.requires_grad_(True)  # peft trains the last one alone
         as_float32(model)
         if self.gradient_checkpointing:
             model.enable_input_require_grads()  # else a checkpointed block has no input with a gradient

@@ -108,6 +108,11 @@ class Batch:
         return self.token_ids.shape[0]
 
     @property
+    def kinds(self) -> Int[Tensor, " B"]:
+        """Kind of each row's episode, as in the credit table; of a replayed one, too, which has a place in the same plan."""
+        return self.credit.kinds[self.episode_index[:, 2]]
+
+    @property
     def is_replayed(self) -> Bool[Tensor, " B"]:
         """Which rows are those of earlier rollouts."""
         return torch.zeros_like(self.attempt).bool() if self.given is None else self.given.isfinite()

@@ -5,7 +5,7 @@ segment begins: the engine knows it as another dialogue, and its turn does not e
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
 from cod_lightning.rollout.boundaries import check_completion
@@ -13,7 +13,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines, Liveness
 from cod_lightning.rollout.thoughts import end_of_thought
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Message, Role, StopReason, Turn
+from cod_lightning.types import EpisodeKind, Message, Role, StopReason, Turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,8 @@ class Sampler:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    adapter: str | None = None
+    """Which one samples, where the policy has several."""
     stop_strings: tuple[str, ...] = ()
     """What ends a turn, beside the chat's own tokens, as soon as it is written."""
     thinking_budget: int | None = None
@@ -48,6 +50,10 @@ class Sampler:
     def ends(self) -> TurnEnd | None:
         """What ends a turn before a stop token does."""
         return TurnEnd(self.stop_strings, self.chat.text) if self.stop_strings else None
+
+    def by_kind(self, kinds: Sequence[EpisodeKind]) -> "dict[EpisodeKind, Sampler]":
+        """Of each of these kinds of episodes, which have adapters of their own, the sampler with that adapter."""
+        return {kind: replace(self, adapter=kind.role) for kind in kinds}
 
     def open(self, identity: str, messages: Sequence[Message]) -> "Dialogue":
         """Begin a dialogue; `identity` (pack, sibling, episode) keys its noise."""
@@ -149,6 +155,7 @@ class Dialogue:
                 top_p=sampler.top_p,
                 top_k=sampler.top_k,
                 min_p=sampler.min_p,
+                adapter=sampler.adapter,
                 ends=sampler.ends,
             )
         )

@@ -44,12 +44,12 @@ class Setting:
     rewards: Rewards = field(default_factory=dict)
     """Parts of an episode's reward; without any it is the environment's or the context's own."""
     monitor: RolloutMonitor = field(default_factory=RolloutMonitor)
-    frozen: Mapping[EpisodeKind, Sampler] = field(default_factory=dict)
-    """The policies of episodes that another than `sampler`'s plays."""
+    by_kind: Mapping[EpisodeKind, Sampler] = field(default_factory=dict)
+    """The policies of kinds of episodes that another than `sampler`'s plays, or another adapter of it."""
 
     def sampler_of(self, kind: EpisodeKind) -> Sampler:
         """The policy that plays these episodes."""
-        return self.frozen.get(kind, self.sampler)
+        return self.by_kind.get(kind, self.sampler)
 
     async def scored(self, episode: Episode, task: Task) -> Episode:
         """The episode that was played, with all parts of its reward but those that compare siblings."""

@@ -1,5 +1,6 @@
 """Adapters served by real vLLM: in sync over 20 updates, every planted fault caught, quick to hand over. Run by `make vllm`."""
 
+import asyncio
 import time
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from cod_lightning.adapters import adapter_weights, plain_weights, trained_weights
+from cod_lightning.engines.base import Request
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.errors import EngineFailure, EngineMismatch
@@ -57,7 +59,7 @@ def test_log_probs_stay_within_1e_4_of_the_training_forward_over_20_syncs(starte
 
 def test_an_adapter_id_that_is_used_again_is_caught(pair, monkeypatch):
     engine, model = pair
-    monkeypatch.setattr(engine._adapter, "_next_id", lambda: engine._adapter._last_id)
+    monkeypatch.setattr(engine._adapters[None], "_next_id", lambda: engine._adapters[None]._last_id)
     sync(engine, model)
     with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
         SelfTest()(engine, model, window=256)
@@ -65,8 +67,8 @@ def test_an_adapter_id_that_is_used_again_is_caught(pair, monkeypatch):
 
 def test_a_projection_that_a_sync_leaves_as_it_was_is_caught(pair, monkeypatch):
     engine, model = pair
-    load, before = engine._adapter.load, torch.zeros_like(adapter_weights(model)[LEFT_OUT])
-    monkeypatch.setattr(engine._adapter, "load", lambda llm, weights: load(llm, weights | {LEFT_OUT: before}))
+    load, before = engine._adapters[None].load, torch.zeros_like(adapter_weights(model)[LEFT_OUT])
+    monkeypatch.setattr(engine._adapters[None], "load", lambda llm, weights: load(llm, weights | {LEFT_OUT: before}))
     sync(engine, model)
     with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
         SelfTest()(engine, model, window=256)
@@ -77,9 +79,11 @@ def test_a_prefix_cache_that_outlives_a_sync_is_caught(pair, monkeypatch):
     from vllm.lora.request import LoRARequest
 
     engine, model = pair
-    folder, last = str(engine._adapter.folder), engine._adapter._last_id
-    monkeypatch.setattr(engine._adapter, "_next_id", lambda: last)
-    monkeypatch.setattr(engine._adapter, "_request", lambda n: LoRARequest(f"sync-{n}", n, folder, load_inplace=True))
+    folder, last = str(engine._adapters[None].folder), engine._adapters[None]._last_id
+    monkeypatch.setattr(engine._adapters[None], "_next_id", lambda: last)
+    monkeypatch.setattr(
+        engine._adapters[None], "_request", lambda n: LoRARequest(f"sync-{n}", n, folder, load_inplace=True)
+    )
     sync(engine, model)
     SelfTest()(engine, model, window=256)  # in place and with prefixes forgotten: sound
     step(model, seed=6)
@@ -144,3 +148,24 @@ def test_an_adapter_of_50_million_parameters_is_synced_in_less_than_a_second(tmp
         seconds.append(time.perf_counter() - begun)
     print(f"sync of a 53 M adapter: {min(seconds):.2f} s to {max(seconds):.2f} s")
     assert min(seconds) < 1.0  # what others do on this machine must not decide
+
+
+def test_a_player_and_a_writer_are_served_side_by_side_each_with_its_own_weights(base):
+    model, engine = adapted(LoRAPolicy, base, adapters="by_role"), VLLMEngine()
+    engine.bind(model, stop_ids=[2], window=256)
+    for seed in range(4):
+        step(model, seed)
+        sync(engine, model)
+        assert SelfTest()(engine, model, window=256).size <= 1e-4
+    swapped = dict(zip(adapter_weights(model, "player"), adapter_weights(model, "writer").values(), strict=True))
+    engine.update_weights((adapter_weights(model) | swapped).items(), 99)
+    with pytest.raises(EngineMismatch, match="does not sample from the adapter player"):
+        SelfTest()(engine, model, window=256)
+
+    async def ask(adapter):
+        prompts = {"dialogue": "a", "prompt_ids": [5, 6, 7], "messages": (), "max_new_tokens": 2, "noise_seed": 0}
+        return await engine.generate(Request(**prompts, adapter=adapter))
+
+    with pytest.raises(EngineFailure, match="names the adapter None, which is not served"):
+        asyncio.run(ask(None))
+    assert asyncio.run(ask("writer")).action_ids

@@ -39,7 +39,7 @@ def test_its_episodes_are_the_checkpoint_s_and_the_others_are_the_trained_policy
     frozen = role.sampler(sampler, TinyPolicy(**TINY), sampler.chat.stop_ids)
     world = WordWorld()
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
-    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, frozen={kind: frozen})
+    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, by_kind={kind: frozen})
     (group,) = run_groups([pack], 2, setting)
     model = AutoModelForCausalLM.from_pretrained(base)
     for episode in (one for life in group.lifecycles for one in life.episodes):
