@@ -255,7 +255,8 @@ class PolicyModule(L.LightningModule):
         whole = self.trainer.strategy.model
         if isinstance(whole, FullyShardedDataParallel):
             return float(whole.clip_grad_norm_(bound))
-        parts = [adapter_weights(self._model, kind.role).values() for kind in self.policy.adapter_kinds]
+        roles = dict.fromkeys(kind.role for kind in self.policy.adapter_kinds)
+        parts = [adapter_weights(self._model, role).values() for role in roles]
         norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
         norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
