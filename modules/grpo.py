@@ -136,9 +136,9 @@ class GRPOModule(PolicyModule):
         """Build the policy once the DataModule has its tokenizer."""
         if self.model is None:
             model = self._made()
-            for kind in set(self.policy.adapter_kinds) - set(self.trained_kinds):
-                for weight in adapter_weights(model, kind.role).values():
-                    weight.requires_grad_(False)
+            kept = {kind.role for kind in self.policy.adapter_kinds} - {kind.role for kind in self.trained_kinds}
+            for weight in [weight for role in kept for weight in adapter_weights(model, role).values()]:
+                weight.requires_grad_(False)
             if REFERENCE in self.needs and not has_adapter(model):
                 self.reference = self._shared_out(copy.deepcopy(model).eval().requires_grad_(False))
             self.model = self._shared_out(model)
