@@ -25,6 +25,19 @@ FILES = {
     "suite.yaml": "name: mine\nnum_packs: many\n",
     "not_a_world.py": "class Shop: pass\n",
     "half.py": "from cod_lightning.envs.base import TextEnv\n\n\nclass Half(TextEnv):\n    rules = success = status = ''\n",
+    "faulty.py": "from cod_lightning.contexts import HintContext\nfrom cod_lightning.envs.levers import Levers\n\n\n"
+    + "".join(
+        f"class {name}({base}):\n    def {method}(self, *_, **__):\n        raise OSError('no database')\n\n\n"
+        for name, base, method in (
+            ("Built", "Levers", "__init__"),
+            ("Drawn", "Levers", "sample_pack"),
+            ("Listed", "Levers", "words"),
+            ("Begun", "Levers", "reset"),
+            ("Compared", "Levers", "reference"),
+            ("Notes", "HintContext", "__init__"),
+            ("Shown", "HintContext", "prepare"),
+        )
+    ),
     "unknown_tag.yaml": "model: !!python/name:os.system\n",
     "duplicate.yaml": "defaults: [/smoke@_global_, _self_]\nmodel: {policy: {init_args: {hidden_size: 3}}}\n",
     "flat_trainer.yaml": "defaults: [/smoke@_global_, _self_]\ntrainer: 3\n",
@@ -217,6 +230,19 @@ fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
 fit --config smoke env='' ## env | empty
 fit --config smoke env=nowhere.yaml
+play --env faulty.Built ## faulty.py:7 | no database
+play --env faulty.Drawn ## --env | Drawn | faulty.py:12
+play --env faulty.Listed ## --env | Listed | faulty.py:17
+play --env faulty.Compared --policy oracle ## --env | Compared | oracle
+play --env levers --context faulty.Notes ## faulty.py:32
+check --env faulty.Built ## faulty.py:7 | no database
+check --context faulty.Notes ## faulty.py:32 | no database
+references --env faulty.Built --num_packs 2 ## faulty.py:7 | no database
+references --env faulty.Drawn --num_packs 2 ## --env | Drawn | faulty.py:12
+references --env faulty.Listed --num_packs 2 ## --env | Listed | faulty.py:17
+references --env faulty.Begun --num_packs 2 ## --env | levers-4 | no database
+references --env faulty.Compared --num_packs 2 ## --env | Compared
+references --worlds faulty.Nowhere --num_packs 2 ## faulty.Nowhere
 warm_start --cached levers ## --cached | Did you mean warm_start/levers?
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
@@ -288,6 +314,10 @@ SMOKE --data.env levrs
 SMOKE env=shop.Shop
 SMOKE env=not_a_world.Shop
 SMOKE env=raises.World ## raises.py:1 | no database
+SMOKE env=faulty.Built ## faulty.py:7 | no database
+SMOKE env=faulty.Listed ## data.env | Listed | faulty.py:17
+SMOKE --data.context faulty.Notes ## faulty.py:32 | no database
+SMOKE --data.context faulty.Shown ## data.context | Shown | faulty.py:37
 SMOKE --data.env.max_trns 3
 SMOKE data.env.max_turns=0
 SMOKE data.env.max_turns=x
