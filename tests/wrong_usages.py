@@ -178,6 +178,10 @@ sweep --config smoke seed_everything= --print_jobs ## seed_everything
 context log --state .
 context diff --state . --old 1 --new x
 context show --state . --version -1 ## --state
+fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
+sweep --config smoke method=[grpo,rec] --print_jobs ## method | [grpo,rec] | method=grpo,rec
+sweep --config smoke credit=[task,episode] --print_jobs ## credit | [task,episode] | credit=task,episode
+sweep --config smoke env=levers,shop.Shop --print_jobs ## env | levers,shop.Shop
 worlds --x
 completion fish
 play --env apps_compact --env.patience 3 ## patience | 3 | protocol=compact
@@ -435,6 +439,9 @@ SMOKE --model.loss.clip_low -1
 SMOKE --model.loss nowhere.Loss
 SMOKE --model.credit nowhere.Credit
 SMOKE --model.betas 3
+SMOKE --model.betas 0.9,0.95 ## model.betas | [0.9,0.95]
+SMOKE --model.trained_kinds solve,update ## model.trained_kinds | [solve,update]
+SMOKE source=growth --data.source.num_tasks 2,4 ## data.source | num_tasks | [2,4]
 SMOKE --model.betas [0.9,0.9,0.9] ## model.betas | 0.9, 0.9, 0.9
 SMOKE --model.policy nowhere.P
 SMOKE --model.policy.num_layers 0

@@ -130,6 +130,10 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
         return f"Add --{key}.{missing[1].partition(',')[0].strip()}. {listed}"
     if "required: " in message and "model.policy" in message:
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
+    if listing := re.search(
+        r"Expected an? (?:list|tuple)\. Got value: ([^\[{\s]+,[^\]}\s]+?)(?:\.? |$)", one_line(message)
+    ):
+        return f"Write it in brackets: [{listing[1]}]. {listed}"
     if "No module named" in message:
         return f"Is it in this folder, or on PYTHONPATH? {listed}"
     if "is abstract" in message:
