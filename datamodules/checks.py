@@ -145,6 +145,11 @@ def unplayable(env: TextEnv, expected: str) -> ConfigError:
     return ConfigError("data.env", type(env).__name__, expected, "`check --env` says what it breaks.")
 
 
+def unusable(context: ContextMechanism, expected: str) -> ConfigError:
+    """Likewise of a context mechanism."""
+    return ConfigError("data.context", type(context).__name__, expected, "`check --context` says what it breaks.")
+
+
 def first_pack(env: TextEnv, num_tasks: int, seed: int) -> Pack:
     """The first pack of the training."""
     with answering(partial(unplayable, env), "an environment that draws packs"):
@@ -167,7 +172,8 @@ def check_first_prompt(
             )
     see_known(observation, chat, env, "reset()")
     see_known(rules, chat, env, "rules")
-    system = context.prepare(context.empty(), rules, observation).system
+    with answering(partial(unusable, context), "a context mechanism that shows its empty state"):
+        system = context.prepare(context.empty(), rules, observation).system
     see_known(system, chat, context, "prepare()")
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"

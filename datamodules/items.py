@@ -1,5 +1,6 @@
 """The DataModule whose loaders yield sealed items."""
 
+from functools import partial
 from typing import Any
 
 import lightning as L
@@ -7,12 +8,16 @@ import torch
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.training.stream import Sealed
 from datamodules.sentences import sentences
+
+
+def _unread(key: str, part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
+    return ConfigError(key, type(part).__name__, expected, "`check` says what it breaks.")
 
 
 class ItemDataModule(L.LightningDataModule):
@@ -27,7 +32,9 @@ class ItemDataModule(L.LightningDataModule):
     def words(self) -> tuple[str, ...]:
         """The closed vocabulary of environment and context, in the order of the ids; empty for a language model."""
         for key, part in (("data.env", self.env), ("data.context", self.context)):
-            if not isinstance(words := part.words(), tuple):
+            with answering(partial(_unread, key, part), "one whose words() can be read"):
+                words = part.words()
+            if not isinstance(words, tuple):
                 expected = f"one whose words() gives a tuple, in the same order in every process, and no {type(words).__name__}"
                 raise ConfigError(key, type(part).__name__, expected, "Make it one; sort what comes from a set.")
         return self.env.words() + self.context.words()

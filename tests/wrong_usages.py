@@ -25,6 +25,19 @@ FILES = {
     "suite.yaml": "name: mine\nnum_packs: many\n",
     "not_a_world.py": "class Shop: pass\n",
     "half.py": "from cod_lightning.envs.base import TextEnv\n\n\nclass Half(TextEnv):\n    rules = success = status = ''\n",
+    "faulty.py": "from cod_lightning.contexts import HintContext\nfrom cod_lightning.envs.levers import Levers\n\n\n"
+    + "".join(
+        f"class {name}({base}):\n    def {method}(self, *_, **__):\n        raise OSError('no database')\n\n\n"
+        for name, base, method in (
+            ("Built", "Levers", "__init__"),
+            ("Drawn", "Levers", "sample_pack"),
+            ("Listed", "Levers", "words"),
+            ("Begun", "Levers", "reset"),
+            ("Compared", "Levers", "reference"),
+            ("Notes", "HintContext", "__init__"),
+            ("Shown", "HintContext", "prepare"),
+        )
+    ),
     "unknown_tag.yaml": "model: !!python/name:os.system\n",
     "duplicate.yaml": "defaults: [/smoke@_global_, _self_]\nmodel: {policy: {init_args: {hidden_size: 3}}}\n",
     "flat_trainer.yaml": "defaults: [/smoke@_global_, _self_]\ntrainer: 3\n",
@@ -165,6 +178,10 @@ sweep --config smoke seed_everything= --print_jobs ## seed_everything
 context log --state .
 context diff --state . --old 1 --new x
 context show --state . --version -1 ## --state
+fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
+sweep --config smoke method=[grpo,rec] --print_jobs ## method | [grpo,rec] | method=grpo,rec
+sweep --config smoke credit=[task,episode] --print_jobs ## credit | [task,episode] | credit=task,episode
+sweep --config smoke env=levers,shop.Shop --print_jobs ## env | levers,shop.Shop
 worlds --x
 completion fish
 play --env apps_compact --env.patience 3 ## patience | 3 | protocol=compact
@@ -217,6 +234,19 @@ fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
 fit --config smoke env='' ## env | empty
 fit --config smoke env=nowhere.yaml
+play --env faulty.Built ## faulty.py:7 | no database
+play --env faulty.Drawn ## --env | Drawn | faulty.py:12
+play --env faulty.Listed ## --env | Listed | faulty.py:17
+play --env faulty.Compared --policy oracle ## --env | Compared | oracle
+play --env levers --context faulty.Notes ## faulty.py:32
+check --env faulty.Built ## faulty.py:7 | no database
+check --context faulty.Notes ## faulty.py:32 | no database
+references --env faulty.Built --num_packs 2 ## faulty.py:7 | no database
+references --env faulty.Drawn --num_packs 2 ## --env | Drawn | faulty.py:12
+references --env faulty.Listed --num_packs 2 ## --env | Listed | faulty.py:17
+references --env faulty.Begun --num_packs 2 ## --env | levers-4 | no database
+references --env faulty.Compared --num_packs 2 ## --env | Compared
+references --worlds faulty.Nowhere --num_packs 2 ## faulty.Nowhere
 warm_start --cached levers ## --cached | Did you mean warm_start/levers?
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
@@ -288,6 +318,10 @@ SMOKE --data.env levrs
 SMOKE env=shop.Shop
 SMOKE env=not_a_world.Shop
 SMOKE env=raises.World ## raises.py:1 | no database
+SMOKE env=faulty.Built ## faulty.py:7 | no database
+SMOKE env=faulty.Listed ## data.env | Listed | faulty.py:17
+SMOKE --data.context faulty.Notes ## faulty.py:32 | no database
+SMOKE --data.context faulty.Shown ## data.context | Shown | faulty.py:37
 SMOKE --data.env.max_trns 3
 SMOKE data.env.max_turns=0
 SMOKE data.env.max_turns=x
@@ -405,6 +439,9 @@ SMOKE --model.loss.clip_low -1
 SMOKE --model.loss nowhere.Loss
 SMOKE --model.credit nowhere.Credit
 SMOKE --model.betas 3
+SMOKE --model.betas 0.9,0.95 ## model.betas | [0.9,0.95]
+SMOKE --model.trained_kinds solve,update ## model.trained_kinds | [solve,update]
+SMOKE source=growth --data.source.num_tasks 2,4 ## data.source | num_tasks | [2,4]
 SMOKE --model.betas [0.9,0.9,0.9] ## model.betas | 0.9, 0.9, 0.9
 SMOKE --model.policy nowhere.P
 SMOKE --model.policy.num_layers 0

@@ -13,6 +13,9 @@ from cod_lightning.errors import ConfigError, did_you_mean, some_of
 _ADDED = ("plan", "source", "replay", "reward", "anchors", "counterfactual")
 """Groups whose choice is added to a config that has made none: `source=bandit` is Hydra's `+source=bandit`."""
 
+_SEVERAL = ("reward",)
+"""Groups of which a config may choose several, in brackets: each adds a key of its own."""
+
 
 @dataclass(frozen=True)
 class Composed:
@@ -36,6 +39,11 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
     from omegaconf import OmegaConf, open_dict
     from omegaconf.errors import OmegaConfBaseException
 
+    for one in overrides:
+        if (several := re.fullmatch(r"\+?(\w+)=\[(.*)\]", one)) and several[1] not in _SEVERAL:
+            expected = "one choice, since the last of several takes the place of the others"
+            remedy = f"Choose one; sweep ... {several[1]}={several[2]} trains each."
+            raise ConfigError(several[1], f"[{several[2]}]", expected, remedy)
     GlobalHydra.instance().clear()
     folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
     ConfigStore.instance().store(name="__main__", node=OmegaConf.load(path), package="_global_")

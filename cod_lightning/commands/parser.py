@@ -83,16 +83,35 @@ class OneLine(ArgumentParser):
 
 @contextlib.contextmanager
 def own_refusals() -> Iterator[None]:
-    """Raise the `ConfigError` of a class's own check by itself: jsonargparse wraps it where a key has several types."""
+    """Raise the `ConfigError` of a class's own check by itself: jsonargparse wraps it where a key has several types. What a class
+    from outside raises while it is built becomes one.
+    """
     try:
         yield
-    except ConfigError:
-        raise
-    except ValueError as error:
+    except Exception as error:
         seen: BaseException | None = error
         while seen is not None and not isinstance(seen, ConfigError):
+            if where := _outside(seen):
+                said = f"{type(seen).__name__}: {' '.join(str(seen).split())[:200]}"
+                expected = f"a class that can be built ({said})"
+                raise ConfigError("class_path", f"in {where}", expected, "Correct it there.") from error
             seen = seen.__cause__ or seen.__context__
-        raise seen or error from error
+        if seen is None or seen is error:
+            raise
+        raise seen from error
+
+
+def _outside(error: BaseException) -> str:
+    """FILE:LINE in the module of a class from outside that raised while jsonargparse built it; empty where none did."""
+    frames = [
+        (frame.f_code, frame.f_globals["__name__"], line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    calls = [at for at, (code, _, _) in enumerate(frames) if code.co_name == "default_class_instantiator"]
+    built = frames[calls[-1] + 1 :] if calls else []
+    if not built or built[0][1].partition(".")[0] in OWN:
+        return ""
+    code, _, line = [one for one in built if one[1] == built[0][1]][-1]
+    return f"{code.co_filename}:{line}"
 
 
 def _class_in(path: Path) -> str:
@@ -111,6 +130,10 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
         return f"Add --{key}.{missing[1].partition(',')[0].strip()}. {listed}"
     if "required: " in message and "model.policy" in message:
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
+    if listing := re.search(
+        r"Expected an? (?:list|tuple)\. Got value: ([^\[{\s]+,[^\]}\s]+?)(?:\.? |$)", one_line(message)
+    ):
+        return f"Write it in brackets: [{listing[1]}]. {listed}"
     if "No module named" in message:
         return f"Is it in this folder, or on PYTHONPATH? {listed}"
     if "is abstract" in message:

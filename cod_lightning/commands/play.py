@@ -15,8 +15,8 @@ from rich.text import Text
 
 from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.shown import panel, readable, records
-from cod_lightning.commands.worlds import parse_world, world_parser
-from cod_lightning.contexts import ContextMechanism, default_mechanism
+from cod_lightning.commands.worlds import mechanism_for, packs_of, parse_world, reference_of, world_parser
+from cod_lightning.contexts import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.for_people import ForPeople
@@ -45,16 +45,16 @@ def run(argv: Sequence[str]) -> int:
     check_num_tasks("--num_tasks", options.num_tasks)
     check_at_least("--index", options.index, 0, "Null draws one.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
-    pack = options.env.sample_pack(split=Split(options.split), index=index, num_tasks=options.num_tasks)
-    console = Screen()
-    console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
-    mechanism = options.context or default_mechanism(compact=bool(options.env.words()))
+    (pack,) = packs_of(options.env, Split(options.split), [index], options.num_tasks)
+    console, mechanism = Screen(), options.context or mechanism_for(options.env)
     if options.policy == "you":
         policy: TextPolicy = Person(console, partial(_typed, console), options.env.words())
     else:
-        policy = Watched(console, options.env.reference(Reference(options.policy), pack))
-    Game(options.env, pack, policy, mechanism, console, seed=index).play()
-    return 0
+        policy = Watched(console, reference_of(options.env, Reference(options.policy), pack))
+    console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
+    game = Game(options.env, pack, policy, mechanism, console, seed=index)
+    game.play()
+    return int(game.failed)
 
 
 def _typed(console: Console, prompt: str) -> str:
@@ -179,14 +179,19 @@ class Game(RolloutMonitor, TextPolicy):
         self.solved: list[Episode] = []
         self._error = ""
 
+    @property
+    def failed(self) -> bool:
+        """Whether the world or the policy raised; that the input ends is no failure."""
+        return bool(self._error) and "EOFError" not in self._error
+
     def play(self) -> list[Episode]:
         """All tasks, then the rewards by position; ends early where the input does."""
         sampler = scripted_sampler(self, self.mechanism, self.seed)
         setting = Setting(env=self.env, mechanism=self.mechanism, sampler=sampler, monitor=self)
         run_groups([self.pack], 1, setting)
         if self._error:
-            stopped = "EOFError" in self._error
-            self.console.print("\nStopped." if stopped else f"\nThe lifecycle failed: {self._error}")
+            failed = f"\nThe lifecycle failed: {self._error}. `check` says where."
+            self.console.print(failed if self.failed else "\nStopped.", markup=False)
         if self.solved:
             self.console.print(rewards(self.solved))
         return self.solved

@@ -12,9 +12,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cod_lightning.commands.parser import SplitName
-from cod_lightning.commands.worlds import own_worlds, parse_world, shipped_worlds, world_parser
-from cod_lightning.contexts import default_mechanism
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.commands.worlds import (
+    mechanism_for,
+    own_worlds,
+    packs_of,
+    parse_world,
+    reference_of,
+    shipped_worlds,
+    world_parser,
+)
+from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.evaluation.condition_kinds import REFERENCES
@@ -48,7 +55,7 @@ class Measured:
 def run(argv: Sequence[str]) -> int:
     """Measure, print, and write where asked to."""
     parser = world_parser("references", "Measure random, memoryless, scripted and oracle play.", required=False)
-    text = "Names from `worlds`, as in levers,grid_easy; null for all."
+    text = "Names from `worlds`, or class paths, as in levers,grid_easy; null for all."
     parser.add_argument("--worlds", type=list[str] | str | None, default=None, help=text)
     parser.add_argument("--num_packs", type=int, default=200, help="Packs for each world and policy.")
     parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
@@ -89,10 +96,10 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _measure(name: str, world: TextEnv, options: Any) -> Measured:
-    mechanism = default_mechanism(compact=bool(world.words()))
-    packs = [
-        world.sample_pack(split=options.split, index=i, num_tasks=options.pack_size) for i in range(options.num_packs)
-    ]
+    mechanism = mechanism_for(world)
+    packs = packs_of(world, options.split, range(options.num_packs), options.pack_size)
+    for kind in Reference:
+        reference_of(world, kind, packs[0])
     begun = time.perf_counter()
     rows: list[ReferenceRow] = []
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -104,6 +111,10 @@ def _measure(name: str, world: TextEnv, options: Any) -> Measured:
             for life in play_reference(world, packs, kind, mechanism):
                 lives.append(life)
                 progress.advance(bar)
+            if all(life.failed for life in lives):
+                said = next(episode.error for episode in lives[0].episodes if episode.error)
+                expected = f"an environment that can be played (all {len(lives)} lifecycles of {kind} failed: {said})"
+                raise ConfigError("--env", name, expected, "`check --env` says where.")
             rows.append(summarise(kind, lives))
     return Measured(name, world.name, tuple(rows), time.perf_counter() - begun)
 
@@ -115,7 +126,7 @@ def _worlds(options: Any) -> dict[str, TextEnv]:
     names = own_worlds() if options.worlds is None else options.worlds
     if not names:
         raise ConfigError("--worlds", "empty", "names, as in levers,doors", "Leave it out for all; see `worlds`.")
-    if unknown := [name for name in names if name not in known]:
+    if unknown := [name for name in names if name not in known and "." not in name]:
         expected = f"names out of {some_of([*known], unknown[0])}"
         raise ConfigError(
             "--worlds", ", ".join(unknown), expected, f"{did_you_mean(unknown[0], [*known])}See `worlds`."

@@ -150,8 +150,12 @@ def _with_short_keys(line: str) -> str:
             named = values.split(",")
             if set(named) <= set(choices_of(group)):
                 return f"{group}={values}"
-            if all(re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", name) for name in named):
+            are_classes = [bool(re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", name)) for name in named]
+            if all(are_classes):
                 return f"{path}.class_path={values}"
+            if any(are_classes):
+                expected = "names of what ships, or class paths, not both in one axis"
+                raise ConfigError(key, values, expected, "Sweep each kind by itself, into one --out.")
     return f"{key}={values}"
 
 

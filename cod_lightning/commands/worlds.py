@@ -2,14 +2,17 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from cod_lightning.commands.parser import OneLine, own_refusals, program, refuse_absurd
 from cod_lightning.commands.shipped import config_folders
-from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError, did_you_mean, some_of
+from cod_lightning.contexts import ContextMechanism, default_mechanism
+from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
+from cod_lightning.errors import ConfigError, answering, did_you_mean, some_of
+from cod_lightning.types import Pack, Split
 
 _NARROW = 70
 """Columns of a terminal below which the list is no table."""
@@ -100,6 +103,33 @@ def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     refuse_absurd(config)
     with own_refusals():
         return parser.instantiate_classes(config)
+
+
+def packs_of(env: TextEnv, split: Split, indices: Iterable[int], num_tasks: int) -> list[Pack]:
+    """The packs with these indices; an environment that raises is answered in one line."""
+    with asked_of(env, "an environment that draws packs"):
+        return [env.sample_pack(split=split, index=index, num_tasks=num_tasks) for index in indices]
+
+
+def mechanism_for(env: TextEnv) -> ContextMechanism:
+    """The default context mechanism, in words where the environment has a closed vocabulary."""
+    with asked_of(env, "an environment whose words() can be read"):
+        return default_mechanism(compact=bool(env.words()))
+
+
+def reference_of(env: TextEnv, kind: Reference, pack: Pack) -> TextPolicy:
+    """That reference, or `ConfigError` where the environment has none."""
+    with asked_of(
+        env, f"an environment whose reference() gives its {kind} play", "Write it, or choose another environment."
+    ):
+        return env.reference(kind, pack)
+
+
+def asked_of(
+    env: TextEnv, expected: str, remedy: str = "`check --env` says what it breaks."
+) -> AbstractContextManager[None]:
+    """What the environment raises within is a `ConfigError`, with what it said, and where."""
+    return answering(lambda said: ConfigError("--env", type(env).__name__, said, remedy), expected)
 
 
 def _flag(found: re.Match[str]) -> str:

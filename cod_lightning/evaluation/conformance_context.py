@@ -42,6 +42,8 @@ def _opening(dialogue: UpdateDialogue) -> list[Message]:
 
 
 def _empty(mechanism: ContextMechanism) -> Broken:
+    if not isinstance(words := mechanism.words(), tuple):
+        yield f"words() is a {type(words).__name__}; expected a tuple, in the same order in every process"
     state = mechanism.empty()
     if mechanism.text(state):
         yield f"text(empty()) is {mechanism.text(state)!r:.60}; expected an empty string"

@@ -17,6 +17,13 @@ from tests.envs.scripted_life import live
 MECHANISM = HintContext(response_limit=None)
 
 
+class Flooded(Levers):
+    """Fails at every step."""
+
+    def step(self, action: str):
+        raise OSError("the cellar is under water")
+
+
 def _played(env: TextEnv, lines: Iterable[str], num_tasks: int = 2):
     console, typed = Console(file=io.StringIO(), width=100), iter(lines)
 
@@ -55,6 +62,12 @@ def test_an_empty_rewrite_keeps_the_old_hints():
 def test_garbage_is_an_episode_with_a_status():
     _, episodes, _ = _played(Levers(), ["\x00[bold]<answer>[/]", "", "what"])
     assert {e.status for e in episodes} == {EpisodeStatus.MALFORMED}
+
+
+def test_a_world_that_raises_ends_the_game_with_what_it_said_and_a_code(capsys):
+    assert main(["play", "--env", f"{__name__}.Flooded", "--policy", "random", "--index", "0"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "OSError: the cellar is under water. `check` says where." in shown
 
 
 def test_the_end_of_the_input_ends_the_game_and_shows_what_there_is():

@@ -285,6 +285,13 @@ def test_shipped_contexts_keep_their_rules(mechanism):
     assert not [verdict for verdict in check_context(mechanism) if verdict.broken]
 
 
+class Listing(HintContext):
+    """Gives its words as a list."""
+
+    def words(self):
+        return ["hint"]
+
+
 class Loud(HintContext):
     def empty(self):
         return TextState("hello")
@@ -347,6 +354,7 @@ class Mutable(HintContext):
 @pytest.mark.parametrize(
     ("mechanism", "evidence"),
     [
+        (Listing, "words() is a list; expected a tuple"),
         (Loud, "expected an empty string"),
         (Forgetful, "text(adopt(note)) lacks"),
         (Undumped, "is another one after dump and load"),

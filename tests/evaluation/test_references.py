@@ -83,6 +83,8 @@ def test_a_users_own_world_is_measured_by_its_class_path(capsys):
     shown = capsys.readouterr().out
     assert "levers-4" in shown
     assert "0.00" not in shown, "four pulls always do"
+    assert main(["references", "--worlds", "doors,cod_lightning.envs.levers.Levers", "--num_packs", "2"]) == 0
+    assert "cod_lightning.envs.levers.Levers (" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
