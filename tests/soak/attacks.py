@@ -17,16 +17,19 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import structs
 
 from callbacks.tensorboard import contexts_as_markdown
 from cod_lightning import cli
 from cod_lightning.commands.report import run as report
 from cod_lightning.deployment import ContextStore
+from cod_lightning.envs.dataset.records import read_rows
 from cod_lightning.errors import CodLightningError, ForgedRole
 from cod_lightning.rollout import story
 from cod_lightning.rollout.chat import Chat
@@ -97,6 +100,19 @@ def damage(path: Path, rng: random.Random) -> None:
     path.write_bytes(content)
 
 
+@contextlib.contextmanager
+def refused(counts: dict[str, int], what: str) -> Iterator[None]:
+    """Counts an error of ours as refused, which has one line, and any other as a traceback."""
+    try:
+        yield
+    except CodLightningError as error:
+        counts["refused"] += 1
+        counts["tracebacks"] += "\n" in str(error)
+    except Exception as error:
+        print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
+        counts["tracebacks"] += 1
+
+
 def damaged_stores(num: int) -> dict[str, int]:
     """One of the files of a killed agent's store is damaged; it is then refused in one line, or says exactly what it said."""
     counts: dict[str, int] = dict.fromkeys(("damages", "refused", "unchanged", "tracebacks", "changed"), 0)
@@ -110,7 +126,7 @@ def damaged_stores(num: int) -> dict[str, int]:
             shutil.copytree(Path(root) / "whole", folder)
             damage(rng.choice(sorted(folder.iterdir())), rng)
             counts["damages"] += 1
-            try:
+            with refused(counts, f"store {number}"):
                 store = ContextStore(folder, create=number % 2 == 0)
                 try:
                     same = content(store) == expected
@@ -118,12 +134,6 @@ def damaged_stores(num: int) -> dict[str, int]:
                     counts["unchanged" if same else "changed"] += 1
                 finally:
                     store.close()
-            except CodLightningError as error:
-                counts["refused"] += 1
-                counts["tracebacks"] += "\n" in str(error)
-            except Exception as error:
-                print(f"store {number}: {type(error).__name__}: {error}", file=sys.stderr)
-                counts["tracebacks"] += 1
             shutil.rmtree(folder)
     return counts
 
@@ -148,17 +158,32 @@ def damaged_runs(num: int) -> dict[str, int]:
             path = folder / rng.choice(files)
             (_absurd if number % 2 and path.suffix in (".json", ".jsonl") else damage)(path, rng)
             counts["damages"] += 1
-            try:
+            with refused(counts, f"run {number}, {path.name}"):
                 with contextlib.redirect_stdout(io.StringIO()):
                     report([str(folder)])
                 counts["reports"] += 1
-            except CodLightningError as error:
-                counts["refused"] += 1
-                counts["tracebacks"] += "\n" in str(error)
-            except Exception as error:
-                print(f"run {number}, {path.name}: {type(error).__name__}: {error}", file=sys.stderr)
-                counts["tracebacks"] += 1
             shutil.rmtree(folder)
+    return counts
+
+
+def damaged_rows(num: int) -> dict[str, int]:
+    """A file of questions is damaged; its rows are read, or it is refused in one line."""
+    counts: dict[str, int] = dict.fromkeys(("damages", "read", "refused", "tracebacks"), 0)
+    rows = [{"prompt": f"question {n}", "answer": str(n)} for n in range(40)]
+    with tempfile.TemporaryDirectory() as root:
+        lines, parquet, arrow = (Path(root) / f"rows.{kind}" for kind in ("jsonl", "parquet", "arrow"))
+        table = pa.Table.from_pylist(rows)
+        for number in range(num):
+            lines.write_text("\n".join(map(json.dumps, rows)))
+            pq.write_table(table, parquet)
+            with pa.ipc.new_stream(str(arrow), table.schema) as writer:
+                writer.write_table(table)
+            path = (lines, parquet, arrow)[number % 3]
+            damage(path, random.Random(f"rows/{number}"))
+            counts["damages"] += 1
+            with refused(counts, f"rows {number}, {path.name}"):
+                list(read_rows(str(path), ("prompt", "answer")))
+                counts["read"] += 1
     return counts
 
 
@@ -344,6 +369,7 @@ def main() -> None:
     attacks: dict[str, Callable[[], dict[str, int]]] = {
         "damaged_stores": lambda: damaged_stores(int(300 * options.share)),
         "damaged_runs": lambda: damaged_runs(int(900 * options.share)),
+        "damaged_rows": lambda: damaged_rows(int(3000 * options.share)),
         "hostile_texts": lambda: hostile_texts(int(1000 * options.share)),
         "written_texts": lambda: written_texts(int(1000 * options.share)),
         "forged_roles": lambda: forged_roles(int(1000 * options.share)),
