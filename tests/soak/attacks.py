@@ -33,7 +33,7 @@ from cod_lightning.envs.dataset.records import read_rows
 from cod_lightning.errors import CodLightningError, ForgedRole
 from cod_lightning.rollout import story
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
+from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Group, Message, Role
 from tests.hostile_texts import HOSTILE, RAW
 from tests.real_templates import EIGHT, family_tokenizer
 from tests.records import group, turn
@@ -146,7 +146,7 @@ def _next() -> dict[str, Any]:
 def damaged_runs(num: int) -> dict[str, int]:
     """A file of a run is damaged, or a value in it becomes absurd; the report is written, or refused in one line."""
     counts: dict[str, int] = dict.fromkeys(("damages", "reports", "refused", "tracebacks"), 0)
-    groups = [group(name, [[True, False], [False, True]]) for name in "abc"]
+    groups = [_saying(name, f"note {name}") for name in "abc"]
     with tempfile.TemporaryDirectory() as root:
         whole = write_run(Path(root) / "whole", groups)
         write_logprobs(whole, groups)
@@ -263,14 +263,7 @@ def written_texts(num: int, at_once: int = 20) -> dict[str, int]:
 
 def _written(texts: list[str]) -> tuple[list[str], int]:
     """What is written of a run with these texts, and how many elements its page has."""
-    groups = []
-    for n, text in enumerate(texts):
-        made = group(f"pack {n}", [[True, False], [False, True]])
-        lives = [
-            structs.replace(life, episodes=tuple(_saying(one, text) for one in life.episodes))
-            for life in made.lifecycles
-        ]
-        groups.append(structs.replace(made, lifecycles=tuple(lives)))
+    groups = [_saying(f"pack {n}", text) for n, text in enumerate(texts)]
     with tempfile.TemporaryDirectory() as root:
         folder = write_run(Path(root), groups)
         with contextlib.redirect_stdout(io.StringIO()):
@@ -281,9 +274,18 @@ def _written(texts: list[str]) -> tuple[list[str], int]:
         return [page, *map(Path.read_text, folder.rglob("*.jsonl")), *shown], len(re.findall("<[a-z]", page))
 
 
-def _saying(episode: Episode, text: str) -> Episode:
-    turns = tuple(structs.replace(made, observation=text, response=text) for made in episode.turns or (turn(text),))
-    return structs.replace(episode, turns=turns, feedback=text, context_before=text, context_after=text)
+def _saying(name: str, text: str) -> Group:
+    """Two lives of two tasks, in which everything says this, the entries of contexts too."""
+    events = tuple(EntryEvent(kind, text, text) for kind in EntryEventKind)
+    made, lives = group(name, [[True, False], [False, True]]), []
+    for life in made.lifecycles:
+        episodes = []
+        for one in life.episodes:
+            turns = tuple(structs.replace(t, observation=text, response=text) for t in one.turns or (turn(text),))
+            said = {"feedback": text, "context_before": text, "context_after": text, "entries": events}
+            episodes.append(structs.replace(one, turns=turns, **said))
+        lives.append(structs.replace(life, episodes=tuple(episodes)))
+    return structs.replace(made, lifecycles=tuple(lives))
 
 
 def forged_roles(num: int) -> dict[str, int]:
