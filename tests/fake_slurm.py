@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-JOB = "4242"
+JOB = os.environ.get("FAKE_SLURM_JOB", "4242")
 
 
 def install(folder: Path, namespaces: Mapping[str, str] | None = None) -> dict[str, str]:

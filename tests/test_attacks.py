@@ -1,4 +1,4 @@
-"""A tenth of what `make soak` attacks with: damaged stores and runs, hostile texts, weight folders made at once."""
+"""A tenth of what `make soak` attacks with: damaged stores, runs and rows, hostile texts, weight folders made at once."""
 
 import pytest
 
@@ -16,6 +16,12 @@ def test_a_damaged_run_still_has_its_report():
     counts = attacks.damaged_runs(30)
     assert counts["tracebacks"] == 0
     assert counts["reports"] > 20
+
+
+def test_rows_of_a_damaged_file_are_read_or_it_is_refused_in_one_line():
+    counts = attacks.damaged_rows(60)
+    assert counts["tracebacks"] == 0
+    assert counts["read"] + counts["refused"] == 60
 
 
 @pytest.mark.slow

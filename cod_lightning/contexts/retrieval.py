@@ -14,7 +14,8 @@ from jaxtyping import Float
 
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.5, 0.75
-_MOST_INDICES = 64
+_MOST_INDICES, _MOST_WORDS = 64, 2**21
+"""Indices that are kept, and words of all their texts; the latest one is kept whatever it takes."""
 _MOST_CHANGES = 8
 """Entries that are taken out of a kept index and put into it; where more differ, a new one is made."""
 _LOCK = Lock()
@@ -42,7 +43,7 @@ class _Index:
         self._lengths = array("q")
         """[slot] words of the text."""
         self._live = array("q")
-        self._num_words = 0
+        self.num_words = 0
         for entry in entries:
             self._add(entry)
 
@@ -70,7 +71,7 @@ class _Index:
         """Of each entry for these words; a word that is there twice counts twice."""
         found = np.zeros(len(self._lengths), dtype=np.float32)
         lengths, live = np.frombuffer(self._lengths, np.int64), np.frombuffer(self._live, np.int64)
-        norms = _K1 * ((1 - _B) + _B * lengths / (self._num_words / len(live)))
+        norms = _K1 * ((1 - _B) + _B * lengths / (self.num_words / len(live)))
         for word in query:
             if posting := self._postings.get(word):
                 slots, times = (np.frombuffer(part, part.typecode) for part in posting)
@@ -86,7 +87,7 @@ class _Index:
             counts.append(times)
         self._lengths.append(len(words))
         self._live.append(slot)
-        self._num_words += len(words)
+        self.num_words += len(words)
 
     def _remove(self, place: int) -> None:
         words, slot = words_of(self._text(self.entries[place])) or [""], self._live.pop(place)
@@ -97,7 +98,7 @@ class _Index:
             else:
                 there = bisect_left(slots, slot)
                 del slots[there], counts[there]
-        self._num_words -= len(words)
+        self.num_words -= len(words)
 
 
 class Similarity(Protocol):
@@ -127,7 +128,8 @@ def similarities(entries: tuple, text: Callable[[object], str], query: str) -> F
         if place is None:
             place = next((place for place, one in latest if one.follows(entries)), None)
         _KEPT.append(_Index(entries, text) if place is None else _KEPT.pop(place))
-        del _KEPT[:-_MOST_INDICES]
+        while len(_KEPT) > 1 and (len(_KEPT) > _MOST_INDICES or sum(one.num_words for one in _KEPT) > _MOST_WORDS):
+            del _KEPT[0]
         return _KEPT[-1].scores(words_of(query))
 
 

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ class Embeddings:
         max_tokens: Tokens of a text that are read; the rest is cut off.
 
     Raises:
-        ConfigError: For a folder that holds no such encoder.
+        ConfigError: For a folder that holds no such encoder, and for one that cannot read so many tokens.
     """
 
     def __init__(self, path: str, max_tokens: int = 256) -> None:
@@ -41,7 +42,15 @@ class Embeddings:
             expected = f"a folder with an encoder and its tokenizer ({why:.300})"
             raise ConfigError(_KEY, path, expected, "Download one first.") from None
         self.path, self.max_tokens = path, max_tokens
-        self._kept: OrderedDict[str, np.ndarray] = OrderedDict()
+        self._kept: OrderedDict[bytes, np.ndarray] = OrderedDict()
+        """By digests, since texts may be of any length."""
+        try:
+            if not np.isfinite(self._vector("a " * max_tokens)).all():
+                raise ValueError("it gives no numbers")
+        except Exception as error:  # whatever its class raises
+            why = " ".join(str(error).split())
+            expected = f"an encoder of {max_tokens} tokens, data.context.similarity.max_tokens ({why:.300})"
+            raise ConfigError(_KEY, path, expected, "Lower it, or name another folder.") from error
 
     def scores(self, entries: tuple, text: Callable[[object], str], query: str) -> np.ndarray:
         """Of each entry's text for the query, in [-1, 1]."""
@@ -50,12 +59,13 @@ class Embeddings:
 
     def _vector(self, text: str) -> np.ndarray:
         """Of length 1; a text alone, so that it does not depend on its neighbours."""
-        if text not in self._kept:
+        key = blake2b(text.encode(errors="replace"), digest_size=16).digest()
+        if key not in self._kept:
             encoded = self._tokenizer(text or " ", return_tensors="pt", truncation=True, max_length=self.max_tokens)
             with torch.inference_mode():
                 states = self._model(input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"])
             mean = states.last_hidden_state[0].mean(dim=0)
-            self._kept[text] = torch.nn.functional.normalize(mean, dim=0).numpy()
+            self._kept[key] = torch.nn.functional.normalize(mean, dim=0).numpy()
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
-        return self._kept[text]
+        return self._kept[key]

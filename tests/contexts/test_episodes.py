@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cod_lightning.contexts import CompactingContext, EpisodesContext, HintContext, TranscriptContext
+from cod_lightning.contexts import CompactingContext, EpisodesContext, HintContext, TranscriptContext, retrieval
 from cod_lightning.contexts.episodes import EpisodesState
 from cod_lightning.contexts.records import Record
 from cod_lightning.contexts.retrieval import _KEPT, _MOST_INDICES, best, similarities, words_of
@@ -323,3 +323,13 @@ def test_few_indices_are_kept():
     for n in range(_MOST_INDICES + 9):
         similarities(tuple(f"entry {n} {k}" for k in range(9)), str, "entry")
     assert len(_KEPT) == _MOST_INDICES
+
+
+def test_indices_of_long_texts_are_kept_until_their_words_are_too_many(monkeypatch):
+    monkeypatch.setattr(retrieval, "_MOST_WORDS", 5_000)
+    for n in range(9):
+        similarities(tuple(f"{n} {k} " + "long " * 200 for k in range(9)), str, "long")
+    assert sum(one.num_words for one in _KEPT) <= 5_000
+    entries = tuple(f"{k} " + "longer " * 2_000 for k in range(9))
+    similarities(entries, str, "longer")
+    assert [one.entries for one in _KEPT] == [entries]

@@ -2,12 +2,13 @@
 
 import io
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 from jsonargparse import ArgumentParser
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, T5Config, T5Model
 
 from cod_lightning.contexts import EpisodesContext
 from cod_lightning.contexts.base import ContextMechanism
@@ -54,6 +55,33 @@ def test_the_nearest_record_is_shown(folder):
     context = EpisodesContext(select="similarity", most=1, similarity=Embeddings(folder, max_tokens=8))
     state = EpisodesState(tuple(Record(n, text, "", "") for n, text in enumerate(TEXTS[:3])), (0.5,) * 3, num_tasks=3)
     assert context.prepare(state, "rules", "a blue lamp and more").state.shown == (1,)
+
+
+def test_of_a_long_text_nothing_is_kept_but_its_vector(folder):
+    embeddings = Embeddings(folder, max_tokens=8)
+    tracemalloc.start()
+    for number in range(6):
+        embeddings.scores(TEXTS, str, f"{number} " + "x" * 30_000)
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(embeddings._kept) > 6
+    assert kept < 10**5
+
+
+@pytest.mark.parametrize("fault", ["positions", "nan", "decoder"])
+def test_an_encoder_that_cannot_encode_is_refused_before_anything_is_played(folder, tmp_path, fault):
+    shutil.copytree(folder, tmp_path / "other")
+    model, most = BertModel.from_pretrained(folder), 8
+    if fault == "positions":
+        most = 1 + model.config.max_position_embeddings
+    elif fault == "nan":
+        model.embeddings.word_embeddings.weight.data.fill_(float("nan"))
+        model.save_pretrained(tmp_path / "other")
+    else:
+        sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+        T5Model(T5Config(vocab_size=model.config.vocab_size, **sizes)).save_pretrained(tmp_path / "other")
+    with pytest.raises(ConfigError, match=f"an encoder of {most} tokens"):
+        Embeddings(str(tmp_path / "other"), max_tokens=most)
 
 
 def test_a_config_chooses_it(folder):

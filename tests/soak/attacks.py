@@ -17,20 +17,23 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import structs
 
 from callbacks.tensorboard import contexts_as_markdown
 from cod_lightning import cli
 from cod_lightning.commands.report import run as report
 from cod_lightning.deployment import ContextStore
+from cod_lightning.envs.dataset.records import read_rows
 from cod_lightning.errors import CodLightningError, ForgedRole
 from cod_lightning.rollout import story
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
+from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Group, Message, Role
 from tests.hostile_texts import HOSTILE, RAW
 from tests.real_templates import EIGHT, family_tokenizer
 from tests.records import group, turn
@@ -97,6 +100,19 @@ def damage(path: Path, rng: random.Random) -> None:
     path.write_bytes(content)
 
 
+@contextlib.contextmanager
+def refused(counts: dict[str, int], what: str) -> Iterator[None]:
+    """Counts an error of ours as refused, which has one line, and any other as a traceback."""
+    try:
+        yield
+    except CodLightningError as error:
+        counts["refused"] += 1
+        counts["tracebacks"] += "\n" in str(error)
+    except Exception as error:
+        print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
+        counts["tracebacks"] += 1
+
+
 def damaged_stores(num: int) -> dict[str, int]:
     """One of the files of a killed agent's store is damaged; it is then refused in one line, or says exactly what it said."""
     counts: dict[str, int] = dict.fromkeys(("damages", "refused", "unchanged", "tracebacks", "changed"), 0)
@@ -110,7 +126,7 @@ def damaged_stores(num: int) -> dict[str, int]:
             shutil.copytree(Path(root) / "whole", folder)
             damage(rng.choice(sorted(folder.iterdir())), rng)
             counts["damages"] += 1
-            try:
+            with refused(counts, f"store {number}"):
                 store = ContextStore(folder, create=number % 2 == 0)
                 try:
                     same = content(store) == expected
@@ -118,12 +134,6 @@ def damaged_stores(num: int) -> dict[str, int]:
                     counts["unchanged" if same else "changed"] += 1
                 finally:
                     store.close()
-            except CodLightningError as error:
-                counts["refused"] += 1
-                counts["tracebacks"] += "\n" in str(error)
-            except Exception as error:
-                print(f"store {number}: {type(error).__name__}: {error}", file=sys.stderr)
-                counts["tracebacks"] += 1
             shutil.rmtree(folder)
     return counts
 
@@ -136,7 +146,7 @@ def _next() -> dict[str, Any]:
 def damaged_runs(num: int) -> dict[str, int]:
     """A file of a run is damaged, or a value in it becomes absurd; the report is written, or refused in one line."""
     counts: dict[str, int] = dict.fromkeys(("damages", "reports", "refused", "tracebacks"), 0)
-    groups = [group(name, [[True, False], [False, True]]) for name in "abc"]
+    groups = [_saying(name, f"note {name}") for name in "abc"]
     with tempfile.TemporaryDirectory() as root:
         whole = write_run(Path(root) / "whole", groups)
         write_logprobs(whole, groups)
@@ -148,17 +158,32 @@ def damaged_runs(num: int) -> dict[str, int]:
             path = folder / rng.choice(files)
             (_absurd if number % 2 and path.suffix in (".json", ".jsonl") else damage)(path, rng)
             counts["damages"] += 1
-            try:
+            with refused(counts, f"run {number}, {path.name}"):
                 with contextlib.redirect_stdout(io.StringIO()):
                     report([str(folder)])
                 counts["reports"] += 1
-            except CodLightningError as error:
-                counts["refused"] += 1
-                counts["tracebacks"] += "\n" in str(error)
-            except Exception as error:
-                print(f"run {number}, {path.name}: {type(error).__name__}: {error}", file=sys.stderr)
-                counts["tracebacks"] += 1
             shutil.rmtree(folder)
+    return counts
+
+
+def damaged_rows(num: int) -> dict[str, int]:
+    """A file of questions is damaged; its rows are read, or it is refused in one line."""
+    counts: dict[str, int] = dict.fromkeys(("damages", "read", "refused", "tracebacks"), 0)
+    rows = [{"prompt": f"question {n}", "answer": str(n)} for n in range(40)]
+    with tempfile.TemporaryDirectory() as root:
+        lines, parquet, arrow = (Path(root) / f"rows.{kind}" for kind in ("jsonl", "parquet", "arrow"))
+        table = pa.Table.from_pylist(rows)
+        for number in range(num):
+            lines.write_text("\n".join(map(json.dumps, rows)))
+            pq.write_table(table, parquet)
+            with pa.ipc.new_stream(str(arrow), table.schema) as writer:
+                writer.write_table(table)
+            path = (lines, parquet, arrow)[number % 3]
+            damage(path, random.Random(f"rows/{number}"))
+            counts["damages"] += 1
+            with refused(counts, f"rows {number}, {path.name}"):
+                list(read_rows(str(path), ("prompt", "answer")))
+                counts["read"] += 1
     return counts
 
 
@@ -238,14 +263,7 @@ def written_texts(num: int, at_once: int = 20) -> dict[str, int]:
 
 def _written(texts: list[str]) -> tuple[list[str], int]:
     """What is written of a run with these texts, and how many elements its page has."""
-    groups = []
-    for n, text in enumerate(texts):
-        made = group(f"pack {n}", [[True, False], [False, True]])
-        lives = [
-            structs.replace(life, episodes=tuple(_saying(one, text) for one in life.episodes))
-            for life in made.lifecycles
-        ]
-        groups.append(structs.replace(made, lifecycles=tuple(lives)))
+    groups = [_saying(f"pack {n}", text) for n, text in enumerate(texts)]
     with tempfile.TemporaryDirectory() as root:
         folder = write_run(Path(root), groups)
         with contextlib.redirect_stdout(io.StringIO()):
@@ -256,9 +274,18 @@ def _written(texts: list[str]) -> tuple[list[str], int]:
         return [page, *map(Path.read_text, folder.rglob("*.jsonl")), *shown], len(re.findall("<[a-z]", page))
 
 
-def _saying(episode: Episode, text: str) -> Episode:
-    turns = tuple(structs.replace(made, observation=text, response=text) for made in episode.turns or (turn(text),))
-    return structs.replace(episode, turns=turns, feedback=text, context_before=text, context_after=text)
+def _saying(name: str, text: str) -> Group:
+    """Two lives of two tasks, in which everything says this, the entries of contexts too."""
+    events = tuple(EntryEvent(kind, text, text) for kind in EntryEventKind)
+    made, lives = group(name, [[True, False], [False, True]]), []
+    for life in made.lifecycles:
+        episodes = []
+        for one in life.episodes:
+            turns = tuple(structs.replace(t, observation=text, response=text) for t in one.turns or (turn(text),))
+            said = {"feedback": text, "context_before": text, "context_after": text, "entries": events}
+            episodes.append(structs.replace(one, turns=turns, **said))
+        lives.append(structs.replace(life, episodes=tuple(episodes)))
+    return structs.replace(made, lifecycles=tuple(lives))
 
 
 def forged_roles(num: int) -> dict[str, int]:
@@ -344,6 +371,7 @@ def main() -> None:
     attacks: dict[str, Callable[[], dict[str, int]]] = {
         "damaged_stores": lambda: damaged_stores(int(300 * options.share)),
         "damaged_runs": lambda: damaged_runs(int(900 * options.share)),
+        "damaged_rows": lambda: damaged_rows(int(3000 * options.share)),
         "hostile_texts": lambda: hostile_texts(int(1000 * options.share)),
         "written_texts": lambda: written_texts(int(1000 * options.share)),
         "forged_roles": lambda: forged_roles(int(1000 * options.share)),

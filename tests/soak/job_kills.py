@@ -34,7 +34,7 @@ LIMIT_S = 300.0
 MARK = "COD_LIGHTNING_KILLED"
 """Environment variable by which the processes of a command are found."""
 _SUITE = "{name: held_out, num_packs: 8, controls: [], warm_start_temperatures: []}"
-_CELLS = [
+CELLS = [
     *(
         "warm_start=null",
         "data.packs_per_rollout=4",
@@ -90,8 +90,18 @@ def differ(folder: Path, whole: Path) -> bool:
     return any(not torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
+def cells_that_differ(root: Path, whole: Path) -> int:
+    """Of the two of a sweep, how many have other weights than those of the second folder."""
+    cells = sorted(path.parent.parent.relative_to(whole) for path in whole.rglob("last.ckpt"))
+    assert len(cells) == 2, f"{len(cells)} cells"
+    return sum(differ(root / cell, whole / cell) for cell in cells)
+
+
 class Launched:
     """Jobs of `launch` in one folder."""
+
+    share = 0.75
+    """Of the time that it takes without kills: within it, it is killed. What goes on is over sooner than what begins."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.mark = folder, str(folder / "launch")
@@ -124,6 +134,8 @@ class Launched:
 class Swept:
     """Sweeps of two cells in one folder."""
 
+    share = 0.5
+
     def __init__(self, folder: Path) -> None:
         self.mark = str(folder / "sweep")
         self.environment = os.environ | {MARK: self.mark, "PYTHONPATH": str(ROOT)}
@@ -132,7 +144,7 @@ class Swept:
 
     def submit(self, root: Path) -> None:
         log = root.with_name(f"{root.name}.log").open("ab")
-        line = [sys.executable, "-m", "cod_lightning", "sweep", "--config", "smoke", "--out", str(root), *_CELLS]
+        line = [sys.executable, "-m", "cod_lightning", "sweep", "--config", "smoke", "--out", str(root), *CELLS]
         self.code[root] = subprocess.Popen(line, env=self.environment, stdout=log, stderr=log, start_new_session=True)
 
     def ended(self, root: Path) -> bool:
@@ -143,9 +155,7 @@ class Swept:
         return code == 0
 
     def differing(self, root: Path, whole: Path) -> int:
-        cells = sorted(path.parent.parent.relative_to(whole) for path in whole.rglob("last.ckpt"))
-        assert len(cells) == 2, f"{len(cells)} cells"
-        return sum(differ(root / cell, whole / cell) for cell in cells)
+        return cells_that_differ(root, whole)
 
 
 def soak(
@@ -153,8 +163,8 @@ def soak(
 ) -> None:
     """Kills until there were so many, with those that have been `found`; what is killed goes on until it ends."""
     rng, whole = random.Random(1 + found["kills"]), folder / "whole"
-    begun = time.monotonic()
     what.submit(whole)
+    begun = time.monotonic()
     assert what.ended(whole), "the run without kills did not end"
     seconds = time.monotonic() - begun
     found["whole_s"] = round(seconds)
@@ -162,7 +172,7 @@ def soak(
         root, kills, again = folder / f"run{found['runs']}", 0, 0
         while True:
             what.submit(root)
-            time.sleep(rng.uniform(0, seconds) if found["kills"] + kills < num_kills else 0.0)
+            time.sleep(rng.uniform(0, what.share * seconds) if found["kills"] + kills < num_kills else 0.0)
             kills += found["kills"] + kills < num_kills and kill_some(what.mark, rng)
             if what.ended(root):
                 break

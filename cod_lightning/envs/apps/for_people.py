@@ -77,8 +77,9 @@ def _is_whole(code: str) -> bool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return codeop.compile_command(code) is not None
-    except (SyntaxError, OverflowError, ValueError) as error:
-        raise ValueError(f"That is no Python ({getattr(error, 'msg', error)}); nothing was done.") from error
+    except (SyntaxError, OverflowError, ValueError, MemoryError, RecursionError) as error:
+        reason = getattr(error, "msg", str(error)) or "too deep"
+        raise ValueError(f"That is no Python ({reason}); nothing was done.") from error
 
 
 def _calls(text: str, actions: ToolCalls) -> str | None:

@@ -49,11 +49,11 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         raise ConfigError(_KEY, path, "a file or a folder that exists", "Correct the path.")
     if (named := path / "dataset_dict.json").is_file():
-        splits = ", ".join(_listed(named, "splits"))
-        expected = f"one dataset; this folder holds several ({splits})"
-        raise ConfigError(_KEY, path, expected, f"Name the folder of one, such as {path}/{splits.partition(',')[0]}.")
+        splits = _listed(named, "splits")
+        expected = f"one dataset; this folder holds several ({', '.join(splits)})"
+        raise ConfigError(_KEY, path, expected, f"Name the folder of one, such as {path}/{splits[0]}.")
     if (state := path / "state.json").is_file():
-        return [path / Path(name["filename"]).name for name in _listed(state, "_data_files")]
+        return [path / name for name in _listed(state, "_data_files", "filename")]
     found = [file for file in sorted(path.rglob("*")) if _suffix(file) in (*_LINES, *_TABLES) and file.is_file()]
     kinds = sorted({_suffix(file) for file in found})
     if len(kinds) != 1:
@@ -63,19 +63,26 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _listed(file: Path, key: str) -> list[Any]:
+def _listed(file: Path, key: str, name: str | None = None) -> list[str]:
+    """Names in a list of the file's, or in its objects; a folder before one is left out."""
     try:
         listed = json.loads(file.read_text(encoding="utf-8"))[key]
-        assert isinstance(listed, list)
-        return listed
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-        expected = f"a file of Hugging Face's datasets with a list '{key}' ({type(error).__name__})"
+        names = [Path(one if name is None else one[name]).name for one in listed]
+        assert all(names)
+        assert names
+        return names
+    except (OSError, ValueError, LookupError, TypeError, AssertionError, RecursionError) as error:
+        expected = f"a file of Hugging Face's datasets with names in a list '{key}' ({type(error).__name__})"
         raise ConfigError(_KEY, file, expected, "Save the dataset again.") from error
 
 
 def _lines(file: Path, columns: tuple[str, ...] | None) -> Iterator[dict[str, Any]]:
     """A JSON object a line, of which these columns are kept (None: all); a blank line is empty, a byte order mark is left out."""
-    for number, raw in enumerate(file.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
+    try:
+        content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
+    except OSError as error:
+        raise ConfigError(_KEY, file, f"a file that can be read ({error.strerror})", "Correct the path.") from error
+    for number, raw in enumerate(content.split(b"\n"), start=1):
         if not raw.strip():
             yield {}
             continue
@@ -108,6 +115,7 @@ def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     done = 0
     for batch in table.to_batches():
         try:
+            batch.validate(full=True)  # texts of a damaged one may end outside of it
             rows = batch.to_pylist()
         except (ValueError, ArithmeticError) as error:  # text that is no UTF-8, times that no calendar has
             raise _unread(f"{file}, rows {done + 1} to {done + len(batch)}", error) from error

@@ -12,6 +12,7 @@ import warnings
 from collections import OrderedDict
 from dataclasses import astuple
 from functools import lru_cache
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +20,14 @@ from typing import Any, NamedTuple
 import filelock
 
 from cod_lightning.envs.textworld.houses import HouseSpec, every_action, plans, things_of, world_of
+from cod_lightning.whole_file import write_whole
 
 _MOST_INTERPRETERS = 64
 _interpreters: "OrderedDict[tuple[str, tuple[str, ...]], Any]" = OrderedDict()
 """By the game, and what was typed in it."""
 _lock = threading.Lock()
+_whole = set[Path]()
+"""Games whose files this process has looked at."""
 
 
 class GameText(NamedTuple):
@@ -61,7 +65,7 @@ def commands(spec: HouseSpec, state: Any) -> dict[str, Any]:
 
 
 def compiled(spec: HouseSpec, target: str, most: int) -> Path:
-    """The compiled game, made once in the cache; processes that want the same one wait for each other."""
+    """The compiled game, made once in the cache, and again if damaged; processes that want the same one wait for each other."""
     from textworld.generator import compile_game  # pyright: ignore[reportMissingImports]
     from textworld.generator.game import GameOptions  # pyright: ignore[reportMissingImports]
 
@@ -69,11 +73,11 @@ def compiled(spec: HouseSpec, target: str, most: int) -> Path:
     root = cache / f"textworld-{version('textworld')}"  # another version draws other houses
     name = "-".join(map(str, (*astuple(spec), target)))
     path = root / f"{name}.z8"
-    if path.is_file():
+    if path in _whole and path.is_file():
         return path
     root.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(root / f"{name}.lock"):
-        if not path.is_file():
+        if not _is_whole(path):
             draft = root / f"{name}.{os.getpid()}"
             draft.mkdir(exist_ok=True)
             options = GameOptions()
@@ -82,9 +86,23 @@ def compiled(spec: HouseSpec, target: str, most: int) -> Path:
                 compile_game(_game(spec, target, most), options)
                 os.replace(draft / "game.json", path.with_suffix(".json"))
                 os.replace(draft / "game.z8", path)
+                write_whole(path.with_suffix(".sha256"), _digest(path))
             finally:
                 shutil.rmtree(draft)
+        _whole.add(path)
     return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the game's files are as they were written; the interpreter ends its process where they are not."""
+    try:
+        return path.with_suffix(".sha256").read_text("ascii") == _digest(path)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes() + path.with_suffix(".json").read_bytes()).hexdigest()
 
 
 def shown(path: Path, typed: tuple[str, ...]) -> GameText:

@@ -39,7 +39,7 @@ def test_code_is_read_on_to_the_end_of_a_statement(lines, read):
     assert meant.count("<answer>") == 1
 
 
-@pytest.mark.parametrize("code", ["a = ]", "  a", "\x00", "a" * 9 + "(" * 500])
+@pytest.mark.parametrize("code", ["a = ]", "  a", "\x00", "a" * 9 + "(" * 500, "-" * 10**5 + "1", "a" + ".b" * 50_000])
 def test_what_cannot_be_code_is_asked_for_again(code):
     with pytest.raises(ValueError, match="That is no Python"):
         typed(begun(Apps()).for_people, code)

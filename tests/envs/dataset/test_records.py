@@ -100,6 +100,15 @@ def test_what_the_library_itself_saves_is_read(tmp_path):
         ("a.parquet", b"PAR1", r"a\.parquet.*pyarrow reads"),
         ("a.arrow", b"no arrow", r"a\.arrow.*pyarrow reads"),
         ("a.csv", b"q,1", r"a\.csv.*ends with \.jsonl"),
+        ("a/state.json", b'{"_data_files": ["a.arrow"]}', r"state\.json.*names in a list '_data_files'"),
+        ("a/state.json", b'{"_data_files": [{"filename": 1}]}', r"state\.json.*names in a list '_data_files'"),
+        (
+            "a/state.json",
+            b'{"_data_files": [{"filename": "gone.jsonl"}]}',
+            r"gone\.jsonl.*No such file.*Correct the path",
+        ),
+        ("a/dataset_dict.json", b'{"splits": [1, 2]}', r"dataset_dict\.json.*names in a list 'splits'"),
+        ("a/dataset_dict.json", b'{"splits": []}', r"dataset_dict\.json.*names in a list 'splits'"),
         ("a.txt/b", b"", "Correct the path|files of one kind"),
     ],
 )
@@ -109,6 +118,17 @@ def test_what_cannot_be_read_is_named_with_its_place(tmp_path, name, content, co
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=complaint):
         read(path if path.parent == tmp_path else path.parent)
+
+
+def test_an_arrow_file_whose_texts_end_before_they_begin_is_refused(tmp_path):
+    path = tmp_path / "a.arrow"
+    write_arrow(path, pa.ipc.new_stream)
+    content = path.read_bytes()
+    ends = b"".join(n.to_bytes(4, "little") for n in range(2, 2 * len(ROWS) + 1, 2))
+    assert content.count(ends) == 1
+    path.write_bytes(content.replace(ends, b"\xff\xff\xff\x7f" + ends[4:]))
+    with pytest.raises(ConfigError, match=r"a\.arrow.*pyarrow reads"):
+        read(path)
 
 
 def test_a_folder_with_files_of_two_kinds_and_a_missing_column_are_named(tmp_path):

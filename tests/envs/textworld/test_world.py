@@ -206,6 +206,20 @@ def test_the_rules_alone_and_the_interpreter_agree_step_by_step():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_game_that_is_damaged_in_the_cache_is_compiled_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("COD_LIGHTNING_CACHE", str(tmp_path))
+    env = TextWorldHouse()
+    spec = env.sample_pack(split=Split.TEST, index=0, num_tasks=1).tasks[0].spec
+    path = games.compiled(spec.house, spec.target, env.max_turns)
+    for file in (path, path.with_suffix(".json")):
+        size = file.stat().st_size
+        file.write_bytes(file.read_bytes()[: size // 2])
+        games._whole.clear()  # as in the next process
+        assert games.compiled(spec.house, spec.target, env.max_turns) == path
+        assert file.stat().st_size == size
+
+
 def test_the_text_begins_with_the_room_and_tells_no_way_and_case_does_not_matter():
     env = TextWorldHouse(layout="hub", max_turns=5)
     for index in range(3):
