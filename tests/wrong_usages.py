@@ -189,6 +189,12 @@ play --env apps_compact --env.spare_calls 3
 play --env apps_compact --env.question_cost 0.5
 play --env apps_compact --env.feedback plain
 play --env apps_compact --env.difficulties [1,2] ## difficulties | 1, 2
+play --env apps_json --env.split_by [] ## split_by | []
+play --env apps_json --env.split_by [facts,facts] ## split_by | facts
+play --env apps_json --env.split_by [quirk] ## split_by | quirk
+play --env apps_json --env.split_by quirks ## split_by | [quirks]
+play --env apps_json --env.templates [] ## templates | []
+play --env apps_json --env.templates [send_mial] ## templates | send_mial | Did you mean send_mail?
 play --env apps_json --env.misses 2
 play --env apps_json --env.slots [card] ## slots | card
 play --env grid_compact --env.hills 2 ## hills | 2 | field=lanes

@@ -39,6 +39,7 @@ _PLAIN = tuple(
         (r"Expected a dot import path string: .*?(?=[.;]|$)", "Expected a class path"),
         (r"Expected a member of <enum '\w+'>: \{(.*?)\}", r"Expected one of \1"),
         (r"NestedArg\(key='(.*?)', val='(.*?)'\)", r"\1=\2"),
+        (r"Expected a collections\.abc\.Sequence", "Expected a list"),
         (r"Expected a (?=[aeiou])", "Expected an "),
         (r"Got value: None\b", "Got value: null"),
         (r"\. Got value: Namespace\(class_path=.*\)$", ""),
@@ -130,9 +131,7 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
         return f"Add --{key}.{missing[1].partition(',')[0].strip()}. {listed}"
     if "required: " in message and "model.policy" in message:
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
-    if listing := re.search(
-        r"Expected an? (?:list|tuple)\. Got value: ([^\[{\s]+,[^\]}\s]+?)(?:\.? |$)", one_line(message)
-    ):
+    if listing := re.search(r"Expected a (?:list|tuple)\. Got value: ([^\[{\s]+?)(?:\.? |$)", one_line(message)):
         return f"Write it in brackets: [{listing[1]}]. {listed}"
     if "No module named" in message:
         return f"Is it in this folder, or on PYTHONPATH? {listed}"

@@ -60,6 +60,13 @@ def test_the_timeline_leads_to_episodes_and_their_texts(opened: Opened, tmp_path
     assert "sibling 1" in page.locator(".details header").inner_text()
 
 
+def test_on_a_phone_nothing_is_wider_than_the_screen(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", varied_groups(2, 4, words=12), group_size=4))
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.locator(".scroll .unseen").count(), "a table with words for screen readers alone"
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
 def test_the_link_to_an_episode_opens_it_again(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", GROUPS))
     page.locator(".row").nth(3).click()

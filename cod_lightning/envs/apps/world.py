@@ -29,7 +29,7 @@ from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -196,10 +196,10 @@ class Apps(TaskWorld[AppsTask]):
             known = tuple(self.site.templates)
         usual = known if self.compact else tuple(n for n in known if not self.site.templates[n].confirmed)
         chosen = usual if templates is None else tuple(templates)
-        if not chosen or not set(chosen) <= set(known):
-            raise ConfigError(
-                "data.env.templates", list(chosen), f"some of {', '.join(known)}", "Leave it out for all."
-            )
+        if (wrong := sorted(set(chosen) - set(known))) or not chosen:
+            meant = did_you_mean(wrong[0], known) if wrong else ""
+            expected = f"some of {some_of(known, ' '.join(wrong[:1]))}"
+            raise ConfigError("data.env.templates", list(chosen), expected, f"{meant}Leave it out for all.")
         kinds = tuple(n for n in chosen if self.compact or self.site.templates[n].difficulty in self.difficulties)
         if not kinds:
             expected = "a number of apps that some template needs"
@@ -357,6 +357,11 @@ class Apps(TaskWorld[AppsTask]):
         check_share("data.env.question_cost", self.question_cost, "0.05 is the default.")
         for name in self.split_by:
             check_choice("data.env.split_by", name, SPLITS)
+        if not 0 < len(self.split_by) == len(set(self.split_by)):
+            expected = (
+                f"one or more of {', '.join(SPLITS)}, each once: with none, packs of two splits could be the same"
+            )
+            raise ConfigError("data.env.split_by", list(self.split_by), expected, "[facts] is the default.")
         if "quirks" in self.split_by and (self.compact or not self.quirks):
             expected = "no quirks in it where a site has none (quirks: 0, protocol: compact)"
             raise ConfigError("data.env.split_by", list(self.split_by), expected, "Split by facts.")
