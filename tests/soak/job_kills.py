@@ -134,7 +134,7 @@ class Launched:
 class Swept:
     """Sweeps of two cells in one folder."""
 
-    share = 0.5
+    share = 0.25
 
     def __init__(self, folder: Path) -> None:
         self.mark = str(folder / "sweep")

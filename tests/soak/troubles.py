@@ -33,7 +33,7 @@ from cod_lightning.cli import main as command_line
 from cod_lightning.deployment import ContextStore
 from tests import fake_slurm
 from tests.forked_fit import EVERY, SMALL, assert_the_same
-from tests.soak.job_kills import CELLS, MARK, ROOT, cells_that_differ, kill_some, until_gone
+from tests.soak.job_kills import CELLS, MARK, ROOT, cells_that_differ, kill_some, marked, until_gone
 
 SIZE_MIB, NUM_TASKS = 48, 60
 _LAST = "error: "
@@ -134,6 +134,10 @@ class Command:
         line = [sys.executable, "-m", "cod_lightning", *self.line(root)]
         with self.log(root).open("ab") as log:
             return subprocess.Popen(line, env=os.environ | environment, stdout=log, stderr=log, start_new_session=True)
+
+    def runs(self, typed: "Forked | subprocess.Popen[bytes]") -> bool:
+        """Whether it, or a job that it began, is there."""
+        return typed.poll() is None or (not self.forked and bool(marked(self.mark)))
 
     def kill(self, typed: "Forked | subprocess.Popen[bytes]", rng: random.Random) -> bool:
         """SIGKILL to the fork, or to one or all of the processes; whether there were any."""
@@ -258,21 +262,21 @@ def no_room(command: Command, whole: Path, seconds: float, rng: random.Random, n
     with small_disk(command.folder / f"{command.name}-disk{number}") as disk:
         root, end = disk / f"{command.name}-no_room{number}", time.monotonic() + rng.uniform(0.1, 0.8) * seconds
         typed = command.type(root)
-        while time.monotonic() < end and typed.poll() is None:
-            time.sleep(0.01)
-        while typed.poll() is None:
+        while time.monotonic() < end and command.runs(typed):
+            time.sleep(0.05)
+        while command.runs(typed):
             fill(disk)
-            time.sleep(0.02)
-        fill(disk)
+            time.sleep(0.05)
         code = command.ended(typed, root)
         text = command.log(root).read_text(errors="replace")
         told = _LAST in text
         assert code in (0, 1, 2), text[-2000:]
         assert told or code == 0 or command.name == "sweep", text[-2000:]
+        cut = code != 0 or (command.name == "launch" and not (root / "report.html").is_file())
         (disk / "ballast").unlink()
         command.well(root)
         command.check(root, whole)
-    return {"ended_for_want_of_room": int(code != 0)}
+    return {"ended_for_want_of_room": int(cut)}
 
 
 def clock_back(command: Command, whole: Path, seconds: float, rng: random.Random, number: int) -> dict[str, int]:
