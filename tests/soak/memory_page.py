@@ -1,6 +1,6 @@
 """The page of `memory.py`: its tables, texts and figure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -76,11 +76,20 @@ def page(results: dict[str, Any], command: str) -> str:
         lines += reading(memories)
     rows = [
         [f"{memory}, {TITLES[world]}", credit, *(at(seeds, "held_out", "trained", slice(n, n + 1)) for n in range(4))]
-        for (world, memory), by in ((tuple(name.split()), by) for name, by in results["credit"].items())
+        for world, memory, by in credits(results)
         for credit, seeds in by.items()
-        if seeds
     ]
     lines += ["## Credit", "", CREDIT.strip(), "", table(["memory", "credit", *map(str, range(4))], rows), ""]
+    rows = [
+        [
+            f"{credit} less episode, {memory}, {TITLES[world]}",
+            interval(apart(held_out(seeds), held_out(by["episode"]), "trained", LAST)),
+        ]
+        for world, memory, by in credits(results)
+        for credit, seeds in by.items()
+        if credit != "episode"
+    ]
+    lines += [table(["difference, paired by seed", "3"], rows), ""]
     rows = [
         [
             f"{how}, {TITLES[world]}",
@@ -177,6 +186,19 @@ def reading(memories: dict[str, Any]) -> list[str]:
         said = "; ".join(f"{one}: {', '.join(of) or 'none'}" for one, of in groups.items())
         lines.append(f"- Against {what}. {said.capitalize()}.")
     return [*lines, ""]
+
+
+def credits(results: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """World, memory and what was trained there, by credit."""
+    for name, by in results["credit"].items():
+        world, memory = name.split()
+        plain = {"episode": results["worlds"].get(world, {}).get(memory)}
+        yield world, memory, {credit: seeds for credit, seeds in ({**by, **plain}).items() if seeds}
+
+
+def held_out(seeds: dict[str, Any]) -> dict[str, Any]:
+    """Each seed's curves in packs of 4."""
+    return {seed: one["curves"]["held_out"] for seed, one in seeds.items()}
 
 
 def apart(one: dict[str, Any], other: dict[str, Any], name: str, place: slice) -> list[float]:
