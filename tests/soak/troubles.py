@@ -16,6 +16,7 @@ import json
 import multiprocessing.context
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ from tests.soak.job_kills import CELLS, MARK, ROOT, cells_that_differ, kill_some
 
 SIZE_MIB, NUM_TASKS = 48, 60
 _LAST = "error: "
-_TRACEBACK = "Traceback (most recent call last)"
+_TRACEBACK, _OF_OURS = "Traceback (most recent call last)", re.compile(r'File "[^"]*/cod_lightning/(?!.*site-packages)')
 _CLOCK = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -156,7 +157,10 @@ class Command:
         said = [self.log(root), *root.rglob("*.log"), *root.rglob("log.txt"), *root.rglob("*.out")]
         for path in said:
             text = path.read_text(errors="replace")
-            assert _TRACEBACK not in text, f"{path}: {text[-3000:]}"
+            torchrun = self.name == "launch" and not _OF_OURS.search(
+                text
+            )  # says one of its own where a rank was refused
+            assert _TRACEBACK not in text or torchrun, f"{path}: {text[-3000:]}"
         return code
 
     def well(self, root: Path) -> None:
