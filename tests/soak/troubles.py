@@ -7,8 +7,8 @@
 then there is room, and it is typed again. *clock_back*: the clock goes back by a day four times a second, files get times at
 random, and the command is killed once. *two_at_once*: it is typed again while the first one runs. `launch` runs its job under a
 stand-in of Slurm. Exits with 1 where anything hangs or gives a traceback, where the command does not end well when typed again,
-where two run in one folder, or where what it leaves is not what a command without trouble leaves. Linux, with `unshare` and `cc`;
-what `--out` has of another command or trouble stays.
+where two run in one folder, or where what it leaves is not what a command without trouble leaves: a run is counted only after that.
+Linux, with `unshare` and `cc`; what `--out` has of another command or trouble stays.
 """
 
 import argparse
@@ -330,7 +330,7 @@ def soak(command: Command, troubles: Sequence[str], times: int, note: Callable[[
             for key, count in TROUBLES[name](command, whole, seconds, rng, number).items():
                 found[key] = found.get(key, 0) + count
             found["runs"] += 1
-            note(name, found | {"lost": 0, "changed": 0})
+            note(name, found)
 
 
 def begin_again(argv: Sequence[str]) -> None:
