@@ -148,13 +148,10 @@ class TransformersEngine(Engine):
             raise EngineFailure(
                 f"a request names the adapter {request.adapter}; there is {', '.join(map(str, self._by_adapter))}"
             )
-        return await engine._sampled(request)
-
-    async def _sampled(self, request: Request) -> Completion:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Completion] = loop.create_future()
-        self._waiting.append((request, future))
-        self._keep_pumping(loop)
+        engine._waiting.append((request, future))
+        engine._keep_pumping(loop)
         return await future
 
     def release(self, dialogue: str) -> None:

@@ -42,6 +42,8 @@ _PROBES = (
     "<x>&amp;\"x'\\",
 )
 """What a template might treat unlike other text."""
+_SMALL = 2**23
+"""Bytes of a cache whose results are numbers or short."""
 _RENDERING = frozenset(
     {"messages", "conversation", "add_generation_prompt", "tokenize", "enable_thinking", "chat_template", "tools"}
 )
@@ -119,6 +121,8 @@ class Chat:
         self.encode = text_cache(self.encode)
         self.decode = text_cache(self.decode)
         self.neutral = text_cache(self.neutral)
+        self.unknown_word = text_cache(self.unknown_word, _SMALL)
+        self._num_control_in = text_cache(self._num_control_in, _SMALL)
         self._around = lru_cache(maxsize=64)(self._around)
         self._num_control = lru_cache(maxsize=64)(self._num_control)
 

@@ -22,12 +22,13 @@ def entry_events(mechanism: ContextMechanism, episode: Episode, *, known: bool, 
 
 
 def _events(mechanism: ContextMechanism, episode: Episode, known: bool, shown: bool) -> Iterator[EntryEvent]:
-    before = {one.key: one for one in _entries(mechanism, episode.state_before) if not one.gone}
+    kept = _entries(mechanism, episode.state_before)
+    before = {one.key: one for one in kept if not one.gone}
     if not known:
         yield from (EntryEvent(EntryEventKind.HELD, one.key, one.text) for one in before.values())
     if episode.reward is None:
         return
-    found = _entries(mechanism, episode.state_after)
+    found = kept if episode.state_after is episode.state_before else _entries(mechanism, episode.state_after)
     after = {one.key: one for one in found if not one.gone}
     gone = {one.key: one for one in found if one.gone and one.key not in after}
     if shown:

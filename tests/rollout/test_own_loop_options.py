@@ -29,7 +29,7 @@ def played(folder, frozen=(), max_turns=None):
     others = {kind: replace(trained, engine=says("w7")) for kind in frozen}
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     pack = replace(pack, tasks=tuple(replace(task, max_turns=max_turns) for task in pack.tasks))
-    setting = Setting(env=world, mechanism=HintContext(), sampler=trained, frozen=others)
+    setting = Setting(env=world, mechanism=HintContext(), sampler=trained, by_kind=others)
     (group,) = run_groups([pack], 1, setting)
     return group.lifecycles[0]
 
