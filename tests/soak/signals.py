@@ -81,7 +81,7 @@ def partly(**learned: str) -> tuple[str, ...]:
 AGREES = (
     "*Agrees with the environment* is measured on the transcripts of training: of a judge the share of tasks that it took for what "
     "they were, solved or not; of a pairwise judge the share of two siblings at a task, one of which solved it, where that one has "
-    "the higher score, equal scores half. *Not kept*: the transcripts were gone when it was first measured."
+    "the higher score, equal scores half."
 )
 FACTS = {"class_path": "cod_lightning.rewards.NewFacts", "init_args": {"pattern": "[0-9]=[a-z]+"}}
 
@@ -136,9 +136,9 @@ ARMS: dict[str, Arm] = {
         "Roles", ("loss=grpo", "--model.trained_kinds", "[solve]", "--data.frozen.kind", "update")
     ),
     # judges
-    "judge, 10 % wrong": Arm(JUDGES, noisy(0.1)),
-    "judge, 25 % wrong": Arm(JUDGES, noisy(0.25)),
-    "judge, 40 % wrong": Arm(JUDGES, noisy(0.4)),
+    "judge, 10 % wrong": Arm(JUDGES, noisy(0.1), LATER),
+    "judge, 25 % wrong": Arm(JUDGES, noisy(0.25), LATER),
+    "judge, 40 % wrong": Arm(JUDGES, noisy(0.4), LATER),
     "pairwise judge, 10 % wrong": Arm(JUDGES, comparing(0.1), LATER),
     "pairwise judge, 25 % wrong": Arm(JUDGES, comparing(0.25), LATER),
     "pairwise judge, 40 % wrong": Arm(JUDGES, comparing(0.4), LATER),
@@ -312,7 +312,7 @@ def page(runs: Runs) -> str:
         "intervals over seeds (Student's t); differences from the base are paired by seed. With so few seeds intervals are wide,",
         "and none is corrected for the number of arms.",
         "",
-        f"Pairwise judges and learned rewards were measured later, by code whose warm starts differ; their base is `{LATER}`.",
+        f"Judges and learned rewards were measured later, by code whose warm starts differ; their base is `{LATER}`.",
         "",
         "    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals",
         "",
