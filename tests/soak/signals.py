@@ -136,12 +136,12 @@ ARMS: dict[str, Arm] = {
         "Roles", ("loss=grpo", "--model.trained_kinds", "[solve]", "--data.frozen.kind", "update")
     ),
     # judges
-    "judge, 10 % wrong": Arm(JUDGES, noisy(0.1), LATER),
-    "judge, 25 % wrong": Arm(JUDGES, noisy(0.25), LATER),
-    "judge, 40 % wrong": Arm(JUDGES, noisy(0.4), LATER),
-    "pairwise judge, 10 % wrong": Arm(JUDGES, comparing(0.1), LATER),
-    "pairwise judge, 25 % wrong": Arm(JUDGES, comparing(0.25), LATER),
-    "pairwise judge, 40 % wrong": Arm(JUDGES, comparing(0.4), LATER),
+    "judge, 10 % wrong": Arm(JUDGES, noisy(0.1)),
+    "judge, 25 % wrong": Arm(JUDGES, noisy(0.25)),
+    "judge, 40 % wrong": Arm(JUDGES, noisy(0.4)),
+    "pairwise judge, 10 % wrong": Arm(JUDGES, comparing(0.1)),
+    "pairwise judge, 25 % wrong": Arm(JUDGES, comparing(0.25)),
+    "pairwise judge, 40 % wrong": Arm(JUDGES, comparing(0.4)),
     # parts of the reward
     HALF: Arm("Learned rewards", partly(), LATER),
     LEARNED: Arm("Learned rewards", partly(transcripts="HALF/lifecycles/train.jsonl"), LATER),
@@ -312,7 +312,7 @@ def page(runs: Runs) -> str:
         "intervals over seeds (Student's t); differences from the base are paired by seed. With so few seeds intervals are wide,",
         "and none is corrected for the number of arms.",
         "",
-        f"Judges and learned rewards were measured later, by code whose warm starts differ; their base is `{LATER}`.",
+        f"Learned rewards and novel facts were measured by later code, whose warm starts differ; their base is `{LATER}`.",
         "",
         "    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals",
         "",
