@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -161,14 +162,21 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Se
 def _check(jobs: Sequence[Job]) -> None:
     """Build every cell before one runs, in a process of its own: a typo costs seconds and not a night.
 
-    Raises `ConfigError` for the first cell that `fit` would refuse.
+    Raises `ConfigError` for the first cell that `fit` would refuse, and where that process is killed.
     """
     cells = list({str(sorted(job.record.setting.items())): job for job in jobs}.values())
     if not cells:
         return
     print(f"checking {len(cells)} cells", flush=True)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_with_the_sweep) as pool:
-        for job, reason in zip(cells, pool.map(build_error, [job.config for job in cells]), strict=True):
+        reasons = pool.map(build_error, [job.config for job in cells])
+        for job in cells:
+            try:
+                reason = next(reasons)
+            except BrokenProcessPool:
+                reason = (
+                    "The process that built it was killed: free memory if that is short, then type the command again."
+                )
             if reason is not None:
                 raise ConfigError("sweep", job.record.label, "a cell that can be built", reason)
 

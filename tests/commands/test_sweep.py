@@ -3,13 +3,17 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from cod_lightning.commands import sweep as command
+from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobStatus, read_jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -24,8 +28,8 @@ SMALL = [
 
 def sweep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "cod_lightning", "sweep", "--config", "smoke", "--out", "out", *SMALL, *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900)
+    line = [sys.executable, "-m", "cod_lightning", "sweep", "--config", "smoke", "--out", "out", *SMALL, *arguments]
+    return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +83,19 @@ def test_finished_jobs_are_skipped_and_joblib_runs_the_rest_beside_each_other(sw
     sweep_record = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"][0]
     assert [cell["label"] for cell in sweep_record["cells"]] == ["model.lr=0.002", "model.lr=0.004"]
     assert sweep_record["cells"][1]["minus_reference"]["mean"]["n"] == 16
+
+
+def killed(config) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_process_that_checks_cells_is_answered_in_one_line(monkeypatch) -> None:
+    monkeypatch.setattr(command, "build_error", killed)
+    cell = SimpleNamespace(record=SimpleNamespace(setting={"model.lr": "1"}, label="model.lr=1"), config={})
+    with pytest.raises(
+        ConfigError, match=r"sweep is model\.lr=1; .* The process that built it was killed: .* type the command again"
+    ):
+        command._check([cell])
 
 
 def test_the_process_that_checks_cells_ends_with_a_sweep_that_is_killed(tmp_path) -> None:
