@@ -140,14 +140,10 @@ def check_turns(stop_strings: tuple[str, ...], budget: int | None, most: int, ch
     thought_marks(chat)
 
 
-def unplayable(env: TextEnv, expected: str) -> ConfigError:
-    """The refusal of an environment that raises before anything is trained."""
-    return ConfigError("data.env", type(env).__name__, expected, "`check --env` says what it breaks.")
-
-
-def unusable(context: ContextMechanism, expected: str) -> ConfigError:
-    """Likewise of a context mechanism."""
-    return ConfigError("data.context", type(context).__name__, expected, "`check --context` says what it breaks.")
+def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
+    """The refusal of an environment or a context mechanism that raises before anything is trained."""
+    name = "env" if isinstance(part, TextEnv) else "context"
+    return ConfigError(f"data.{name}", type(part).__name__, expected, f"`check --{name}` says what it breaks.")
 
 
 def first_pack(env: TextEnv, num_tasks: int, seed: int) -> Pack:
@@ -172,7 +168,7 @@ def check_first_prompt(
             )
     see_known(observation, chat, env, "reset()")
     see_known(rules, chat, env, "rules")
-    with answering(partial(unusable, context), "a context mechanism that shows its empty state"):
+    with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
         system = context.prepare(context.empty(), rules, observation).system
     see_known(system, chat, context, "prepare()")
     if word := chat.unknown_word(chat.system_prompt):

@@ -31,7 +31,7 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
-from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split, Turn
+from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
 from datamodules.checks import unplayable
 from datamodules.items import ItemDataModule
 
@@ -83,31 +83,31 @@ class DemonstrationDataModule(ItemDataModule):
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer; refuse a bound that would cut off a demonstrated response of a closed vocabulary."""
-        if self._chat is None:
-            policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
-            self._speak_as(policy)
-            if isinstance(policy, TinyPolicy):
-                longest = self.longest_response(policy)
-                needed = len(longest.action_ids) - 1  # the end of turn may be missing
-                if needed > self.max_new_tokens:
-                    shown = shorten(longest.response, 80)
-                    expected = f"at least {needed}, the tokens of a demonstrated response ({shown!r})"
-                    raise ConfigError(
-                        "data.max_new_tokens", self.max_new_tokens, expected, f"Set it to {needed} or more."
-                    )
+        if self._chat is not None:
+            return
+        policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
+        self._speak_as(policy)
+        needed, shown = self.tokens_needed(policy) if isinstance(policy, TinyPolicy) else (0, "")
+        if needed > self.max_new_tokens:
+            expected, remedy = f"at least {needed}, {shown}", f"Set it to {needed} or more."
+            raise ConfigError("data.max_new_tokens", self.max_new_tokens, expected, remedy)
 
     def _speak_as(self, policy: Policy) -> None:
         self._chat, self._window = Chat(policy.tokenizer(self.words_for(policy))), policy.window
 
-    def longest_response(self, policy: Policy) -> Turn:
-        """The longest response in the demonstrations of the first packs, where nothing but the window cuts one off."""
+    def tokens_needed(self, policy: Policy) -> tuple[int, str]:
+        """Tokens of the longest response in the demonstrations of the first packs, and what they are, for a message.
+
+        Nothing but the window cuts a response off there; its end of turn, which may be missing, is not counted.
+        """
         uncut = copy.copy(self)
         uncut.max_new_tokens = policy.window
         uncut._speak_as(policy)
         groups = [uncut._demonstrate(index) for index in range(min(_LOOKED_AT, self.num_packs))]
         lives = [life for group in groups for life in group.lifecycles]
         turns = [turn for life in lives for episode in life.episodes for turn in episode.turns]
-        return max(turns, key=lambda turn: len(turn.action_ids))
+        longest = max(turns, key=lambda turn: len(turn.action_ids))
+        return len(longest.action_ids) - 1, f"the tokens of a demonstrated response ({shorten(longest.response, 80)!r})"
 
     def train_dataloader(self) -> SizedItems:
         """One item = one optimizer update."""

@@ -136,7 +136,7 @@ class GRPOModule(PolicyModule):
         """Build the policy once the DataModule has its tokenizer."""
         if self.model is None:
             model = self._made()
-            kept = {kind.role for kind in self.policy.adapter_kinds} - {kind.role for kind in self.trained_kinds}
+            kept = set(self.policy.adapter_names) - {kind.role for kind in self.trained_kinds}
             for weight in [weight for role in kept for weight in adapter_weights(model, role).values()]:
                 weight.requires_grad_(False)
             if REFERENCE in self.needs and not has_adapter(model):

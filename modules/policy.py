@@ -255,8 +255,7 @@ class PolicyModule(L.LightningModule):
         whole = self.trainer.strategy.model
         if isinstance(whole, FullyShardedDataParallel):
             return float(whole.clip_grad_norm_(bound))
-        roles = dict.fromkeys(kind.role for kind in self.policy.adapter_kinds)
-        parts = [adapter_weights(self._model, role).values() for role in roles]
+        parts = [adapter_weights(self._model, name).values() for name in self.policy.adapter_names]
         norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
         norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)

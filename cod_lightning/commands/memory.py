@@ -44,7 +44,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(read_config(policy.path, "model.policy.path"))
     adapter = isinstance(policy, LoRAPolicy)
-    num_adapters = max(1, len({kind.role for kind in policy.adapter_kinds}))
+    num_adapters = max(1, len(policy.adapter_names))
     sizes = sizes_of(model, num_adapters * policy.rank, policy.targets) if adapter else sizes_of(model)
     engine, precision, shards = data.engine, str(trainer.precision or "32-true"), num_shards(trainer)
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4

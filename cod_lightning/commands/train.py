@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 import yaml
@@ -38,7 +37,6 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
 from cod_lightning.training.shares import check_shares
-from cod_lightning.types import Turn
 from datamodules import RolloutDataModule
 from datamodules.checks import check_pair
 from modules import GRPOModule
@@ -144,13 +142,12 @@ class TrainCLI(CodCLI):
             remedy = "Name one of this environment and context, or null."
             raise ConfigError("warm_start", self._own().warm_start, expected, remedy)
         if isinstance(made.model.policy, TinyPolicy):
-            self._check_lengths(theirs.longest_response(made.model.policy), theirs.max_new_tokens)
+            needed, shown = theirs.tokens_needed(made.model.policy)
+            self._check_lengths(needed, shown, theirs.max_new_tokens)
 
-    def _check_lengths(self, longest: Turn, theirs: int) -> None:
+    def _check_lengths(self, needed: int, shown: str, theirs: int) -> None:
         """Raise `ConfigError` where training, or the warm start itself, would cut off a demonstrated response."""
         name, most = self._own().warm_start, self.datamodule.max_new_tokens
-        needed = len(longest.action_ids) - 1  # the end of turn may be missing
-        shown = f"the tokens of a demonstrated response ({shorten(longest.response, 80)!r})"
         if needed > theirs:
             expected = f"one whose own data.max_new_tokens={theirs} is at least {needed}, {shown}"
             raise ConfigError("warm_start", name, expected, f"Set it to {needed} there, or more.")

@@ -33,6 +33,11 @@ class Policy(ABC):
     waits_for_warm_start: bool = False
     """Whether there is no tokenizer before the warm start has run."""
 
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        """Of the adapters that kinds of episodes have, each once; empty where all share the policy's weights."""
+        return tuple(dict.fromkeys(kind.role for kind in self.adapter_kinds))
+
     @abstractmethod
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         """The tokenizer; `words` are those of the world's and the context's compact protocol, if they speak it; or their sentences,

@@ -67,7 +67,7 @@ class LoRAPolicy(PretrainedPolicy):
         self.base = base_weights(model, self.path)
         _check_targets(model, self.targets)
         targets: Any = self.targets or "all-linear"
-        for name in dict.fromkeys(kind.role for kind in self.adapter_kinds) or [ADAPTER]:
+        for name in self.adapter_names or (ADAPTER,):
             config = LoraConfig(
                 r=self.rank,
                 lora_alpha=self.alpha,

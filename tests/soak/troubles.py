@@ -273,9 +273,8 @@ def no_room(command: Command, whole: Path, seconds: float, rng: random.Random, n
             time.sleep(0.05)
         code = command.ended(typed, root)
         text = command.log(root).read_text(errors="replace")
-        told = _LAST in text
         assert code in (0, 1, 2), text[-2000:]
-        assert told or code == 0 or command.name == "sweep", text[-2000:]
+        assert _LAST in text or code == 0 or command.name == "sweep", text[-2000:]
         cut = code != 0 or (command.name == "launch" and not (root / "report.html").is_file())
         (disk / "ballast").unlink(missing_ok=True)
         command.well(root)
@@ -334,7 +333,7 @@ def soak(command: Command, troubles: Sequence[str], times: int, note: Callable[[
 
 
 def begin_again(argv: Sequence[str]) -> None:
-    """This script once more, with the clock, and with mounts that nobody else sees and that end with it."""
+    """This script once more, with the clock, and with mounts that no other process sees and that end with it."""
     folder = Path(tempfile.mkdtemp())
     (folder / "clock.c").write_text(_CLOCK)
     clock = str(folder / "clock.so")
