@@ -47,6 +47,8 @@ class LoRAPolicy(PretrainedPolicy):
         logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         for key, value in {"rank": rank, "alpha": alpha}.items():
             check_at_least(f"model.policy.{key}", value, 1, "32 and alpha=64 are the defaults.")
+        if adapters not in ("shared", "by_role"):
+            raise ConfigError("model.policy.adapters", adapters, "shared or by_role", "shared is the default.")
         self.rank = self.adapter_rank = rank
         self.alpha, self.targets = alpha, targets
         self.adapter_kinds = tuple(EpisodeKind) if adapters == "by_role" else ()
