@@ -1,42 +1,40 @@
-"""Results kept for texts: found as fast as by `lru_cache`, and bounded by bytes, since texts may be of any length."""
+"""Results kept for texts: a result is found as fast as an item of a dict, and all are bounded by bytes, since texts may be of any
+length."""
 
 from collections.abc import Callable
-from functools import cache, wraps
 from typing import Any, TypeVar
 
-Cached = TypeVar("Cached", bound=Callable[..., Any])
+Cached = TypeVar("Cached", bound=Callable[[Any], Any])
 _OF_AN_ITEM = 36
 """Bytes of an integer beyond the smallest and its place in a tuple."""
 _OF_AN_ENTRY = 500
-"""Of the containers of arguments and result, and their place in the cache."""
+"""Of the containers of argument and result, and their place in the cache."""
 
 
 def text_cache(function: Cached, most_bytes: int = 2**26) -> Cached:
-    """The function of texts, or of tuples of ids, with its results kept until they take `most_bytes`; then it begins anew.
+    """The function of a text, or of a tuple of ids, with its results kept until they take `most_bytes`; then it begins anew.
 
-    For a first argument that might take a tenth of that alone it is called each time. Arguments go by position.
+    For an argument that might take a tenth of that alone it is called each time. What it raises is not kept.
     """
-    kept, longest = 0, most_bytes // 10 // _OF_AN_ITEM
+    return _Kept(function, most_bytes).__getitem__  # pyright: ignore[reportReturnType]
 
-    @cache
-    def remembered(*arguments: Any) -> Any:
-        nonlocal kept
-        result = function(*arguments)
-        kept += sum(map(_size, arguments)) + _size(result) + _OF_AN_ENTRY
+
+class _Kept(dict[Any, Any]):
+    """Results by argument; one that is not there is worked out."""
+
+    def __init__(self, function: Callable[[Any], Any], most_bytes: int) -> None:
+        self.function, self.most_bytes = function, most_bytes
+        self.longest, self.num_bytes = most_bytes // 10 // _OF_AN_ITEM, 0
+
+    def __missing__(self, argument: Any) -> Any:
+        result = self.function(argument)
+        if len(argument) <= self.longest:
+            self.num_bytes += _size(argument) + _size(result) + _OF_AN_ENTRY
+            if self.num_bytes > self.most_bytes:
+                self.clear()
+                self.num_bytes = 0
+            self[argument] = result
         return result
-
-    @wraps(function)
-    def looked_up(*arguments: Any) -> Any:
-        nonlocal kept
-        if len(arguments[0]) > longest:
-            return function(*arguments)
-        result = remembered(*arguments)
-        if kept > most_bytes:
-            kept = 0
-            remembered.cache_clear()
-        return result
-
-    return looked_up  # pyright: ignore[reportReturnType]
 
 
 def _size(one: object) -> int:

@@ -2,6 +2,8 @@
 
 import re
 import string
+from collections.abc import Callable
+from functools import cache
 
 from cod_lightning.text_cache import text_cache
 
@@ -39,7 +41,6 @@ def only_answer(response: str) -> tuple[str, str]:
     return answer, ""
 
 
-@text_cache
 def code_of(response: str, noun: str, num_codes: int) -> tuple[int, str]:
     """(1..num_codes, "") or (0, which rule was broken), from an answer such as `Direction 3` or `Direction_3`.
 
@@ -48,16 +49,26 @@ def code_of(response: str, noun: str, num_codes: int) -> tuple[int, str]:
     >>> code_of("<answer>lever_2 please</answer>", "Lever", 4)
     (2, '')
     """
-    answer, complaint = answer_of(response)
-    if complaint:
-        return 0, complaint
-    match = re.match(rf"[{noun[0]}{noun[0].lower()}]{noun[1:]}[\s_]+([0-9]+)", answer)
-    if match is None:
-        return 0, f"the answer is not '{noun}' and a number"
-    number = match[1].lstrip("0")
-    if number not in {str(code) for code in range(1, num_codes + 1)}:
-        return 0, f"the number is not one of 1 to {num_codes}"
-    return int(number), ""
+    return _reader(noun, num_codes)(response)
+
+
+@cache
+def _reader(noun: str, num_codes: int) -> Callable[[str], tuple[int, str]]:
+    """`code_of` for these answers."""
+    spelled = re.compile(rf"[{noun[0]}{noun[0].lower()}]{noun[1:]}[\s_]+([0-9]+)")
+    codes = {str(code): code for code in range(1, num_codes + 1)}
+
+    def code_in(response: str) -> tuple[int, str]:
+        answer, complaint = answer_of(response)
+        if complaint:
+            return 0, complaint
+        match = spelled.match(answer)
+        if match is None:
+            return 0, f"the answer is not '{noun}' and a number"
+        code = codes.get(match[1].lstrip("0"), 0)
+        return code, "" if code else f"the number is not one of 1 to {num_codes}"
+
+    return text_cache(code_in)
 
 
 _KEPT = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - {"<", ">", "|"}

@@ -65,6 +65,8 @@ def check_reward(reward: float, env: TextEnv) -> None:
 
 def checked_text(text: object, who: object, kind: type[CodLightningError] = EnvironmentFailure) -> str:
     """The text. Raises `kind` for what no tokenizer takes: no string, half of a surrogate pair, more than a million characters."""
+    if type(text) is str and len(text) <= _LONGEST_TEXT and text.isascii():
+        return text
     if not isinstance(text, str):
         raise kind(f"{type(who).__name__} showed a {type(text).__name__}, not a string")
     text = str.__str__(text)  # of a class of its own, whose methods are not asked
@@ -89,9 +91,11 @@ def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism, method: st
 def checked_opening(found: object, mechanism: ContextMechanism) -> tuple[Message, ...]:
     """The messages that open an update. Raises `ContextFailure` for anything else."""
     messages = tuple(found) if isinstance(found, Sequence) else ()
-    if not messages or not all(isinstance(message, Message) for message in messages):
+    if not messages:
         raise ContextFailure(f"{type(mechanism).__name__}.update did not begin with messages")
     for message in messages:
+        if not isinstance(message, Message):
+            raise ContextFailure(f"{type(mechanism).__name__}.update did not begin with messages")
         checked_text(message.content, mechanism, ContextFailure)
     return messages
 
@@ -179,11 +183,13 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
         raise BadCompletion(f"{len(ids)} tokens where {max_new_tokens} were asked for")
     if len(logprobs) != len(ids):
         raise BadCompletion(f"{len(logprobs)} log-probs for {len(ids)} tokens")
-    _see_types(ids, _IDS, "token ids")
+    if not _IDS.issuperset(map(type, ids)):
+        raise BadCompletion(f"token ids of type {_types(ids, _IDS)}")
     if min(ids) < 0 or max(ids) >= num_ids:
         wrong = next(i for i in ids if not 0 <= i < num_ids)
         raise BadCompletion(f"token id {wrong}, outside the vocabulary of {num_ids}")
-    _see_types(logprobs, _LOGPROBS, "log-probs")
+    if not _LOGPROBS.issuperset(map(type, logprobs)):
+        raise BadCompletion(f"log-probs of type {_types(logprobs, _LOGPROBS)}")
     if not math.isfinite(sum(logprobs)) or max(logprobs) > _ROUNDING:  # not finite if any is not
         wrong = next((p for p in logprobs if not (math.isfinite(p) and p <= _ROUNDING)), sum(logprobs))
         raise BadCompletion(f"log-prob {wrong}, where one is finite and at most 0")
@@ -194,6 +200,6 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
     return completion
 
 
-def _see_types(values: tuple[object, ...], allowed: frozenset[type], what: str) -> None:
-    if types := set(map(type, values)) - allowed:
-        raise BadCompletion(f"{what} of type {', '.join(sorted(t.__name__ for t in types))}")
+def _types(values: tuple[object, ...], allowed: frozenset[type]) -> str:
+    """Names of the types that are not allowed."""
+    return ", ".join(sorted(t.__name__ for t in set(map(type, values)) - allowed))

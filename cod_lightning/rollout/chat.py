@@ -15,7 +15,7 @@ texts. Tags of tools are no control tokens, since a world may ask for calls in t
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tokenizers.models import WordLevel
@@ -123,6 +123,9 @@ class Chat:
         self.neutral = text_cache(self.neutral)
         self.unknown_word = text_cache(self.unknown_word, _SMALL)
         self._num_control_in = text_cache(self._num_control_in, _SMALL)
+        befores = (self._after_assistant, self._after_end)
+        self._continuations = [text_cache(partial(self._continued, between)) for between in befores]
+        """Without an end of turn before it, and with one."""
         self._around = lru_cache(maxsize=64)(self._around)
         self._num_control = lru_cache(maxsize=64)(self._num_control)
 
@@ -165,7 +168,10 @@ class Chat:
         Where the action did not end with the template's end-of-turn token, the token is added here.
         """
         ended = last_action_id is not None and last_action_id == self.end_of_turn
-        between, after = self._after_end if ended else self._after_assistant, self._before_assistant
+        return self._continuations[ended](user_text)
+
+    def _continued(self, between: str, user_text: str) -> tuple[int, ...]:
+        after = self._before_assistant
         expected = self._num_control_in(f"{between}x{after}")
         return self.encode(self._checked(lambda neutral: between + neutral(user_text) + after, expected))
 

@@ -4,8 +4,9 @@ Only where the chat follows a template that rewrites history, or the context mec
 segment begins: the engine knows it as another dialogue, and its turn does not extend the one before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
 from cod_lightning.rollout.boundaries import check_completion
@@ -92,46 +93,52 @@ class Dialogue:
         """The turn before the latest one, where a thought had to be closed between them."""
         self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history and ids is None else ""
         """The prompt as text, where it may be rewritten."""
+        self._name = identity
+        """The engine's key for the dialogue: within one name, prompts extend each other."""
+        self._ends = sampler.ends
 
     @property
     def ids(self) -> Sequence[int]:
         """The prompt so far, with the latest action at its end."""
         return self._ids
 
-    async def turn(self, most_tokens: int | None = None) -> Turn:
+    def turn(self, most_tokens: int | None = None) -> Coroutine[Any, Any, Turn]:
         """The policy's next turn, of no more than `most_tokens`. Without room for a single token it is empty and stops with WINDOW.
 
         A thought that is open when `thinking_budget` is used up is closed by tokens that the policy has not sampled. What it then
         says is a turn of its own, the one that is returned; the one before is in `thought`.
         """
-        sampler, wanted = self.sampler, self.sampler.max_new_tokens
+        wanted, budget, self.thought = self.sampler.max_new_tokens, self.sampler.thinking_budget, None
         if most_tokens is not None:
             wanted = max(1, min(most_tokens, wanted))
-        begun, budget, self.thought = len(self._ids), sampler.thinking_budget, None
         if budget is None or budget >= wanted:
-            turn = await self._sampled(wanted, self.messages[-1].content)
-            text = turn.response
-        else:
-            opening = self._new_ids
-            turn = await self._sampled(budget, self.messages[-1].content)
-            if turn.stop is StopReason.LENGTH:
-                self.thought = turn
-                self._new_ids = end_of_thought(sampler.chat, opening, turn.action_ids)
-                self._ids.extend(self._new_ids)
-                turn = await self._sampled(wanted - len(turn.action_ids), sampler.chat.text(self._new_ids))
-            text = sampler.chat.decode(tuple(self._ids[begun:]))
-        self.response = text
-        if len(self._ids) > begun:
-            self.messages.append(Message(Role.ASSISTANT, text))
+            return self._sampled(wanted, self.messages[-1].content)
+        return self._sampled_with_thought(wanted, budget)
+
+    async def _sampled_with_thought(self, wanted: int, budget: int) -> Turn:
+        """The next turn, where a thought may have to be closed first."""
+        chat, begun, opening = self.sampler.chat, len(self._ids), self._new_ids
+        turn = await self._sampled(budget, self.messages[-1].content)
+        if turn.stop is StopReason.LENGTH:
+            self.thought = turn
+            self._new_ids = end_of_thought(chat, opening, turn.action_ids)
+            self._ids.extend(self._new_ids)
+            self.messages.pop()
+            turn = await self._sampled(wanted - len(turn.action_ids), chat.text(self._new_ids))
+            self.response = chat.decode(tuple(self._ids[begun:]))
+            if turn.action_ids:
+                self.messages.pop()
+            self.messages.append(Message(Role.ASSISTANT, self.response))
         return turn
 
     async def _sampled(self, wanted: int, observation: str) -> Turn:
-        """One call of the engine, of no more tokens than that."""
+        """One call of the engine, of no more tokens than that, whose text is the next message."""
         sampler = self.sampler
         self._digest = digest(self._ids[self._num_digested :], self._digest)
         self._num_digested = len(self._ids)
         room = sampler.window - len(self._ids)
         if room < 1:
+            self.response = ""
             return Turn(
                 new_ids=self._new_ids,
                 extends=self._extends,
@@ -156,7 +163,7 @@ class Dialogue:
                 top_k=sampler.top_k,
                 min_p=sampler.min_p,
                 adapter=sampler.adapter,
-                ends=sampler.ends,
+                ends=self._ends,
             )
         )
         completion = check_completion(
@@ -165,7 +172,7 @@ class Dialogue:
             num_ids=self._num_ids,
             prompt_digest=self._digest,
         )
-        completion = cut(completion, sampler.ends)
+        completion = cut(completion, self._ends)
         cut_by_window = completion.stop is StopReason.LENGTH and room < wanted
         turn = Turn(
             new_ids=self._new_ids,
@@ -176,8 +183,10 @@ class Dialogue:
             policy_version=completion.policy_version,
             prompt_digest=completion.prompt_digest,
             observation=observation,
-            response=sampler.chat.decode(completion.action_ids),
+            response=(response := sampler.chat.decode(completion.action_ids)),
         )
+        self.response = response
+        self.messages.append(Message(Role.ASSISTANT, response))
         self._ids.extend(completion.action_ids)
         self._num_turns += 1
         self._extends = True
@@ -222,11 +231,7 @@ class Dialogue:
         """Begin a new segment with this prompt, of which the ids so far are no prefix."""
         self.sampler.engine.release(self._name)
         self._num_rewrites += 1
+        self._name = f"{self.identity}#{self._num_rewrites}"
         self._extends = False
         self._new_ids = ids
         self._ids, self._digest, self._num_digested = list(self._new_ids), 0, 0
-
-    @property
-    def _name(self) -> str:
-        """The engine's key for the dialogue: within one name, prompts extend each other."""
-        return f"{self.identity}#{self._num_rewrites}" if self._num_rewrites else self.identity

@@ -125,6 +125,7 @@ class _Solving:
     async def played(self, dialogue: Dialogue, rules: str) -> Episode:
         """The episode, turn by turn to its end. Raises one of `FAULTS`."""
         env, mechanism, num_replies, num_responses = self.env, self.mechanism, 0, 0
+        calls = dialogue if isinstance(dialogue, ToolDialogue) else None
         while True:
             turn = await sampled_turn(dialogue)
             self.turns += [turn] if dialogue.thought is None else [dialogue.thought, turn]
@@ -134,13 +135,16 @@ class _Solving:
                 full = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, said)
                 return crossing(EnvironmentFailure, full)
             action, reply = dialogue.response, None
-            if isinstance(dialogue, ToolDialogue):
-                action = dialogue.calls_of(structs.replace(turn, response=action))
+            if calls is not None:
+                action = calls.calls_of(structs.replace(turn, response=action))
             if self.hooked:
                 inside, action, reply = _intervened(mechanism, self.inside, action, self.chat)
                 self._carry(inside)
             if reply is None:
-                observation, reward, over = await _stepped(env, action)
+                if env.blocking:
+                    observation, reward, over = await asyncio.to_thread(_stepped, env, action)
+                else:
+                    observation, reward, over = _stepped(env, action)
                 see_known(observation, self.chat, env, "step()")
                 if over:
                     return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
@@ -155,9 +159,9 @@ class _Solving:
             if self.hooked:
                 self._carry(_went_on(dialogue, mechanism, self.inside, rules, observation))
                 self.hooked = num_replies < MOST_INTERVENTIONS
-            elif isinstance(dialogue, ToolDialogue):
+            elif calls is not None:
                 results = crossing(EnvironmentFailure, lambda: [checked_text(text, env) for text in env.results])
-                dialogue.say(observation, results)
+                calls.say(observation, results)
             else:
                 dialogue.say(observation)
 
@@ -198,11 +202,10 @@ async def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
         blame(EnvironmentFailure, error)
 
 
-async def _stepped(env: TextEnv, response: str) -> tuple[str, float, bool]:
-    """The next observation, the reward, and whether the task is over. Raises `EnvironmentFailure`."""
+def _stepped(env: TextEnv, response: str) -> tuple[str, float, bool]:
+    """The next observation, the reward, and whether the task is over. Raises `EnvironmentFailure`, also in a thread."""
     try:
-        done = await _in_thread(partial(env.step, response)) if env.blocking else env.step(response)
-        observation, reward, terminated, truncated, _ = done
+        observation, reward, terminated, truncated, _ = env.step(response)
         check_reward(float(reward), env)
         return checked_text(observation, env), float(reward), bool(terminated or truncated)
     except BaseException as error:

@@ -21,7 +21,7 @@ from cod_lightning.plans import PlannedEpisode, planned
 from cod_lightning.rollout.attempts import Branching, BranchPoint, start_attempts
 from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
-from cod_lightning.rollout.entries import entry_events
+from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting, Shown
 from cod_lightning.types import Attempt, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
@@ -51,6 +51,7 @@ class Life:
         """Whether the latest episode was an update."""
         self.solved: Episode | None = None
         """The latest solve episode."""
+        self.entries_of = EntriesOf(setting.mechanism)
         self.known = False
         """Whether the events of earlier episodes say what the context holds."""
         self.ends: float | None = None
@@ -103,11 +104,8 @@ class Life:
 
     def _followed(self, episode: Episode) -> Episode:
         """The episode with what it had to do with the entries of the context."""
-        mechanism, contexts = self.setting.mechanism, self.contexts
-        known, shown = self.known and contexts.provided is None, contexts.shown is Shown.OWN
-        events = crossing(
-            ContextFailure, partial(entry_events, mechanism, episode, known=known, shown=shown), mechanism
-        )
+        known, shown = self.known and self.contexts.provided is None, self.contexts.shown is Shown.OWN
+        events = entry_events(self.entries_of, episode, known=known, shown=shown)
         self.known = True
         return structs.replace(episode, entries=events)
 

@@ -10,19 +10,22 @@ from cod_lightning.types import Turn
 
 async def sampled_turn(dialogue: Dialogue, most_tokens: int | None = None) -> Turn:
     """The policy's next response, within the time that a turn may take, of no more than `most_tokens`."""
-    sampler, limit_s = dialogue.sampler, dialogue.sampler.deadlines.turn_s
+    sampler, limit = dialogue.sampler, None
     sampler.liveness.at(dialogue.identity, "engine")
     try:
-        async with asyncio.timeout(limit_s):
-            try:
+        if sampler.deadlines.turn_s is None:
+            turn = await dialogue.turn(most_tokens)
+        else:
+            limit = asyncio.timeout(sampler.deadlines.turn_s)
+            async with limit:
                 turn = await dialogue.turn(most_tokens)
-            except ConfigError:
-                raise
-            except BaseException as error:
-                blame(EngineFailure, error, sampler.engine)
-    except TimeoutError:
-        engine = type(sampler.engine).__name__
-        raise TurnTimeout(f"{engine} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
+    except ConfigError:
+        raise
+    except BaseException as error:
+        if limit is not None and limit.expired() and isinstance(error, TimeoutError):
+            engine, limit_s = type(sampler.engine).__name__, sampler.deadlines.turn_s
+            raise TurnTimeout(f"{engine} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
+        blame(EngineFailure, error, sampler.engine)
     sampler.liveness.at(dialogue.identity, "environment")
     return turn
 

@@ -20,7 +20,7 @@ from cod_lightning.contexts import (
 from cod_lightning.contexts.base import Answer, ContextEntry, ContextMechanism, TextState
 from cod_lightning.errors import ContextFailure
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.rollout.entries import entry_events
+from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.contexts.test_episodes import solved
 
@@ -57,7 +57,7 @@ def rewritten(context: Any, state: Any, answer: str) -> tuple[Any, list[tuple[st
 
 
 def events_of(context: Any, episode: Episode, *, known: bool = True, shown: bool = True) -> list[tuple[str, ...]]:
-    events = entry_events(context, episode, known=known, shown=shown)
+    events = entry_events(EntriesOf(context), episode, known=known, shown=shown)
     return [tuple(part for part in (event.kind.value, event.key, event.text) if part) for event in events]
 
 
