@@ -124,8 +124,7 @@ class Chat:
         self.unknown_word = text_cache(self.unknown_word, _SMALL)
         self._num_control_in = text_cache(self._num_control_in, _SMALL)
         befores = (self._after_assistant, self._after_end)
-        self._continuations = [text_cache(partial(self._continued, between)) for between in befores]
-        """Without an end of turn before it, and with one."""
+        self._continuations = [text_cache(partial(self._continued, one)) for one in befores]
         self._around = lru_cache(maxsize=64)(self._around)
         self._num_control = lru_cache(maxsize=64)(self._num_control)
 
@@ -171,9 +170,10 @@ class Chat:
         return self._continuations[ended](user_text)
 
     def _continued(self, between: str, user_text: str) -> tuple[int, ...]:
-        after = self._before_assistant
-        expected = self._num_control_in(f"{between}x{after}")
-        return self.encode(self._checked(lambda neutral: between + neutral(user_text) + after, expected))
+        expected = self._num_control_in(f"{between}x{self._before_assistant}")
+        return self.encode(
+            self._checked(lambda neutral: between + neutral(user_text) + self._before_assistant, expected)
+        )
 
     def extended(self, prompt: str, response: str, user_text: str) -> str:
         """The next prompt as text, where it goes on from this one and the response."""
