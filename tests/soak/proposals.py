@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python tests/soak/proposals.py --runs runs/proposals [--arms NAME ...] [--seeds 1 2 3] [--page_only]
 
-Every arm is `python -m cod_lightning fit --config experiment/propose_doors` with its arguments, from one warm start a seed; see
+Every arm is `python -m cod_lightning fit --config experiment/propose_levers` with its arguments, from one warm start a seed; see
 `signals.py`, whose page has the results.
 """
 
@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from cod_lightning.envs.doors.wording import CompactDoors
+from cod_lightning.envs.levers.wording import COLOURS, CompactLevers
 from cod_lightning.markdown import table
 from tests.soak.signals import RESULTS, differences, finished, interval, page, train, verdict
 
-CONFIG = "experiment/propose_doors"
-BUDGET = 400_000
-NUM_POSITIONS, NUM_DOORS = 12, 8
+CONFIG = "experiment/propose_levers"
+BUDGET = 300_000
+NUM_POSITIONS, SOLVES = 9, 3
 BASE = "packs as they are drawn, as often"
 ROLLOUTS = 4
 """At the start, and at the end, whose proposals are counted."""
@@ -30,7 +30,7 @@ ARMS: dict[str, tuple[str, ...]] = {
     "proposer and solver": (),
     "proposer frozen": ("--model.trained_kinds", "[solve, update]", "--data.frozen.kind", "propose"),
     BASE: ("--data.plan.init_args.proposes", "false"),
-    "packs as they are drawn, each task once": ("plan=every_task",),
+    "packs as they are drawn, each task once": ("--data.plan", '{"class_path": "cod_lightning.plans.UpdateEvery"}'),
 }
 ASKED = ("valid", "unknown", "by_chance")
 
@@ -61,7 +61,7 @@ def measured(folder: Path) -> dict[str, Any]:
 
 def asked(transcript: Path) -> dict[str, Any]:
     """Of the first and the last rollouts: `valid`, the share of proposals that are a task; and of those made with a context,
-    `unknown`, the share that asks for a door of which it says nothing, and `by_chance`, that share of a door at random; and
+    `unknown`, the share that asks for a colour of which it says nothing, and `by_chance`, that share of a colour at random; and
     `learnability` by position of the proposal."""
     by_step: dict[int, list[dict[str, Any]]] = {}
     for line in transcript.read_text().splitlines():
@@ -75,15 +75,15 @@ def asked(transcript: Path) -> dict[str, Any]:
 
 
 def _asked(proposals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    wording, unknown, by_chance = CompactDoors(NUM_DOORS), list[bool](), list[float]()
+    wording, unknown, by_chance = CompactLevers(), list[bool](), list[float]()
     learnability: dict[int, list[float]] = {}
     for one in proposals:
         if one["reward"] is not None:
             learnability.setdefault(one["position"], []).append(one["reward"])
         if one["success"] and one["context_before"]:
-            known = wording.parse(one["context_before"])
-            unknown.append(wording.door_of(one["turns"][-1]["response"]) not in known)
-            by_chance.append(1 - len(known) / NUM_DOORS)
+            known = set(wording.facts.parse(one["context_before"]).values())
+            unknown.append(wording.chosen(one["turns"][-1]["response"]) not in known)
+            by_chance.append(1 - len(known) / len(COLOURS))
     return {
         "valid": mean(bool(one["success"]) for one in proposals),
         "unknown": mean(unknown),
@@ -99,8 +99,8 @@ def section(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
 
 def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
     yield (
-        f"`fit --config {CONFIG}` on eight doors until {BUDGET:,} tokens are sampled: the agent proposes which door it is asked, "
-        "opens it four times from one context, updates the context; three rounds. *Final* is success on held-out packs of six "
+        f"`fit --config {CONFIG}` until {BUDGET:,} tokens are sampled: the agent proposes which colour it is asked for, looks for it "
+        "three times from one context, updates the context; three rounds. *Final* is success on held-out packs of six "
         "tasks, each asked and solved once, mean over positions; *blanked* and *shuffled* are its controls; *area* as above, from "
         "the first validation on. Nothing is proposed there."
     )
@@ -128,7 +128,7 @@ def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
             ends = [of[seed][when] for seed in sorted(of)]
             positions = [interval([one["learnability"][n] for one in ends]) for n in ends[0]["learnability"]]
             cells.append([name, when, *(interval([one[key] for one in ends]) for key in ASKED), *positions])
-    places = [f"learnability at {n}" for n in range(0, NUM_POSITIONS, 4)]
+    places = [f"learnability at {n}" for n in range(0, NUM_POSITIONS, SOLVES)]
     yield table(["arm", "when", "valid", "asks what the context does not say", "by chance", *places], cells)
     yield ""
     for name, of in runs.items():
