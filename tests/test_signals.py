@@ -90,10 +90,27 @@ PARTS = {
     "replay for packs without signal, bandit": lambda policy, transcripts: [
         *("loss=grpo", "+replay=signal", *BANDIT),
     ],
+    "proposer and solver, ahead": lambda policy, transcripts: [
+        *("loss=grpo", "+plan=propose", "--data.plan.init_args.solves", "2", "--data.max_staleness", "1"),
+        *("--warm_start", "warm_start/propose_levers"),
+    ],
+    "solver for a frozen proposer": lambda policy, transcripts: [
+        *(
+            "loss=grpo",
+            "+plan=propose",
+            "--data.plan.init_args.solves",
+            "2",
+            "--warm_start",
+            "warm_start/propose_levers",
+        ),
+        *("--data.frozen.kind", "propose", "--model.trained_kinds", "[solve, update]"),
+    ],
 }
 SHOWN = {
     "replay for packs without signal, bandit": ("replay/replayed_tokens", "source/value/four"),
     "rejection sampling by lifecycle, own history": ("source/revisits",),
+    "proposer and solver, ahead": ("train/propose_reward/learnability/position_2", "train/propose_valid/position_0"),
+    "solver for a frozen proposer": ("train/propose_reward/learnability/position_2", "train/propose_valid/position_0"),
 }
 """What is above 0 at some time, where a part is at work."""
 

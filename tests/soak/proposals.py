@@ -99,10 +99,10 @@ def section(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
 
 def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
     yield (
-        f"`fit --config {CONFIG}` until {BUDGET:,} tokens are sampled: the agent proposes which colour it is asked for, looks for it "
-        "three times from one context, updates the context; three rounds. *Final* is success on held-out packs of six "
-        "tasks, each asked and solved once, mean over positions; *blanked* and *shuffled* are its controls; *area* as above, from "
-        "the first validation on. Nothing is proposed there."
+        f"`fit --config {CONFIG}` until {BUDGET:,} tokens are sampled: the agent proposes which colour it is asked for, looks for "
+        "it three times from one context, updates the context; three rounds. *Final* is success on held-out packs of six tasks, "
+        "each asked and solved once, mean over positions; *blanked* and *shuffled* are its controls; *area* as above, from the "
+        "first validation on. Nothing is proposed there."
     )
     yield ""
     keys = ("area", "final", "last", "blanked_context", "shuffled_context", "warm_start")
