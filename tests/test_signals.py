@@ -122,7 +122,11 @@ FIRST, *OTHERS = PARTS
 def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks_log_what_one_does(
     part, policy, transcripts, tmp_path
 ):
-    assert_resumed_and_the_same_on_two_ranks(tmp_path, *PARTS[part](policy, transcripts), shown=SHOWN.get(part, ()))
+    more = PARTS[part](policy, transcripts)
+    whole = assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown=SHOWN.get(part, ()))
+    lifecycles = {label: (whole / "lifecycles" / f"{label}.jsonl").read_text() for label in ("train", "validation")}
+    assert ('"kind":"propose"' in lifecycles["train"]) == ("+plan=propose" in more)
+    assert '"kind":"propose"' not in lifecycles["validation"]
 
 
 def assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown):
