@@ -29,10 +29,15 @@ ROLLOUTS = 4
 ARMS: dict[str, tuple[str, ...]] = {
     "proposer and solver": (),
     "proposer frozen": ("--model.trained_kinds", "[solve, update]", "--data.frozen.kind", "propose"),
+    "proposer alone": ("--model.trained_kinds", "[propose]"),
     BASE: ("--data.plan.init_args.proposes", "false"),
     "packs as they are drawn, each task once": ("--data.plan", '{"class_path": "cod_lightning.plans.UpdateEvery"}'),
 }
 ASKED = ("valid", "unknown", "by_chance")
+COLLAPSED = (
+    "The proposer alone shares its weights with player and writer, which forget within a few rollouts: next to nothing is solved, "
+    "hardly a context is written, and nothing that it could propose pays."
+)
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -86,8 +91,7 @@ def _asked(proposals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             by_chance.append(1 - len(known) / len(COLOURS))
     return {
         "valid": mean(bool(one["success"]) for one in proposals),
-        "unknown": mean(unknown),
-        "by_chance": mean(by_chance),
+        **({"unknown": mean(unknown), "by_chance": mean(by_chance)} if unknown else {}),
         "learnability": {str(n): mean(values) for n, values in sorted(learnability.items())},
     }
 
@@ -119,7 +123,10 @@ def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
     head = ["arm", "area", "final", "last position", "blanked", "shuffled", "warm start", "area, from base"]
     yield table([*head, "final, from base", "area; final"], cells)
     yield ""
-    yield f"The base is `{BASE}`. What was proposed, in the first and in the last {ROLLOUTS} rollouts:"
+    yield (
+        f"The base is `{BASE}`. What was proposed in the first and in the last {ROLLOUTS} rollouts, of the lifecycles that "
+        "transcripts keep; *by chance* is the share that a colour at random would have:"
+    )
     yield ""
     cells = []
     for name in ARMS:
@@ -127,14 +134,19 @@ def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
         for when in ("start", "end") if of else ():
             ends = [of[seed][when] for seed in sorted(of)]
             positions = [interval([one["learnability"][n] for one in ends]) for n in ends[0]["learnability"]]
-            cells.append([name, when, *(interval([one[key] for one in ends]) for key in ASKED), *positions])
+            known = {key: [one[key] for one in ends if key in one] for key in ASKED}
+            shares = [interval(values) if values else "no context left" for values in known.values()]
+            cells.append([name, when, *shares, *positions])
     places = [f"learnability at {n}" for n in range(0, NUM_POSITIONS, SOLVES)]
     yield table(["arm", "when", "valid", "asks what the context does not say", "by chance", *places], cells)
     yield ""
     for name, of in runs.items():
-        if gained := [of[s]["end"]["unknown"] - of[s]["start"]["unknown"] for s in sorted(of) if "start" in of[s]]:
+        both = [(of[s]["start"], of[s]["end"]) for s in sorted(of) if "unknown" in of[s].get("end", {})]
+        if gained := [end["unknown"] - start["unknown"] for start, end in both]:
             yield f"- {name}: share that asks what the context does not say, end less start: {interval(gained, signed=True)}."
     yield ""
+    if "proposer alone" in runs:
+        yield from (COLLAPSED, "")
     yield from (f"- {name}: `{' '.join(arguments) or 'as it is'}`" for name, arguments in ARMS.items())
     yield ""
     yield "    PYTHONPATH=. python tests/soak/proposals.py --runs runs/proposals"
