@@ -63,6 +63,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/distillation.py --runs runs/distillation
 	PYTHONPATH=. .venv/bin/python tests/soak/memory.py --out docs/results/memory.json
 	PYTHONPATH=. .venv/bin/python tests/soak/signals.py --runs runs/signals
+	PYTHONPATH=. .venv/bin/python tests/soak/proposals.py --runs runs/proposals
 	PYTHONPATH=. .venv/bin/python tests/soak/generalisation.py --out docs/results/generalisation.json
 	PYTHONPATH=. .venv/bin/python tests/soak/habit.py --out docs/results/habit.json
 	.venv/bin/python tests/soak/sentences.py --runs runs/sentences

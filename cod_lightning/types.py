@@ -46,11 +46,13 @@ class EpisodeKind(StrEnum):
     """All turns of one task."""
     UPDATE = "update"
     """One rewrite of the context."""
+    PROPOSE = "propose"
+    """One task proposed to itself, which the solve episodes after it play."""
 
     @property
     def role(self) -> str:
-        """What the policy is in it, and what an adapter of its own is called."""
-        return "player" if self is EpisodeKind.SOLVE else "writer"
+        """What the policy is in it, and what an adapter of its own is called; who plays tasks proposes them, too."""
+        return "writer" if self is EpisodeKind.UPDATE else "player"
 
 
 class EpisodeStatus(StrEnum):
@@ -171,17 +173,18 @@ class EntryEvent(Struct, frozen=True, array_like=True):
 
 
 class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All turns of one task (solve), or one rewrite of the context (update)."""
+    """All turns of one task (solve), one rewrite of the context (update), or one proposal of a task (propose)."""
 
     kind: EpisodeKind
     position: int
-    """0-based index of the task; update n follows solve n."""
+    """0-based index of the task; update n follows solve n, proposal n comes before it."""
     status: EpisodeStatus
     turns: tuple[Turn, ...] = ()
     reward: float | None = None
     """None exactly when `status` is FAILED or SKIPPED: missing is not 0."""
     success: bool | None = None
-    """Solve: whether the task was solved. Update: whether the context parsed. None where the reward is missing."""
+    """Solve: whether the task was solved. Update: whether the context parsed. Propose: whether it is a task. None where the reward
+    is missing."""
     feedback: str = ""
     """Solve: the environment's words after the task. Update: why the context did not parse, if so."""
     context_before: str = ""

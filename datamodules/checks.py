@@ -10,6 +10,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.errors import ConfigError, answering, check_at_least
 from cod_lightning.models.base import Policy
+from cod_lightning.plans import LifecyclePlan, planned
 from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.attempts import Branching
@@ -18,7 +19,8 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.thoughts import thought_marks
 from cod_lightning.training.frozen import FrozenRole
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.training.packs import PackSource
+from cod_lightning.types import EpisodeKind, Pack, Split, Task
 
 
 def check_sizes(
@@ -65,6 +67,43 @@ def check_comparing(rewards: Rewards, branching: Branching) -> None:
             if isinstance(part, SiblingReward) and getattr(branching, key) is not None:
                 expected = f"none beside data.{key}, whose attempts are compared with episodes and have no siblings"
                 raise ConfigError(f"data.rewards.{name}", type(part).__name__, expected, "Leave out one of the two.")
+
+
+def check_rounds(
+    plan: LifecyclePlan, pack_size: int, rewards: Rewards, branching: Branching, source: PackSource | None
+) -> None:
+    """Nothing needs the pack's own task at each position, or packs of another size, where the plan plays tasks again."""
+    if all(plan.task_of(position) == position for position in range(pack_size)):
+        return
+    own = "siblings and solve episodes may play other tasks there than the pack's own"
+    unfit: list[tuple[str, object, str]] = [
+        (f"data.rewards.{name}", type(part).__name__, own)
+        for name, part in rewards.items()
+        if isinstance(part, SiblingReward)
+    ]
+    unfit += [(f"data.{key}", "set", own) for key in ("anchors", "counterfactual") if getattr(branching, key)]
+    if source is not None and source.changes_size:
+        unfit.append(("data.source.num_tasks", "set", "the tasks of every pack are shared out among proposals"))
+    for key, value, why in unfit:
+        expected = f"null with data.plan={type(plan).__name__}, since {why}"
+        raise ConfigError(key, value, expected, "Leave it out, or choose plan=every_task.")
+
+
+def check_proposals(plan: LifecyclePlan, env: TextEnv, pack: Pack, chat: Chat) -> None:
+    """Where the plan has proposals, the environment makes tasks of them, and asks for them in words that the policy knows."""
+    if all(one.kind is not EpisodeKind.PROPOSE for one in planned(plan, len(pack))):
+        return
+    with answering(partial(unplayable, env), "an environment that begins a task"):
+        world = copy.deepcopy(env)
+        world.reset(options={"task": pack.tasks[0]})
+        offer = world.offer
+        world.close()
+    if not offer:
+        expected = f"a plan without proposals, since {type(env).__name__} makes no tasks of them"
+        raise ConfigError(
+            "data.plan", type(plan).__name__, expected, "Choose plan=every_task, env=doors or env=levers."
+        )
+    see_known(offer, chat, env, "offer")
 
 
 def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:

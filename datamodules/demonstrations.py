@@ -27,12 +27,13 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
 from cod_lightning.rollout.player import Player
+from cod_lightning.rollout.proposals import run_propose_episode
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
-from datamodules.checks import unplayable
+from datamodules.checks import check_proposals, first_pack, unplayable
 from datamodules.items import ItemDataModule
 
 _LOOKED_AT = 16
@@ -87,6 +88,7 @@ class DemonstrationDataModule(ItemDataModule):
             return
         policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
         self._speak_as(policy)
+        check_proposals(self.plan, self.env, first_pack(self.env, self.pack_size, self.seed), self.chat)
         needed, shown = self.tokens_needed(policy) if isinstance(policy, TinyPolicy) else (0, "")
         if needed > self.max_new_tokens:
             expected, remedy = f"at least {needed}, {shown}", f"Set it to {needed} or more."
@@ -147,9 +149,15 @@ class DemonstrationDataModule(ItemDataModule):
             who = f"{pack.id}.{position}.{kind}"
             if kind is EpisodeKind.SOLVE:
                 state, task = self.context.adopt(teacher.context(rng)), pack.tasks[position]
-                if self.context.updates and position and (EpisodeKind.UPDATE, position - 1) not in order:
+                again = self.plan.task_of(position) != position
+                if self.context.updates and position and not again and (EpisodeKind.UPDATE, position - 1) not in order:
                     state = self.context.feedback(state, episodes[-1])
                 episodes.append(await run_solve_episode(env, task, state, setting, who, position))
+            elif kind is EpisodeKind.PROPOSE:
+                state = self.context.adopt(teacher.context(rng))
+                episodes.append(
+                    (await run_propose_episode(env, pack.tasks[position], state, setting, who, position))[0]
+                )
             else:
                 episodes.append(await run_update_episode(env, episodes[-1], setting, who))
         return episodes

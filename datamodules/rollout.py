@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,9 @@ from datamodules.checks import (
     check_first_prompt,
     check_names,
     check_pair,
+    check_proposals,
     check_reuse,
+    check_rounds,
     check_sampling,
     check_sizes,
     check_staleness,
@@ -66,7 +68,7 @@ class RolloutDataModule(ItemDataModule):
         env: The world that packs are drawn from.
         context: How the agent writes down what it learnt.
         engine: What samples the policy's turns.
-        plan: The order of solve and update episodes in a lifecycle.
+        plan: The order of the episodes in a lifecycle; validation and suites follow its `held_out`.
         source: What chooses the training packs; null is `Uniform`: one after the other.
         replay: What chooses episodes of earlier rollouts that join an update (docs/guides/replay.md); null replays none.
         pack_size: N, tasks of a pack in training and validation.
@@ -157,6 +159,7 @@ class RolloutDataModule(ItemDataModule):
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
         check_comparing(self.rewards, self.branching)
+        check_rounds(plan, pack_size, self.rewards, self.branching, source)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
         branching = self.branching if anchors or counterfactual else None
@@ -222,6 +225,7 @@ class RolloutDataModule(ItemDataModule):
                 raise ConfigError("data.thinking_budget", self.thinking_budget, expected, "Leave it out.")
             first = first_pack(self.env, self.pack_size, self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
+            check_proposals(self.plan, self.env, first, chat)
             for part in self.rewards.values():
                 part.check()
             if self.frozen is not None:
@@ -346,7 +350,10 @@ class RolloutDataModule(ItemDataModule):
         self, label: str, packs: Sequence[Pack], num_siblings: int = 1, branching: Branching | None = None
     ) -> list[Group]:
         """Siblings of each pack, played by the engine's weights as they are now."""
-        return run_groups(packs, num_siblings, self._setting(self.temperature), label=label, branching=branching)
+        setting = self._setting(self.temperature)
+        if label == "train":
+            setting = replace(setting, plan=self.plan)
+        return run_groups(packs, num_siblings, setting, label=label, branching=branching)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
         sampler = self._sampler(temperature, suite)
@@ -358,7 +365,7 @@ class RolloutDataModule(ItemDataModule):
             env=self.env,
             mechanism=self.context,
             sampler=sampler,
-            plan=self.plan,
+            plan=self.plan.held_out,
             rewards=self.rewards,
             monitor=self.runner.monitor,
             by_kind=by_kind,

@@ -139,7 +139,7 @@ def _check_roles(trained: Sequence[EpisodeKind], data: Any) -> None:
         expected = f"a kind that the plan has ({', '.join(sorted(there))}), since there is nothing else to play"
         raise ConfigError("data.frozen.kind", str(data.frozen.kind), expected, "Leave data.frozen out.")
     if data.frozen is not None and data.frozen.kind in trained:
-        other = next(str(kind) for kind in EpisodeKind if kind is not data.frozen.kind)
+        other = ", ".join(kind for kind in EpisodeKind if kind in there and kind is not data.frozen.kind)
         raise ConfigError(
             "data.frozen.kind",
             str(data.frozen.kind),

@@ -5,6 +5,7 @@ import torch
 from cod_lightning.objective.batch import CreditTable, kind_id
 from cod_lightning.objective.credited import Credited
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
+from cod_lightning.types import EpisodeKind
 
 
 def paper_table(solve, update, *, valid, action_counts, **more) -> CreditTable:
@@ -31,8 +32,12 @@ def random_table(
 
 
 def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | None:
-    """The list of the paper for one episode: its own reward, then those of later solve episodes; None for a missing one."""
-    entries = [e, *(f for f in range(e + 1, table.valid.shape[-1]) if table.kinds[f] == 0)]
+    """The list of the paper for one episode: its own reward, then those of later solve episodes; None for a missing one.
+
+    That of a proposal is its own reward alone.
+    """
+    proposal = table.kinds[e] == kind_id(EpisodeKind.PROPOSE)
+    entries = [e, *(f for f in range(e + 1, table.valid.shape[-1]) if table.kinds[f] == 0 and not proposal)]
     return [table.rewards[g, k, f].item() if table.valid[g, k, f] else None for f in entries]
 
 

@@ -13,11 +13,11 @@ from cod_lightning.objective.baselines import GroupMean, LeaveOneOut, RoleMean
 from cod_lightning.objective.batch import AttemptTable, CreditTable
 from cod_lightning.objective.credited import credited
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from cod_lightning.plans import LifecyclePlan, PlannedEpisode, UpdateEvery, planned
+from cod_lightning.plans import LifecyclePlan, PlannedEpisode, ProposeAndSolve, UpdateEvery, planned
 from cod_lightning.types import EpisodeKind
 from tests.credit_tables import cells, random_table, rewards_to_go
 
-SOLVE, UPDATE = EpisodeKind.SOLVE, EpisodeKind.UPDATE
+SOLVE, UPDATE, PROPOSE = EpisodeKind.SOLVE, EpisodeKind.UPDATE, EpisodeKind.PROPOSE
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,48 @@ def test_an_update_follows_every_nth_task_but_the_last_and_shorter_packs_agree(n
         (((UPDATE, 0), (SOLVE, 0), (SOLVE, 1)), "update 0 between solve 0 and the next solve"),
         (((SOLVE, 0), (SOLVE, 1), (UPDATE, 0), (SOLVE, 2)), "update 0 between solve 0 and the next solve"),
         (((SOLVE, 0), (UPDATE, 1), (SOLVE, 1)), "update 1 between solve 1 and the next solve"),
+        (((SOLVE, 0), (PROPOSE, 0), (SOLVE, 1)), "solve 0 directly after propose 0"),
+        (((PROPOSE, 1), (SOLVE, 0), (SOLVE, 1)), "solve 1 directly after propose 1"),
+        (((SOLVE, 0), (PROPOSE, 1), (UPDATE, 0), (SOLVE, 1)), "solve 1 directly after propose 1"),
+        (((SOLVE, 0), (SOLVE, 1), (PROPOSE, 2)), "solve 2 directly after propose 2"),
     ],
 )
 def test_an_order_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(episodes, expected):
-    num_tasks = 1 + max(1, *(position for _, position in episodes))
+    num_tasks = 1 + max(1, *(position for kind, position in episodes if kind is not PROPOSE))
     with pytest.raises(
         ConfigError, match=f"data.plan is Made for {num_tasks} tasks .*; expected {expected}"
     ) as refused:
         planned(Made(episodes), num_tasks)
     assert "\n" not in str(refused.value)
     assert refused.value.remedy
+
+
+@given(rounds=st.integers(1, 9), solves=st.integers(2, 6), proposes=st.booleans(), updates=st.booleans())
+def test_a_proposal_is_solved_as_often_as_said_and_an_update_follows_unless_it_is_the_last(
+    rounds, solves, proposes, updates
+):
+    plan, expected = ProposeAndSolve(solves=solves, proposes=proposes), []
+    for number in range(rounds):
+        expected += [(PROPOSE, number * solves)] if proposes else []
+        for n in range(number * solves, (number + 1) * solves):
+            expected.append((SOLVE, n))
+            assert plan.task_of(n) == number * solves
+        expected += [(UPDATE, (number + 1) * solves - 1)] if updates and number < rounds - 1 else []
+    assert list(planned(plan, rounds * solves, updates)) == expected
+
+
+@pytest.mark.parametrize("plan", [UpdateEvery(every=2), ProposeAndSolve(), ProposeAndSolve(proposes=False)], ids=str)
+def test_outside_training_nothing_is_proposed_and_every_task_is_one_of_the_pack_s_own(plan):
+    order = planned(plan.held_out, 7)
+    assert PROPOSE not in {kind for kind, _ in order}
+    assert [plan.held_out.task_of(n) for n in range(7)] == list(range(7))
+
+
+def test_solve_episodes_of_a_proposal_that_cannot_be_are_refused():
+    with pytest.raises(ConfigError, match=r"data\.plan\.solves is 1; expected at least 2"):
+        ProposeAndSolve(solves=1)
+    with pytest.raises(ConfigError, match=r"data\.plan\.solves is 4; expected a divisor of the 6 tasks"):
+        planned(ProposeAndSolve(), 6)
 
 
 @pytest.mark.parametrize("every", [0, -1])
@@ -77,8 +109,10 @@ TABLES = {
     "the paper's": lambda seed: random_table(seed),
     "every second task": lambda seed: random_table(seed, tasks=6, plan=UpdateEvery(every=2)),
     "no update at all": lambda seed: random_table(seed, plan=UpdateEvery(every=9)),
-    "a third kind": lambda seed: replace(random_table(seed), kinds=torch.tensor([2, 0, 1, 0, 0, 2, 0])),
+    "proposals": lambda seed: random_table(seed, tasks=6, plan=ProposeAndSolve(solves=2)),
+    "a fourth kind": lambda seed: replace(random_table(seed), kinds=torch.tensor([3, 0, 1, 0, 0, 3, 0])),
 }
+RULES = [EpisodeCredit(), EpisodeCredit(style="discounted", discount=0.5), TrajectoryCredit(), TaskCredit()]
 tables = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
@@ -100,11 +134,25 @@ def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_an
 
 
 @tables
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_neither_role_is_paid_by_the_other(rule, table):
+    table = table(4)
+    proposals = table.kinds == 2
+    for ours, theirs in ((proposals, ~proposals), (~proposals, proposals)):
+        other = torch.where(theirs, table.rewards + 5, table.rewards)
+        before, after = rule(table), rule(replace(table, rewards=other))
+        known = before.valid & ours
+        assert torch.equal(before.values[known], after.values[known])
+
+
+@tables
 def test_a_trajectory_is_the_sum_of_its_solves_whatever_else_the_plan_has(table):
     table = table(3)
     found = TrajectoryCredit()(table)
     for g, k, e in cells(table):
         solves = [f for f in range(len(table.kinds)) if table.kinds[f] == 0]
+        if table.kinds[e] == 2:
+            solves = [e]  # a proposal is credited with its own reward
         known = all(table.valid[g, k, f] for f in solves) and bool(table.valid[g, k, e])
         assert found.valid[g, k, e].item() == known
         if known:

@@ -90,10 +90,27 @@ PARTS = {
     "replay for packs without signal, bandit": lambda policy, transcripts: [
         *("loss=grpo", "+replay=signal", *BANDIT),
     ],
+    "proposer and solver, ahead": lambda policy, transcripts: [
+        *("loss=grpo", "+plan=propose", "--data.plan.init_args.solves", "2", "--data.max_staleness", "1"),
+        *("--warm_start", "warm_start/propose_levers"),
+    ],
+    "solver for a frozen proposer": lambda policy, transcripts: [
+        *(
+            "loss=grpo",
+            "+plan=propose",
+            "--data.plan.init_args.solves",
+            "2",
+            "--warm_start",
+            "warm_start/propose_levers",
+        ),
+        *("--data.frozen.kind", "propose", "--model.trained_kinds", "[solve, update]"),
+    ],
 }
 SHOWN = {
     "replay for packs without signal, bandit": ("replay/replayed_tokens", "source/value/four"),
     "rejection sampling by lifecycle, own history": ("source/revisits",),
+    "proposer and solver, ahead": ("train/propose_reward/learnability/position_2", "train/propose_valid/position_0"),
+    "solver for a frozen proposer": ("train/propose_reward/learnability/position_2", "train/propose_valid/position_0"),
 }
 """What is above 0 at some time, where a part is at work."""
 
@@ -105,7 +122,11 @@ FIRST, *OTHERS = PARTS
 def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks_log_what_one_does(
     part, policy, transcripts, tmp_path
 ):
-    assert_resumed_and_the_same_on_two_ranks(tmp_path, *PARTS[part](policy, transcripts), shown=SHOWN.get(part, ()))
+    more = PARTS[part](policy, transcripts)
+    whole = assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown=SHOWN.get(part, ()))
+    lifecycles = {label: (whole / "lifecycles" / f"{label}.jsonl").read_text() for label in ("train", "validation")}
+    assert ('"kind":"propose"' in lifecycles["train"]) == ("+plan=propose" in more)
+    assert '"kind":"propose"' not in lifecycles["validation"]
 
 
 def assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown):

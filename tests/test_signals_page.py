@@ -6,18 +6,19 @@ import pytest
 
 from tests.soak.signals import ARMS, RESULTS, agreement, page
 
-RUNS = json.loads((RESULTS / "signals.json").read_text())["runs"]
+KEPT = json.loads((RESULTS / "signals.json").read_text())
+RUNS, PROPOSALS = KEPT["runs"], KEPT.get("proposals", {})
 
 
 def test_the_page_is_what_its_numbers_make_in_whatever_order_they_come():
     text = (RESULTS / "signals.md").read_text()
-    assert page(RUNS) == text
-    assert page(dict(reversed(RUNS.items()))) == text
+    assert page(RUNS, PROPOSALS) == text
+    assert page(dict(reversed(RUNS.items())), PROPOSALS) == text
 
 
 def test_a_learned_reward_is_compared_with_the_half_that_it_completes():
     less = [RUNS["half learned"][seed]["final"] - RUNS["reward on half of the tasks"][seed]["final"] for seed in "123"]
-    assert f"final {sum(less) / 3:+.3f} [" in page(RUNS)
+    assert f"final {sum(less) / 3:+.3f} [" in page(RUNS, PROPOSALS)
 
 
 SOLVED, SCORES = (True, True, False, None), (0.5, 0.2, 0.4, 0.9)

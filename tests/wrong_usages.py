@@ -679,6 +679,16 @@ WARM --data.frozen.kind both ## data.frozen | both
 WARM --data.frozen.kind solve ## data.frozen.kind | solve | model.trained_kinds
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
 WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
+WARM --model.trained_kinds [propose] ## model.trained_kinds | propose
+WARM +plan=propose --data.plan.init_args.solves 1 ## data.plan.solves | 1
+WARM +plan=propose --data.plan.init_args.solves 3 ## data.plan.solves | 3 | data.pack_size
+WARM +plan=propose env=alchemy_compact ## data.plan | ProposeAndSolve | Alchemy | plan=every_task
+WARM +plan=propose +anchors=quarter ## data.anchors | ProposeAndSolve
+WARM +plan=propose +counterfactual=previous ## data.counterfactual | ProposeAndSolve
+WARM +plan=propose +reward=use ## data.rewards.use | EntryUse | ProposeAndSolve
+WARM +plan=propose source=growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
+WARM +plan=propose --data.frozen.kind propose ## data.frozen.kind | propose | [solve]
+WARM --data.frozen.kind propose --model.trained_kinds [solve] ## data.frozen.kind | propose
 WARM --model.trained_kinds [] ## model.trained_kinds | []
 WARM loss=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1
 WARM loss=nft +replay=signal ## data.replay | NFT

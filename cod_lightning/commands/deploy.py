@@ -114,7 +114,7 @@ def setting_of(cli: Any, model: PreTrainedModel, monitor: RolloutMonitor | None 
         mechanism=data.context,
         sampler=sampler,
         by_kind=sampler.by_kind(policy.adapter_kinds),
-        plan=data.plan,
+        plan=data.plan.held_out,
         rewards=data.rewards,
         monitor=monitor or RolloutMonitor(),
     )

@@ -20,7 +20,7 @@ import gymnasium
 
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import EpisodeStatus, Message, Pack, Split
+from cod_lightning.types import EpisodeStatus, Message, Pack, Split, Task
 
 Stepped = tuple[str, float, bool, bool, dict[str, Any]]
 """What a step returns: observation, reward, terminated, truncated, and no info."""
@@ -60,6 +60,10 @@ class TextPolicy(ABC):
     @abstractmethod
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """The new context, after the dialogue that asks for its rewrite; the mechanism adds its own delimiters."""
+
+    def propose(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """A proposal of a task, where this dialogue asks for one (`TextEnv.offer`); empty elsewhere."""
+        return ""
 
 
 class Demonstrator(TextPolicy):
@@ -123,6 +127,21 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     def for_people(self) -> ForPeople:
         """Help for a person who plays or watches; the answer by itself, unless a world says more."""
         return ForPeople()
+
+    @property
+    def offer(self) -> str:
+        """The user's message that asks for the proposal of a task, and says what may be proposed; empty where nothing may.
+
+        Read after `reset`; the same for all tasks of a pack. It is shown below the rules and the context.
+        """
+        return ""
+
+    def proposed(self, response: str, task: Task) -> Task | None:
+        """The task that this response to `offer` proposes, made from one of the pack's; None where it proposes none.
+
+        Any text may come. A task hides what the pack hides, and ends as its tasks do.
+        """
+        return None
 
     @abstractmethod
     def step(self, action: str) -> Stepped:

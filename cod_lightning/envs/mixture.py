@@ -80,6 +80,16 @@ class Mixture(DelegatingWorld):
         self._here = _spec(task).world
         return self.inside.reset(seed=seed, options={"task": replace(task, spec=_spec(task).spec)})
 
+    @property
+    def offer(self) -> str:
+        """That of the present task's world; empty unless every world has one."""
+        return self.inside.offer if all(world.offer for world in self.worlds.values()) else ""
+
+    def proposed(self, response: str, task: Task) -> Task | None:
+        mixed = _spec(task)
+        made = self.worlds[mixed.world].proposed(response, replace(task, spec=mixed.spec))
+        return made and replace(made, spec=replace(mixed, spec=made.spec))
+
     def close(self) -> None:
         for world in self.worlds.values():
             world.close()

@@ -46,6 +46,10 @@ class Play(ABC, Generic[F]):
         """Knowledge that is made up."""
         return self.noisy(self.nothing, 0.0, rng)
 
+    def proposal(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """A task that may be proposed, each as likely, where this dialogue asks for one; empty elsewhere."""
+        return ""
+
     @abstractmethod
     def write(self, facts: F, messages: Sequence[Message] = ()) -> str:
         """A context that holds these facts; `messages` ask for it, unless it is demonstrated."""
@@ -56,10 +60,18 @@ class Play(ABC, Generic[F]):
 
 
 @dataclass(frozen=True)
-class RandomPlayer(TextPolicy, Generic[F]):
-    """Any legal answer; notes nothing."""
+class _Player(TextPolicy, Generic[F]):
+    """Proposes as its play does."""
 
     play: Play[F]
+
+    def propose(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.play.proposal(messages, rng)
+
+
+@dataclass(frozen=True)
+class RandomPlayer(_Player[F]):
+    """Any legal answer; notes nothing."""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.play.any_answer(messages, rng)
@@ -69,10 +81,8 @@ class RandomPlayer(TextPolicy, Generic[F]):
 
 
 @dataclass(frozen=True)
-class ScriptedPlayer(TextPolicy, Generic[F]):
+class ScriptedPlayer(_Player[F]):
     """Perfect memory; goes by all that is known."""
-
-    play: Play[F]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.play.answer(messages, self.play.known(messages, trust_context=True), rng)
@@ -82,10 +92,9 @@ class ScriptedPlayer(TextPolicy, Generic[F]):
 
 
 @dataclass(frozen=True)
-class OraclePlayer(TextPolicy, Generic[F]):
+class OraclePlayer(_Player[F]):
     """Knows the hidden rule."""
 
-    play: Play[F]
     truth: F
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -96,10 +105,9 @@ class OraclePlayer(TextPolicy, Generic[F]):
 
 
 @dataclass(frozen=True)
-class Teacher(Demonstrator, Generic[F]):
+class Teacher(_Player[F], Demonstrator):
     """Shows the protocol: plays sensibly, trusts the context mostly, and notes only part of what it saw."""
 
-    play: Play[F]
     truth: F
     dials: TeacherDials
 

@@ -53,6 +53,10 @@ class DelegatingWorld(TextEnv):
         return self.inside.results
 
     @property
+    def offer(self) -> str:
+        return self.inside.offer
+
+    @property
     def for_people(self) -> ForPeople:
         return self.inside.for_people
 
@@ -65,6 +69,7 @@ class DelegatingWorld(TextEnv):
     reset = delegated("inside.reset")
     step = delegated("inside.step")
     render = delegated("inside.render")
+    proposed = delegated("inside.proposed")
 
 
 class WrappedWorld(DelegatingWorld):

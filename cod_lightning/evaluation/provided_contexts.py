@@ -92,7 +92,7 @@ class OraclePrompts:
         rules, tools, contexts = self._packs.get(g) or self._packs.setdefault(g, self._of_pack(self.groups[g].pack))
         if (state := contexts[episode.position]) is None:
             return None
-        if episode.kind is EpisodeKind.SOLVE:
+        if episode.kind is not EpisodeKind.UPDATE:
             observation = episode.turns[0].observation
             return first_ids(chat, mechanism.prepare(state, rules, observation).system, observation, tools)
         solved = next(one for one in life.solves if one.position == episode.position)

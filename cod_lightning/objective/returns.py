@@ -54,7 +54,8 @@ class EpisodeCredit(CreditRule):
 
     Rewards-to-go of an episode: its own reward, then those of the solve episodes after it, in the order of the plan. In the
     paper's plan that is [x_j, x_{j+1}, ..., x_{N-1}] for solve j and [z_j, x_{j+1}, ..., x_{N-1}] for update j: its format reward
-    and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`.
+    and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`. A proposal's list is its own reward
+    alone: what pays it says already how its task was solved.
 
     >>> valid, kinds = torch.ones(1, 1, 3, dtype=torch.bool), torch.tensor([0, 1, 0])
     >>> rewards = torch.tensor([[[0.0, -0.1, 1.0]]])
@@ -106,7 +107,8 @@ class EpisodeCredit(CreditRule):
         solves, index = kinds == kind_id(EpisodeKind.SOLVE), torch.arange(len(kinds), device=kinds.device)
         num_solved = solves.cumsum(0)
         place = num_solved - num_solved[:, None]  # of f in the list of e, in which e itself is at 0
-        listed = (index == index[:, None]) | (solves & (index > index[:, None]))
+        earns = kinds != kind_id(EpisodeKind.PROPOSE)
+        listed = (index == index[:, None]) | (solves & (index > index[:, None]) & earns[:, None])
         if self.window is not None:
             listed &= place < self.window
         weights = listed.double()
@@ -117,7 +119,7 @@ class EpisodeCredit(CreditRule):
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryCredit(CreditRule):
-    """Coarse credit of earlier work: every episode of a lifecycle gets the sum of all its task rewards.
+    """Coarse credit of earlier work: every episode of a lifecycle, but a proposal, gets the sum of all its task rewards.
 
     Source: the comparison in arXiv 2606.20002, there with division by the group's standard deviation (`model.scale=group`).
     With that scale and `loss=grpo` it is DCPO (arXiv 2510.12635): a trajectory is cut where the context is edited, and every
@@ -126,10 +128,12 @@ class TrajectoryCredit(CreditRule):
     """
 
     def __call__(self, table: CreditTable) -> Returns:
-        """The same number for all E episodes; valid where no task reward is missing."""
+        """The same number for all E episodes, a proposal's own for it; valid where no task reward is missing."""
         total = table.known_rewards[..., table.solves].sum(dim=-1, keepdim=True)
         complete = table.valid[..., table.solves].all(dim=-1, keepdim=True)
-        return Returns(total.expand(table.valid.shape).clone(), complete & table.valid, table.kinds)
+        apart = table.kinds == kind_id(EpisodeKind.PROPOSE)
+        values = torch.where(apart, table.known_rewards, total)
+        return Returns(values, (complete | apart) & table.valid, table.kinds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,7 @@ def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, ga
         episodes = [_episode(episode, pack) for episode in life.episodes]
         context = None
         for record in episodes:
-            if record["u"]:
+            if record["u"] == 1:
                 before = record["b"] if context is None else context
                 record["d"] = [[one.kind.value, one.before, one.after] for one in entry_changes(before, record["a"])]
             else:
@@ -163,7 +163,7 @@ def _pack(pack: Pack) -> Record:
 
 def _episode(episode: Episode, pack: Record) -> Record:
     record: Record = {
-        "u": int(episode.kind is EpisodeKind.UPDATE),
+        "u": {EpisodeKind.SOLVE: 0, EpisodeKind.PROPOSE: 2}.get(episode.kind, 1),
         "n": int(episode.position),
         "st": episode.status.value,
         "r": number(episode.reward),

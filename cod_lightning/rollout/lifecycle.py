@@ -10,6 +10,7 @@ evaluations, deployment and `play` all run it.
 import asyncio
 import copy
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
+from cod_lightning.rollout.proposals import run_propose_episode
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting, Shown
 from cod_lightning.types import Attempt, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
 
@@ -54,6 +56,10 @@ class Life:
         self.entries_of = EntriesOf(setting.mechanism)
         self.known = False
         """Whether the events of earlier episodes say what the context holds."""
+        self.begun: Any = None
+        """The context's state before the first solve episode of the present task, which the others of it begin with, too."""
+        self.proposed: dict[int, Task] = {}
+        """By position of a proposal: the task that it made, or the pack's own where it made none."""
         self.ends: float | None = None
         """When the episodes have to be over, by the clock of the event loop."""
         self.before_task: Callable[[int, int], None] = lambda index, position: None
@@ -70,6 +76,9 @@ class Life:
                 yield Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED)
                 continue
             play = self._solve if kind is EpisodeKind.SOLVE else self._update
+            if kind is EpisodeKind.PROPOSE:
+                play = self._propose
+            place = self.setting.plan.task_of(position)
             try:
                 if self.env is None:
                     self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
@@ -78,14 +87,27 @@ class Life:
                     kept = self.begins_with
                     first = mechanism.empty if kept is None else partial(mechanism.load, kept)
                     self.state = self.previous = crossing(ContextFailure, first, mechanism)
-                episode = self._followed(await play(self.env, index, position, tasks[position]))
+                task = self.proposed.get(place) or tasks[place]
+                episode = self._followed(await play(self.env, index, position, task))
             except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
                 note_fault(error)
                 episode = Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
             failed = episode.status is EpisodeStatus.FAILED
             yield episode
 
+    async def _propose(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
+        who = f"{self.name}.{index}"
+        episode, made = await run_propose_episode(env, task, self.state, self.setting, who, position, self.ends)
+        chosen = made or task
+        again = chosen.spec in [earlier.spec for earlier in self.proposed.values()]
+        self.proposed[position] = replace(chosen, repeat=again)
+        return await self.setting.scored(episode, task)
+
     async def _solve(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
+        if self.setting.plan.task_of(position) == position:
+            self.begun = self.state
+        elif self.state is not self.begun:
+            self.state, self.known = self.begun, False
         if self.contexts.provided is not None:
             self.state = self.contexts.provided[position]
         self.before_task(index, position)
@@ -137,6 +159,7 @@ async def run_lifecycle(
     episodes: list[Episode] = []
     try:
         order = list(enumerate(planned(setting.plan, len(pack), setting.mechanism.updates)))
+        proposes = any(one.kind is EpisodeKind.PROPOSE for _, one in order)
         async for episode in life.episodes(order, dict(enumerate(pack.tasks))):
             episodes.append(episode)
             if episode.status is not EpisodeStatus.SKIPPED:
@@ -146,6 +169,8 @@ async def run_lifecycle(
             life.close()
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
+    if proposes:
+        episodes = await setting.paid(episodes, pack)
     attempts = [attempt for begun in beside for attempt in await begun]
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=tuple(attempts))
     setting.monitor.lifecycle(lifecycle)

@@ -12,13 +12,15 @@ from cod_lightning.types import Message
 
 @dataclass(frozen=True)
 class Player:
-    """Acts in solve episodes and takes notes in update episodes."""
+    """Acts in solve episodes, takes notes in update episodes, and proposes tasks where it is asked to."""
 
     policy: TextPolicy
     context: ContextMechanism
 
     def reply(self, messages: Sequence[Message], rng: random.Random) -> str:
         """The next response. An empty note has no well-formed response; it is returned as it is, and does not parse."""
+        if proposal := self.policy.propose(messages, rng):
+            return proposal
         act, note = (partial(spoken, rng=rng) for spoken in (self.policy.act, self.policy.note))
         if not self.context.asks(messages):
             return self.context.respond(act, note, messages)

@@ -8,9 +8,9 @@ from typing import Any
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.plans import LifecyclePlan, UpdateEvery
-from cod_lightning.rewards import Rewards, compared, scored
+from cod_lightning.rewards import Rewards, compared, paid, scored
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Task
+from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Task
 
 
 class RolloutMonitor:
@@ -54,6 +54,10 @@ class Setting:
     async def scored(self, episode: Episode, task: Task) -> Episode:
         """The episode that was played, with all parts of its reward but those that compare siblings."""
         return await scored(episode, task, self.rewards, self.sampler.deadlines.reward_s) if self.rewards else episode
+
+    async def paid(self, episodes: Sequence[Episode], pack: Pack) -> list[Episode]:
+        """The episodes of a lifecycle that has ended, its proposals with what their tasks were worth."""
+        return await paid(episodes, pack.tasks, self.rewards, self.sampler.deadlines.reward_s)
 
     async def compared(self, group: Group) -> Group:
         """The siblings that were played, with the parts of their rewards that compare them."""

@@ -42,8 +42,8 @@ class RolloutStats:
     faults: dict[str, int] = field(default_factory=dict)
     """Lifecycles lost to each fault, by its name."""
     parts: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Sum and number of the parts of rewards, by `reward/PART/position_N` (solve) or `update_reward/PART/position_N`; empty where
-    no episode has any."""
+    """Sum and number of the parts of rewards, by `reward/PART/position_N` (solve), `update_reward/PART/position_N` or
+    `propose_reward/PART/position_N`, and of valid proposals, by `propose_valid/position_N`; empty where no episode has any."""
 
     @property
     def attempt_share(self) -> float:
@@ -108,6 +108,8 @@ def _parts(lifecycles: Sequence[Lifecycle]) -> dict[str, tuple[float, int]]:
             kind = "reward" if episode.kind is EpisodeKind.SOLVE else f"{episode.kind}_reward"
             for name, value in episode.parts.items():
                 values.setdefault(f"{kind}/{name}/position_{episode.position}", []).append(value)
+            if episode.kind is EpisodeKind.PROPOSE and episode.success is not None:
+                values.setdefault(f"propose_valid/position_{episode.position}", []).append(float(episode.success))
     return {name: (sum(found), len(found)) for name, found in sorted(values.items())}
 
 

@@ -8,6 +8,11 @@ from cod_lightning.types import Episode, EpisodeKind, Lifecycle
 
 _MOST_CHARACTERS = 4000
 """Of one message; a cut message names how many were left out."""
+_WORDS = {
+    EpisodeKind.SOLVE: ("task", "solved", "not solved"),
+    EpisodeKind.UPDATE: ("context after task", "parsed", "did not parse"),
+    EpisodeKind.PROPOSE: ("proposal of task", "valid", "no task"),
+}
 _WIDTH = 120
 """Characters of a line; TensorBoard breaks none in a code block."""
 
@@ -27,18 +32,16 @@ def as_markdown(lifecycle: Lifecycle, most_characters: int = _MOST_CHARACTERS) -
 
 
 def _title(episode: Episode) -> str:
-    what = "task" if episode.kind is EpisodeKind.SOLVE else "context after task"
-    outcome = {True: "solved", False: "not solved", None: "no outcome"}[episode.success]
-    if episode.kind is EpisodeKind.UPDATE:
-        outcome = {True: "parsed", False: "did not parse", None: "no outcome"}[episode.success]
+    what, well, ill = _WORDS.get(episode.kind, _WORDS[EpisodeKind.UPDATE])
+    outcome = {True: well, False: ill, None: "no outcome"}[episode.success]
     return f"{what} {episode.position}: {outcome}, reward {_reward(episode)}, {episode.status}"
 
 
 def _utterances(episode: Episode) -> Iterator[tuple[str, str]]:
-    if episode.kind is EpisodeKind.SOLVE:
+    if episode.kind is not EpisodeKind.UPDATE:
         yield "context", episode.context_before or "(none)"
     for turn in episode.turns:
-        yield "world" if episode.kind is EpisodeKind.SOLVE else "asked", turn.observation
+        yield "asked" if episode.kind is EpisodeKind.UPDATE else "world", turn.observation
         yield "policy", turn.response
     if episode.feedback:
         yield "feedback", episode.feedback

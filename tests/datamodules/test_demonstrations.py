@@ -9,8 +9,11 @@ import torch
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
+from cod_lightning.plans import ProposeAndSolve, planned
+from cod_lightning.types import EpisodeKind
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
 
@@ -81,6 +84,32 @@ def test_demonstrated_contexts_do_not_come_from_the_task_before():
         for j in range(3)
     ]
     assert sum(after == before for after, before in pairs) < 0.1 * len(pairs)
+
+
+def test_proposals_are_demonstrated_before_the_tasks_of_a_round_and_any_task_is_as_likely():
+    world, plan = Levers(protocol="compact"), ProposeAndSolve(solves=2)
+    data = DemonstrationDataModule(
+        world, HintContext(protocol="compact"), plan, num_updates=40, packs_per_update=1, num_packs=40
+    )
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
+    data.setup("fit")
+    said = []
+    for index in range(40):
+        life = data._demonstrate(index).lifecycles[0]
+        assert [one.kind for one in life.episodes] == [kind for kind, _ in planned(plan, 4)]
+        said += [one.turns[0].response for one in life.episodes if one.kind is EpisodeKind.PROPOSE]
+        assert all(one.success for one in life.episodes if one.kind is EpisodeKind.PROPOSE)
+    assert {text: said.count(text) for text in said}.keys() == {f"want={colour}" for colour in COLOURS}
+    assert min(said.count(text) for text in said) > 10
+
+
+def test_a_plan_with_proposals_is_refused_where_the_environment_makes_no_tasks_of_them():
+    data = DemonstrationDataModule(lake(), HintContext(protocol="compact"), ProposeAndSolve(solves=2))
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
+    with pytest.raises(
+        ConfigError, match=r"data\.plan is ProposeAndSolve; expected .* FrozenLakeObscure makes no tasks"
+    ):
+        data.setup("fit")
 
 
 def test_a_bound_that_cuts_off_what_is_demonstrated_is_refused_before_the_first_update():

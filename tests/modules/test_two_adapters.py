@@ -29,7 +29,8 @@ from tests.recorded_rollouts import RecordedRollouts
 from tests.small_fit import quiet_trainer
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
-PLAYER, WRITER = (kind.role for kind in EpisodeKind)
+PLAYED = (EpisodeKind.SOLVE, EpisodeKind.UPDATE)
+PLAYER, WRITER = (kind.role for kind in PLAYED)
 IDS = torch.randint(6, 40, (2, 30), generator=torch.Generator().manual_seed(1))
 SIZES = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
 KINDS = pytest.mark.parametrize("kind", [LoRAPolicy, pytest.param(QLoRAPolicy, marks=pytest.mark.slow)])
@@ -125,7 +126,18 @@ def test_every_turn_is_sampled_by_the_adapter_of_its_episode_on_exact_tokens(bas
             expected = found.gather(1, torch.tensor(turn.action_ids)[:, None])[:, 0].tolist()
             assert turn.behaviour_logprobs == pytest.approx(expected, abs=1e-4)
             seen.add(episode.kind)
-    assert seen == set(EpisodeKind)
+    assert seen == set(PLAYED)
+
+
+def test_who_plays_tasks_proposes_them_and_two_adapters_stay_two(base):
+    policy = LoRAPolicy(str(base), adapters="by_role")
+    assert policy.adapter_names == (PLAYER, WRITER)
+    sampler = Sampler(engine=FunctionEngine(lambda _: ()), chat=Chat(policy.tokenizer(())), window=96, max_new_tokens=4)
+    assert {kind: one.adapter for kind, one in sampler.by_kind(policy.adapter_kinds).items()} == {
+        EpisodeKind.SOLVE: PLAYER,
+        EpisodeKind.UPDATE: WRITER,
+        EpisodeKind.PROPOSE: PLAYER,
+    }
 
 
 def test_a_request_that_names_no_adapter_of_several_is_refused(base):
@@ -198,12 +210,12 @@ def test_both_are_trained_and_sampled_from_and_a_run_goes_on_in_the_middle_of_a_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", EpisodeKind)
+@pytest.mark.parametrize("kind", PLAYED)
 def test_rows_of_one_kind_do_not_touch_the_other_kind_s_adapter(kind, tmp_path, base):
     watch = Watch()
     module = fit(tmp_path, base, watch, trained_kinds=[str(kind)], weight_decay=0.1)
-    (other,) = set(EpisodeKind) - {kind}
-    assert set().union(*watch.kinds) == {kind_id(one) for one in EpisodeKind}, "rows of both are in the batches"
+    (other,) = set(PLAYED) - {kind}
+    assert set().union(*watch.kinds) == {kind_id(one) for one in PLAYED}, "rows of both are in the batches"
     for gradients in watch.gradients:
         assert all(gradient is None for gradient in of_role(gradients, other.role).values())
         assert any(bool(gradient.any()) for gradient in of_role(gradients, kind.role).values())
@@ -215,7 +227,7 @@ def test_rows_of_one_kind_do_not_touch_the_other_kind_s_adapter(kind, tmp_path, 
 @pytest.mark.slow
 def test_the_gradient_of_a_role_is_what_its_rows_give_when_they_are_alone(tmp_path, base):
     """Of the first update, whose weights are those of the beginning; both are divided by all action tokens of their update."""
-    both, alone = Watch(), {kind: Watch() for kind in EpisodeKind}
+    both, alone = Watch(), {kind: Watch() for kind in PLAYED}
     fit(tmp_path, base, both, gradient_clip_val=None)
     for kind, watch in alone.items():
         fit(tmp_path, base, watch, gradient_clip_val=None, trained_kinds=[str(kind)])

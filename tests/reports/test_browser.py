@@ -12,9 +12,9 @@ from msgspec import structs
 
 from cod_lightning.markdown import visible
 from cod_lightning.rollout import transcript
-from cod_lightning.types import EntryEvent, EntryEventKind
+from cod_lightning.types import EntryEvent, EntryEventKind, EpisodeKind
 from tests.hostile_texts import ENCODABLE, RAW
-from tests.records import group
+from tests.records import group, turn
 from tests.reports.conftest import Opened
 from tests.reports.made_runs import saying, varied_groups, write_logprobs, write_run
 
@@ -81,6 +81,24 @@ def test_the_link_to_an_episode_opens_it_again(opened: Opened, tmp_path: Path) -
     assert "update 0" in page.locator("#tab-chosen").inner_text()
     page.evaluate("location.hash = 'pack=unknown&sibling=0&step=4&file=train&episode=0'")
     assert page.locator(".details h3").inner_text() == "b"
+
+
+def test_a_proposal_is_shown_with_its_words_whether_it_is_a_task_and_its_reward(opened: Opened, tmp_path: Path) -> None:
+    made = group("a", [[True, False], [False, True]], context="left is up")
+    kind, lives = EpisodeKind.PROPOSE, []
+    for life, valid in zip(made.lifecycles, (True, False), strict=True):
+        parts = {"learnability": 0.75 * valid}
+        said = structs.replace(life.solves[0], turns=(turn("door <b>7</b>"),), success=valid, reward=0.75 * valid)
+        proposal = structs.replace(said, kind=kind, parts=parts)
+        lives.append(structs.replace(life, episodes=(proposal, *life.episodes)))
+    page = opened(write_run(tmp_path / "run", [structs.replace(made, lifecycles=tuple(lives))]))
+    for row, outcome in enumerate(("a task was proposed", "no task was proposed")):
+        page.locator(".row").nth(row).click()
+        page.locator(".episode.propose").click()
+        shown = page.locator(".details").inner_text()
+        assert "propose 0" in page.locator("#tab-chosen").inner_text()
+        assert all(text in shown for text in (outcome, "door <b>7</b>", "Context it was proposed with", "learnability"))
+        assert page.locator(".row .dots").nth(row).locator("i").count() == 2, "a dot for each solve episode alone"
 
 
 def test_a_lifecycle_is_saved_as_a_picture_that_any_text_leaves_whole(opened: Opened, tmp_path: Path) -> None:

@@ -299,8 +299,10 @@ def collapsed(runs: Runs, section: str) -> list[str]:
     return found
 
 
-def page(runs: Runs) -> str:
-    """The results as Markdown, in the order of `ARMS`."""
+def page(runs: Runs, proposals: Runs) -> str:
+    """The results as Markdown, in the order of `ARMS`, then those of `proposals.py`."""
+    from tests.soak.proposals import section as of_proposals  # which needs this module
+
     runs = {name: runs[name] for name in ARMS if name in runs}
     lines = [
         "# Further signals, measured",
@@ -358,7 +360,13 @@ def page(runs: Runs) -> str:
             lines += [AGREES, ""]
         lines += [f"- {name}: `{' '.join(arm.arguments)}`" for name, arm in ARMS.items() if arm.section == section]
         lines += [""]
-    lines += ["Seeds:", "", *(f"- {name}: {', '.join(sorted(of))}" for name, of in runs.items()), ""]
+    lines += [
+        "Seeds:",
+        "",
+        *(f"- {name}: {', '.join(sorted(of))}" for name, of in runs.items()),
+        "",
+        *of_proposals(proposals),
+    ]
     return "\n".join(lines)
 
 
@@ -381,9 +389,9 @@ def main() -> None:
     for arm in ARMS:
         runs.setdefault(arm, {}).update((seed, measured(folder)) for seed, folder in finished(root, arm))
     runs = {arm: runs[arm] for arm in ARMS if runs[arm]}
-    found = {"budget": BUDGET, "arms": {name: list(ARMS[name].arguments) for name in runs}, "runs": runs}
+    found = kept | {"budget": BUDGET, "arms": {name: list(ARMS[name].arguments) for name in runs}, "runs": runs}
     (RESULTS / "signals.json").write_text(json.dumps(found, indent=1) + "\n")
-    (RESULTS / "signals.md").write_text(page(runs))
+    (RESULTS / "signals.md").write_text(page(runs, found.get("proposals", {})))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.answers import answer_of, code_of
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 
@@ -16,6 +16,8 @@ class _DoorWords(Unchanging, WorldWording):
     """What both renderings share."""
 
     _fact: re.Pattern[str]
+    offer: str
+    """Asks for a door to be chosen."""
 
     def __init__(self, num_doors: int) -> None:
         self.num_doors = num_doors
@@ -44,6 +46,7 @@ class CompactDoors(_DoorWords):
     """`open=7`, then `not=red`, and at the end `win 7=blue`; what an open door shows of others is a fact like any other."""
 
     _fact = re.compile(r"(?<!\S)(\d{1,3})=(\w+)", re.ASCII)
+    offer = "doors"
 
     def rules(self, max_turns: int) -> str:
         return "doors"
@@ -59,6 +62,18 @@ class CompactDoors(_DoorWords):
 
     def respond(self, door: int, key: str) -> str:
         return f"open={door} <answer>Key_{key}</answer>"
+
+    def propose(self, door: int) -> str:
+        return f"open={door}"
+
+    def door_of(self, response: str) -> int:
+        """The door that is proposed, in one word like that of a task; 0 for any other text.
+
+        >>> CompactDoors(8).door_of("open=7 "), CompactDoors(8).door_of("open=7 open=8"), CompactDoors(8).door_of("open=9")
+        (7, 0, 0)
+        """
+        match = re.fullmatch(r"open=([1-9]\d{0,2})", response.strip(), re.ASCII)
+        return int(match[1]) if match and int(match[1]) <= self.num_doors else 0
 
     def seen(self, observation: str) -> tuple[int, tuple[str, ...]]:
         door = re.search(r"open=(\d+)", observation)
@@ -118,6 +133,21 @@ class NaturalDoors(_DoorWords):
         if outcome == "win":
             return f"Door {door} opens with the {opens} key. Well done.{others}"
         return f"The {tried[-1]} key does not open it, and you have no tries left.{others}"
+
+    def __init__(self, num_doors: int) -> None:
+        super().__init__(num_doors)
+        self.offer = (
+            f"Now choose yourself which door, 1 to {self.num_doors}, you will be asked to open next: one to learn from. Answer "
+            "with brief reasoning, then exactly one choice in this form:\n<answer>Door NUMBER</answer>"
+        )
+
+    def propose(self, door: int) -> str:
+        """A well-formed proposal."""
+        return f"I choose door {door}. <answer>Door {door}</answer>"
+
+    def door_of(self, response: str) -> int:
+        """The door that is proposed; 0 where there is none such."""
+        return code_of(response, "Door", self.num_doors)[0]
 
     def respond(self, door: int, key: str) -> str:
         """A well-formed response."""

@@ -7,7 +7,7 @@ doors and their keys (`glimpses`), so that facts come faster than tasks can use 
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import Stepped
@@ -20,7 +20,7 @@ from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Message, Pack, Role, Split
+from cod_lightning.types import Message, Pack, Role, Split, Task
 
 _MOST_DRAWS = 1000
 _MOST_DOORS = 256
@@ -59,6 +59,10 @@ class DoorPlay(Play[Facts]):
         key = known.get(door)
         untried = [one for one in KEYS if one not in tried]
         return self.wording.respond(door, key if key in untried else rng.choice(untried))
+
+    def proposal(self, messages: Sequence[Message], rng: random.Random) -> str:
+        asked = messages[-1].content == self.wording.offer
+        return self.wording.propose(rng.randint(1, self.wording.num_doors)) if asked else ""
 
     def recorded(self, messages: Sequence[Message]) -> Facts:
         return self.wording.parse("\n".join(message.content for message in messages))
@@ -162,6 +166,18 @@ class Doors(TaskWorld[DoorTask]):
         if len(self._tried) == self.max_turns:
             return self._end("miss")
         return self._observed(), 0.0, False, False, {}
+
+    @property
+    def offer(self) -> str:
+        return self.wording.offer
+
+    def proposed(self, response: str, task: Task) -> Task | None:
+        """The door that is chosen; where the pack's own task would have shown it afterwards, it shows its own door instead."""
+        own, door = self._spec(task), self.wording.door_of(response)
+        if not door:
+            return None
+        glimpsed = tuple(own.door if other == door else other for other in own.glimpsed)
+        return replace(task, spec=replace(own, door=door, glimpsed=glimpsed))
 
     def render(self) -> str:
         return f"open door {self._task.door}; tried {', '.join(self._tried) or 'nothing'}"

@@ -1,7 +1,9 @@
 """Two renderings of the levers: sentences for language models, fused words for tiny policies."""
 
+import re
 from collections.abc import Sequence
 
+from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.code_labels import CodeLabels
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.task_world import WorldWording
@@ -19,6 +21,8 @@ class CompactLevers(Unchanging, WorldWording):
     """`want=red`, then `2=blue`, and at the end `win 2=blue 1=red`; answers are single words."""
 
     facts = FactTable("Lever", COLOURS, compact=True)
+    offer = "levers"
+    """Asks for a colour to be chosen."""
 
     def rules(self, max_turns: int) -> str:
         return "levers"
@@ -32,6 +36,14 @@ class CompactLevers(Unchanging, WorldWording):
     def respond(self, goal: str, code: int) -> str:
         return f"{goal} <answer>Lever_{code}</answer>"
 
+    def propose(self, goal: str) -> str:
+        return f"want={goal}"
+
+    def chosen(self, response: str) -> str:
+        """The colour that is proposed, in one word like that of a task; empty for any other text."""
+        goal = response.strip().removeprefix("want=")
+        return goal if goal in COLOURS and goal != response.strip() else ""
+
     def goal_of(self, observation: str) -> str:
         return observation.removeprefix("want=")
 
@@ -43,6 +55,11 @@ class CompactLevers(Unchanging, WorldWording):
 
 class NaturalLevers(Unchanging, WorldWording):
     """Full sentences."""
+
+    offer = (
+        f"Now choose yourself which colour of {', '.join(COLOURS)} you will be asked for next: one to learn from. "
+        "Answer with brief reasoning, then exactly one choice in this form:\n<answer>Colour COLOUR</answer>"
+    )
 
     def __init__(self, labels: CodeLabels = FIXED) -> None:
         self.labels = labels
@@ -78,6 +95,19 @@ class NaturalLevers(Unchanging, WorldWording):
     def respond(self, goal: str, code: int) -> str:
         """A well-formed response."""
         return f"I want {goal}. <answer>{self.labels.label(code)}</answer>"
+
+    def propose(self, goal: str) -> str:
+        """A well-formed proposal."""
+        return f"I choose {goal}. <answer>Colour {goal}</answer>"
+
+    def chosen(self, response: str) -> str:
+        """The colour that is proposed; empty where there is none such.
+
+        >>> NaturalLevers().chosen("So be it. <answer>Colour blue</answer>"), NaturalLevers().chosen("<answer>Lever 1</answer>")
+        ('blue', '')
+        """
+        match = re.fullmatch(r"[Cc]olour[\s_]+([a-z]+)", answer_of(response)[0], re.ASCII)
+        return match[1] if match and match[1] in COLOURS else ""
 
     def goal_of(self, observation: str) -> str:
         """The wanted colour, read back from the first observation."""

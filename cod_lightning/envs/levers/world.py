@@ -5,7 +5,7 @@ The smallest world in which a context pays, for smoke tests and debugging.
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import Stepped
@@ -19,7 +19,7 @@ from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Message, Pack, Split
+from cod_lightning.types import Message, Pack, Split, Task
 
 _MOST_DRAWS = 1000
 _OPENING = 4
@@ -39,6 +39,9 @@ class LeverTask(Unchanging):
 
 class LeverPlay(TablePlay):
     """Pulls the lever that is known to give the colour, else one that is not known."""
+
+    def proposal(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.wording.propose(rng.choice(COLOURS)) if messages[-1].content == self.wording.offer else ""
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         goal = self.wording.goal_of(messages[1].content)
@@ -124,6 +127,14 @@ class Levers(TaskWorld[LeverTask]):
         if len(self._pulls) == self.max_turns:
             return self._end("miss")
         return self._observed(), 0.0, False, False, {}
+
+    @property
+    def offer(self) -> str:
+        return self.wording.offer
+
+    def proposed(self, response: str, task: Task) -> Task | None:
+        goal = self.wording.chosen(response)
+        return replace(task, spec=replace(self._spec(task), goal=goal)) if goal else None
 
     def render(self) -> str:
         return f"want {self._task.goal}; " + ", ".join(f"{code} gave {colour}" for code, colour in self._pulls)

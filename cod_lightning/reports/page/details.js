@@ -1,11 +1,12 @@
 // One lifecycle: its pack as a timeline of episodes, and the chosen episode with its world, context and turns.
 
-const SIGNS = { solved: "✓", unsolved: "✗", noted: "✎", garbled: "!", missing: "·" };
-const OUTCOMES = { solved: "solved", unsolved: "not solved", noted: "context written", garbled: "context not parsed", missing: "no reward" };
+const SIGNS = { solved: "✓", unsolved: "✗", noted: "✎", garbled: "!", proposed: "?", refused: "!", missing: "·" };
+const KINDS = ["solve", "update", "propose"];
+const OUTCOMES = { solved: "solved", unsolved: "not solved", noted: "context written", garbled: "context not parsed", proposed: "a task was proposed", refused: "no task was proposed", missing: "no reward" };
 
 function outcomeOf(episode) {
   if (episode.ok === null || episode.ok === undefined) return "missing";
-  return episode.u ? (episode.ok ? "noted" : "garbled") : episode.ok ? "solved" : "unsolved";
+  return [["unsolved", "solved"], ["garbled", "noted"], ["refused", "proposed"]][episode.u][Number(episode.ok)];
 }
 
 // The parts of a reward, where there are several, as a list in brackets.
@@ -67,8 +68,8 @@ class Details {
 
   tab(one, index) {
     const outcome = outcomeOf(one), lake = one.w && this.pack.tasks[one.n].lake;
-    const what = `${one.u ? "update" : "solve"} ${one.n}`;
-    return h("button", { type: "button", role: "tab", class: `episode ${one.u ? "update" : "solve"} ${outcome}`, "aria-controls": "episode",
+    const what = `${KINDS[one.u]} ${one.n}`;
+    return h("button", { type: "button", role: "tab", class: `episode ${KINDS[one.u]} ${outcome}`, "aria-controls": "episode",
       title: `${what}: ${OUTCOMES[outcome]}, ${one.st}`,
       onclick: () => this.choose(index), onkeydown: (event) => this.key(event, index) },
     h("span", { class: "what" }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[outcome]), what),
@@ -102,7 +103,7 @@ class Details {
     const tab = this.tabs.children[index], one = this.life.e[index];
     if (tab.offsetLeft < this.tabs.scrollLeft || tab.offsetLeft + tab.offsetWidth > this.tabs.scrollLeft + this.tabs.clientWidth)
       this.tabs.scrollLeft = tab.offsetLeft - 40;
-    refill(this.panel, this.facts(one), one.u ? this.update(one) : this.solve(one), this.turns(one),
+    refill(this.panel, this.facts(one), one.u === 1 ? this.update(one) : this.solve(one), this.turns(one),
       one.fb ? block(one.u ? "Why the context did not parse" : "Feedback of the environment", h("p", { class: "said" }, this.text(one.fb))) : null,
       one.er ? block("Error", h("p", { class: "said error" }, this.text(one.er))) : null);
   }
@@ -115,12 +116,12 @@ class Details {
   }
 
   solve(one) {
-    const task = this.pack.tasks[one.n], lake = task && task.lake;
+    const proposed = this.life.e.some((other) => other.u === 2), task = one.u ? null : this.pack.tasks[one.n], lake = task && task.lake;
     const world = lake ? [lakePicture(lake, one.w, false), lakeFacts(lake)]
-      : task ? [h("p", { class: "faint" }, "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
+      : task ? [h("p", { class: "faint" }, proposed ? "The pack's own task here; a proposal may have put another in its place." : "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
     return h("div", { class: "columns" },
       world ? put(block(lake ? "The lake" : "The task", h("div", { class: lake ? "lake-body" : "" }, world)), { class: lake ? "block drawn" : "block" }, []) : null,
-      block("Context it was solved with", h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)"))));
+      block(one.u ? "Context it was proposed with" : "Context it was solved with", h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)"))));
   }
 
   update(one) {

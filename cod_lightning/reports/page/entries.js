@@ -2,7 +2,7 @@
 
 const LETTERS = 60;
 
-const nameOf = (one) => `${one.u ? "update" : "solve"} ${one.n}`;
+const nameOf = (one) => `${KINDS[one.u]} ${one.n}`;
 
 function carriedView(life, text, choose) {
   if (!life.h.length) return null;

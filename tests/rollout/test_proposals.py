@@ -1,0 +1,250 @@
+"""A lifecycle in which the agent proposes its tasks: what is asked, played, paid and kept, whatever the agent says."""
+
+import random
+from dataclasses import dataclass
+
+import pytest
+from msgspec import structs
+
+from cod_lightning.contexts import HintContext, TranscriptContext
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.doors import Doors
+from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.forbidden import ForbiddenLever
+from cod_lightning.envs.mixture import Mixture
+from cod_lightning.errors import RewardFailure
+from cod_lightning.evaluation.references import replying_sampler
+from cod_lightning.plans import ProposeAndSolve
+from cod_lightning.rewards import Learnability, OverlongReward
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.player import Player
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.story import as_markdown
+from cod_lightning.rollout.transcript import dump, load
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
+from tests.hostile_texts import ENCODABLE
+
+WORLDS = {
+    "doors": lambda protocol: Doors(num_doors=8, glimpses=2, protocol=protocol),
+    "levers": lambda protocol: Levers(protocol=protocol),
+    "forbidden lever": lambda protocol: ForbiddenLever(protocol=protocol),
+    "mixture": lambda protocol: Mixture({"doors": Doors(protocol=protocol), "levers": Levers(protocol=protocol)}),
+}
+both = pytest.mark.parametrize("protocol", ["natural", "compact"])
+worlds = pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
+
+
+@dataclass(frozen=True)
+class Says:
+    """A scripted policy whose proposals are these words, where they are named."""
+
+    policy: object
+    words: str | None = None
+
+    def propose(self, messages, rng):
+        said = self.policy.propose(messages, rng)
+        return self.words if said and self.words is not None else said
+
+    def __getattr__(self, name):
+        return getattr(self.policy, name)
+
+
+def lived(world, protocol, words=None, mechanism=None, rewards=None, num_siblings=1, solves=3, num_tasks=6, **plan):
+    mechanism = mechanism or HintContext(protocol)
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
+    player = Player(Says(world.reference(Reference.SCRIPTED, pack), words), mechanism)
+    plan = ProposeAndSolve(solves=solves, **plan)
+    sampler = replying_sampler(player.reply)
+    setting = Setting(env=world, mechanism=mechanism, sampler=sampler, plan=plan, rewards=rewards or {})
+    return run_groups([pack], num_siblings, setting)[0]
+
+
+def asked(solve):
+    """What a task wants, of doors and levers alike, in both wordings."""
+    return solve.turns[0].observation.splitlines()[-1]
+
+
+@both
+@worlds
+def test_a_proposal_comes_before_the_solve_episodes_that_play_its_task_from_one_context(make, protocol):
+    world = make(protocol)
+    life = lived(world, protocol).lifecycles[0]
+    assert [f"{one.kind} {one.position}" for one in life.episodes] == [
+        *("propose 0", "solve 0", "solve 1", "solve 2", "update 2", "propose 3", "solve 3", "solve 4", "solve 5"),
+    ]
+    assert not any(one.error for one in life.episodes)
+    for first in (0, 3):
+        proposal = life.episodes[life.index(EpisodeKind.PROPOSE, first)]
+        solves = [life.solves[n] for n in range(first, first + 3)]
+        assert (proposal.status, proposal.success) == (EpisodeStatus.COMPLETED, True)
+        assert proposal.context_before == proposal.context_after
+        assert {one.context_before for one in solves} == {proposal.context_before}
+        (wanted,) = {asked(one) for one in solves}
+        said = proposal.turns[0].response.replace("</answer>", "").split()[-1].removeprefix("want=")
+        assert said.strip(".") in wanted
+    assert life.episodes[5].context_before == life.updates[0].context_after != ""
+    assert {one.num_action_tokens > 0 for one in life.episodes} == {True}
+    group = lived(world, protocol, num_siblings=2)
+    assert len(segments_of([group])) == sum(len(life.episodes) for life in group.lifecycles)
+
+
+@both
+@pytest.mark.parametrize("make", [WORLDS["doors"], WORLDS["mixture"], WORLDS["levers"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ENCODABLE,
+        *(
+            "",
+            " ",
+            "open=",
+            "open=0",
+            "open=99",
+            "open=007",
+            "open=7 open=6",
+            "want=pink",
+            "want=",
+            "want=red want=red",
+        ),
+        *(
+            "red",
+            "<answer>Door 99</answer>",
+            "<answer>Door 1</answer><answer>Door 2</answer>",
+            "<answer>Colour</answer>",
+        ),
+        *("<answer>Key red</answer>", "<answer>Door ٣</answer>", "<answer>" * 9999, "9" * 9999, "open=" + "9" * 999),
+    ],
+)
+def test_whatever_is_no_proposal_is_counted_earns_nothing_and_leaves_the_pack_s_own_task(make, protocol, words):
+    group = lived(make(protocol), protocol, words)
+    own = lived(make(protocol), protocol, proposes=False)
+    life = group.lifecycles[0]
+    proposals = [one for one in life.episodes if one.kind is EpisodeKind.PROPOSE]
+    assert [(one.status, one.success, one.reward) for one in proposals] == [(EpisodeStatus.MALFORMED, False, 0.0)] * 2
+    assert [one.parts for one in proposals] == [{"learnability": 0.0}] * 2
+    assert [asked(one) for one in life.solves] == [asked(one) for one in own.lifecycles[0].solves]
+    parts = RolloutStats.of([group], 1.0, 0).parts
+    assert parts["propose_valid/position_3"] == parts["propose_reward/learnability/position_3"] == (0.0, 1)
+
+
+def test_without_proposals_the_same_task_of_the_pack_is_played_as_often():
+    world = Doors(num_doors=8, protocol="compact")
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=6)
+    life = lived(world, "compact", proposes=False).lifecycles[0]
+    assert [asked(one) for one in life.solves] == [f"open={pack.tasks[n // 3 * 3].spec.door}" for n in range(6)]
+    assert not any(one.kind is EpisodeKind.PROPOSE for one in life.episodes)
+
+
+def test_each_solve_episode_begins_with_the_context_of_the_first_also_where_feedback_writes_it():
+    life = lived(Levers(protocol="compact"), "compact", mechanism=TranscriptContext(protocol="compact")).lifecycles[0]
+    assert not life.updates
+    assert [one.context_before == "" for one in life.solves] == [True] * 3 + [False] * 3
+    assert len({one.context_before for one in life.solves[3:]}) == 1
+    assert life.episodes[4].context_before == life.solves[2].context_after == life.solves[3].context_before
+
+
+def test_a_task_that_was_proposed_before_counts_as_a_repeat():
+    solves = lived(Doors(num_doors=8, protocol="compact"), "compact", "open=5").lifecycles[0].solves
+    assert [one.repeat for one in solves] == [False] * 3 + [True] * 3
+
+
+def test_a_proposal_is_paid_by_the_share_of_its_tasks_that_were_solved_and_by_parts_for_its_kind():
+    rewards = {"long": OverlongReward(0, 1, penalty=0.25), "learning": Learnability(weight=2.0)}
+    group = lived(Doors(num_doors=8, protocol="compact"), "compact", num_siblings=16, solves=2, rewards=rewards)
+    shares = set()
+    for life in group.lifecycles:
+        for index, one in enumerate(life.episodes):
+            if one.kind is EpisodeKind.PROPOSE:
+                p = sum(solve.success for solve in life.episodes[index + 1 : index + 3]) / 2
+                assert one.parts == {"long": -0.25, "learning": pytest.approx(8 * p * (1 - p))}
+                assert one.reward == pytest.approx(sum(one.parts.values()))
+                shares.add(p)
+    assert shares == {0.0, 0.5, 1.0}
+
+
+def test_transcripts_and_stories_have_proposals_with_text_validity_and_reward():
+    group = lived(Doors(num_doors=8, protocol="compact"), "compact", "open=5")
+    back = load(dump(group))[0].lifecycles[0]
+    life = group.lifecycles[0]
+    without = [structs.replace(one, state_before=None, state_after=None) for one in life.episodes]
+    assert [structs.replace(one, state_before=None, state_after=None) for one in back.episodes] == without
+    text = as_markdown(life)
+    assert f"#### proposal of task 0: valid, reward {life.episodes[0].reward:.2f}, completed" in text
+    assert "   world | doors\n  policy | open=5\n" in text
+    invalid = as_markdown(lived(Doors(protocol="compact"), "compact", "no").lifecycles[0])
+    assert "#### proposal of task 3: no task, reward 0.00, malformed" in invalid
+
+
+class Breaks(Doors):
+    """Raises in one method, or gives what is no task."""
+
+    def __init__(self, where):
+        super().__init__(num_doors=8, protocol="compact")
+        self.where, self.steps = where, 0
+
+    def proposed(self, response, task):
+        if self.where == "proposed":
+            raise SystemExit("gone")
+        return "open=5" if self.where == "given" else super().proposed(response, task)
+
+    @property
+    def offer(self):
+        return 7 if self.where == "offer" else super().offer
+
+    def step(self, action):
+        self.steps += 1
+        if self.where == "step" and self.steps > 4:
+            raise RuntimeError("broken")
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [("proposed", "gone"), ("given", "gave a str, not a Task or None"), ("offer", "showed a int, not a string")],
+)
+def test_an_environment_that_breaks_at_a_proposal_costs_the_lifecycle_alone(where, says):
+    episodes = lived(Breaks(where), "compact").lifecycles[0].episodes
+    assert (episodes[0].status, episodes[0].fault) == (EpisodeStatus.FAILED, "EnvironmentFailure")
+    assert says in episodes[0].error
+    assert {one.status for one in episodes[1:]} == {EpisodeStatus.SKIPPED}
+
+
+def test_a_proposal_whose_task_was_not_played_to_the_end_has_no_reward_and_the_fault_is_counted_once():
+    group = lived(Breaks("step"), "compact", solves=6, num_tasks=6)
+    proposal, *solves = group.lifecycles[0].episodes
+    lost = next(one for one in solves if one.reward is None)
+    assert lost.status is EpisodeStatus.FAILED
+    assert (proposal.status, proposal.reward, proposal.error) == (EpisodeStatus.FAILED, None, lost.error)
+    assert RolloutStats.of([group], 1.0, 0).faults == {"EnvironmentFailure": 1}
+
+
+def test_a_part_that_raises_makes_the_proposal_s_reward_missing_and_no_other():
+    class Broken(Learnability):
+        async def __call__(self, solves, task):
+            raise OSError("no disk")
+
+    life = lived(Doors(num_doors=8), "natural", rewards={"learning": Broken()}).lifecycles[0]
+    assert {one.fault for one in life.episodes if one.kind is EpisodeKind.PROPOSE} == {RewardFailure.__name__}
+    assert all(one.reward is not None for one in (*life.solves, *life.updates))
+
+
+@both
+@pytest.mark.parametrize("name", ["doors", "levers"])
+def test_scripted_policies_and_demonstrators_propose_every_task_about_as_often(name, protocol):
+    world = WORLDS[name](protocol)
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
+    for policy in (*(world.reference(kind, pack) for kind in Reference), world.demonstrator(pack)):
+        said = [_proposal(world, policy, pack, seed) for seed in range(200)]
+        tasks = [world.proposed(text, pack.tasks[0]) for text in said]
+        assert None not in tasks
+        counts = [tasks.count(task) for task in {repr(task): task for task in tasks}.values()]
+        assert len(counts) == (8 if name == "doors" else 4)
+        assert min(counts) > 0.5 * 200 / len(counts)
+
+
+def _proposal(world, policy, pack, seed):
+    world.reset(options={"task": pack.tasks[0]})
+    dialogue = [Message(Role.SYSTEM, world.rules), Message(Role.USER, world.offer)]
+    return policy.propose(dialogue, random.Random(seed))
