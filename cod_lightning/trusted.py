@@ -105,4 +105,4 @@ def _leads_here(address: str) -> bool:
 
 def _refuse(key: str, value: str, expected: str) -> None:
     remedy = "Add --trust if you trust the run as you would a program."
-    raise ConfigError(key, value, f"{expected}, since the run's config.yaml may be anybody's", remedy)
+    raise ConfigError(key, value, f"{expected}, since the run's config.yaml may come from others", remedy)

@@ -1,5 +1,6 @@
 """The command line: light where it can be, and plain words for every mistake."""
 
+import os
 import re
 import subprocess
 import sys
@@ -53,6 +54,18 @@ def test_a_shadowing_module_is_named(tmp_path):
     assert done.returncode == 2
     assert str(tmp_path / "callbacks.py") in done.stderr
     assert "rename it" in done.stderr
+
+
+def test_the_script_finds_classes_in_the_current_folder_and_libraries_nowhere_but_where_they_are_installed(tmp_path):
+    script = tmp_path / "bin" / "cod-lightning"
+    script.parent.mkdir()
+    script.write_text("from cod_lightning.cli import main\n\nmain()\nimport mine, yaml\n")
+    (tmp_path / "mine.py").write_text("")
+    (tmp_path / "yaml.py").write_text("raise SystemExit('a foreign yaml')")
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line = [sys.executable, script, "--version"]
+    done = subprocess.run(line, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_a_policy_of_a_foreign_run_imports_no_foreign_module(foreign, capsys, co
     assert main(argv) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said == (
-        "error: class_path is payload.Thing; expected a class of this project, since the run's config.yaml may be anybody's. "
+        "error: class_path is payload.Thing; expected a class of this project, since the run's config.yaml may come from others. "
         "Add --trust if you trust the run as you would a program."
     )
     assert not Path("proof").exists()

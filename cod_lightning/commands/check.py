@@ -1,4 +1,4 @@
-"""`check`: play a world, and rewrite a context, by hands that need no model, and say what breaks a rule of the contract."""
+"""`check`: play a world, and rewrite a context, by policies without a model, and say what breaks a rule of the contract."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence

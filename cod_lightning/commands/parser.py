@@ -73,7 +73,7 @@ class OneLine(ArgumentParser):
         if not self.exit_on_error:
             super().error(message, ex)
         if denied := re.search(r"Importing '([^']*)' is not allowed", message):
-            expected = "a class of this project, since the run's config.yaml may be anybody's"
+            expected = "a class of this project, since the run's config.yaml may come from others"
             remedy = "Add --trust if you trust the run as you would a program."
             raise ConfigError("class_path", denied[1], expected, remedy)
         if code := re.search(r'key "([^"]*)":.*Invalid content in sub-config file (\S+\.py):', message, re.DOTALL):

@@ -185,13 +185,18 @@ def earlier(found: dict[str, Any]) -> list[str]:
         for name, seeds in found["by_seed"].items()
     ]
     teacher = " ".join(f"{one:.3f}" for one in found["teacher"])
+    pairs = list(zip(found["by_seed"]["teacher"], found["by_seed"]["reward"], strict=True))
+    last = [taught[-1] - rewarded[-1] for taught, rewarded in pairs]
+    whole = [mean(taught) - mean(rewarded) for taught, rewarded in pairs]
     return [
         "## One teacher on the levers",
         "",
         "Measured by this script as of commit be700fa, and not again since: 120 updates of `--config smoke`. The teacher is that",
-        f"of seed 100 with three times the updates (success {teacher}), so this is what a trained teacher saves its",
-        "students, not a gain in compute. With the teacher and the reward (weight 1, coefficient 1) one policy of three",
-        "collapsed: its entropy fell to 0.01 and its notes no longer helped.",
+        f"of seed 100 with three times the updates (success {teacher}), so more compute stands behind its students.",
+        "With the teacher and the reward (weight 1, coefficient 1) one policy of three",
+        "collapsed: its entropy fell to 0.01 and its notes no longer helped. The teacher alone less the reward alone, paired by",
+        f"seed: {interval(last, signed=True)} at the last position ({verdict(last)}), {interval(whole, signed=True)} in the mean",
+        f"over positions ({verdict(whole)}).",
         "",
         table(["trained by", *(f"position {n}" for n in range(4)), "by seed at position 3"], cells),
     ]

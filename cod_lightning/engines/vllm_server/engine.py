@@ -57,7 +57,7 @@ class VLLMServerEngine(Engine):
         weights: How a sync hands weights over: files in a folder that the servers can read, or NCCL from GPU to GPU.
         weights_folder: Where those files are; null is shared memory, which servers on other hosts cannot read.
         max_concurrent: Most turns in flight at one server.
-        timeout_s: Most time for one turn, tries and changes of the server included.
+        timeout_s: Most time for one turn at one server, further tries there included; another server has as much again.
         max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
         wait_s: How long the run waits at its start for servers that run already, or are being started elsewhere.
         return_s: How long a turn waits while no server is up; the run ends after that.

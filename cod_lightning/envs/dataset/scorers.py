@@ -64,7 +64,7 @@ class ExactMatch(AnswerScorer):
         if not (text := str(value)).strip():
             raise ValueError("the answer is empty")
         if complaint := answer_of(f"<answer>{text}</answer>")[1]:
-            raise ValueError(f"nobody can give this answer between <answer> and </answer>, where {complaint}")
+            raise ValueError(f"no response can hold this answer between <answer> and </answer>, where {complaint}")
         if len(text) > MOST_LETTERS:
             raise ValueError(
                 f"the answer has {len(text):,} letters, more than {MOST_LETTERS:,}, the most that are read"

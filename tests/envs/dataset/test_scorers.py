@@ -64,7 +64,7 @@ def test_unscored_answers_are_worth_nothing_and_readable():
         (ExactMatch(), ["a"], "a list, not a text"),
         (ExactMatch(), True, "a bool"),
         (ExactMatch(), float("inf"), "not a finite number"),
-        (ExactMatch(), "<answer>3</answer>", "nobody can give this answer"),
+        (ExactMatch(), "<answer>3</answer>", "no response can hold this answer"),
         (ExactMatch(), "y" * 20_001, "20,001 letters"),
         (ExactMatch(), "  ", "is empty"),
         (NumericMatch(), "many", "'many', not a number"),
