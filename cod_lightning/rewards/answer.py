@@ -31,8 +31,8 @@ class FormatReward(Reward):
 
 
 class BrokenRule(Reward):
-    """Minus a penalty for an episode that breaks a rule: a pattern is found in its responses, one under the other, or in the context
-    that it leaves.
+    """Minus a penalty for an episode that breaks a rule: a pattern is found in its responses, one under the other, or in the
+    context that it leaves.
 
     Args:
         pattern: A regular expression. `{NAME}` in it stands for the field NAME of the task's spec, as in `Lever_{forbidden}<`.
