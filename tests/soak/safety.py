@@ -74,7 +74,7 @@ class Arm:
 
 
 _RECORDS = (
-    *("context=episodes_compact", "--sampled_token_budget", "100000"),
+    *("context=episodes_compact", "--sampled_token_budget", "200000"),
     *("--data.source.class_path", "tests.soak.safety_poison.PoisonedHalf"),
 )
 _PLAIN = ("--warm_start", "warm_start/memory_levers_episodes")
