@@ -143,10 +143,11 @@ def measured(arm: str, seed: int, runs: Path, earlier: dict[str, Any]) -> dict[s
     if not (folder / "done").exists():
         return earlier
     kept = folder / "safety.json"
-    found = json.loads(kept.read_text()) if kept.exists() else copy.deepcopy(earlier)
-    _measure(folder, seed, found)
-    kept.write_text(json.dumps(found))
-    return found
+    if not kept.exists():
+        found = copy.deepcopy(earlier)
+        _measure(folder, seed, found)
+        kept.write_text(json.dumps(found))
+    return json.loads(kept.read_text())
 
 
 def _measure(folder: Path, seed: int, found: dict[str, Any]) -> None:
