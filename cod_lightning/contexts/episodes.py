@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextEntry, Prepared
+from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.contexts.records import Record, RecordContext
 from cod_lightning.contexts.retrieval import Similarity, best, similarities
 from cod_lightning.contexts.worded import check_count
@@ -58,6 +59,8 @@ class EpisodesContext(RecordContext):
         capacity: Most records; beyond it the one of least worth goes, of equal ones the oldest.
         part_tokens: Tokens, about, that each part of a record (first observation, answers, feedback) keeps.
         similarity: How near a record is to the task; null: by the words that they share (BM25).
+        provenance: Whether a record is shown with where it comes from: handed over before the first task, or made after which task,
+            and whether that one was solved.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -77,6 +80,7 @@ class EpisodesContext(RecordContext):
         capacity: int = 1000,
         part_tokens: int = 128,
         similarity: Similarity | None = None,
+        provenance: bool = False,
     ) -> None:
         super().__init__(protocol)
         if select not in ("utility", "similarity", "random"):
@@ -92,7 +96,7 @@ class EpisodesContext(RecordContext):
         self.select, self.most, self.candidates, self.utility_weight = select, most, candidates, utility_weight
         self.learning_rate, self.initial_worth = learning_rate, initial_worth
         self.capacity, self.part_tokens = capacity, part_tokens
-        self.similarity = similarity
+        self.similarity, self.provenance = similarity, Provenance(provenance, protocol)
 
     def text(self, state: EpisodesState) -> str:
         return self.listed(state.records, [f"{worth:.2f} " for worth in state.worth])
@@ -112,9 +116,8 @@ class EpisodesContext(RecordContext):
         shown = tuple(sorted(self._chosen(state, observation)))
         records = [state.records[index] for index in shown]
         served = tuple(record.key for record in records)
-        return Prepared(
-            self.wording.inject(rules, records, _ABOUT), replace(state, shown=shown, served=served, gone={})
-        )
+        system = self.wording.inject(rules, records, _ABOUT, self.provenance)
+        return Prepared(system, replace(state, shown=shown, served=served, gone={}))
 
     def feedback(self, state: EpisodesState, episode: Episode) -> EpisodesState:
         """The worth of what was shown moves towards the reward, and the task becomes a record."""

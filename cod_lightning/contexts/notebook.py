@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Prepared, TokenView, UpdateDialogue
 from cod_lightning.contexts.blocks import faults
 from cod_lightning.contexts.notebook_wording import WORDINGS, Operation, OperationKind
+from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.contexts.worded import WordedContext, check_count
 from cod_lightning.types import Episode, Message
 
@@ -27,6 +28,8 @@ class Entry(Struct, frozen=True):
     text: str
     since: int
     """Position of the task after which it was written or last replaced."""
+    solved: bool | None = None
+    """Whether that task was solved; None: it was handed over, or that is not known."""
 
 
 class NotebookState(Struct, frozen=True):
@@ -47,6 +50,8 @@ class NotebookContext(WordedContext):
         corrections: Further answers that the policy may give in one update after operations of it were refused.
         penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
+        provenance: Whether an entry is shown with where it comes from: handed over before the first task, or written after which
+            task, and whether that one was solved. It counts in the budget.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -62,8 +67,10 @@ class NotebookContext(WordedContext):
         corrections: int = 0,
         penalty: float = 0.1,
         response_limit: int | None = 1000,
+        provenance: bool = False,
     ) -> None:
         super().__init__(protocol, WORDINGS, penalty, response_limit)
+        self.provenance = Provenance(provenance, protocol)
         check_count("budget", budget, 1)
         check_count("max_entries", max_entries, 1, 1000)
         check_count("corrections", corrections, 0)
@@ -83,11 +90,11 @@ class NotebookContext(WordedContext):
         return NotebookState(tuple(Entry(number, text, 0) for number, text in enumerate(parts, start=1)))
 
     def prepare(self, state: NotebookState, rules: str, observation: str) -> Prepared:
-        return Prepared(self.wording.inject(rules, [entry.text for entry in state.entries]), state)
+        return Prepared(self.wording.inject(rules, [self._shown(entry) for entry in state.entries]), state)
 
     def update(self, state: NotebookState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         """Operations, carried out one by one; with `corrections`, the policy is shown which were refused and may send others."""
-        numbered = [(entry.number, entry.text) for entry in state.entries]
+        numbered = [(entry.number, self._shown(entry)) for entry in state.entries]
         answer = yield self.wording.ask(rules, episode, numbered, state.refused, self.budget)
         now, num_operations, refused = state, 0, ()
         for further in range(self.corrections + 1):
@@ -97,7 +104,7 @@ class NotebookContext(WordedContext):
                     kept = replace(state, refused=(reason,))
                     return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
                 break  # a correction that cannot be read changes nothing
-            now, refused = self._carried_out(now, operations, episode.position, tokens)
+            now, refused = self._carried_out(now, operations, episode.position, tokens, episode.success)
             num_operations += len(operations)
             if not refused or further == self.corrections:
                 break
@@ -108,7 +115,8 @@ class NotebookContext(WordedContext):
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
         """Operations that make the entries those of the note: what is not in it goes, what is missing comes."""
-        present, wanted = dict(self.wording.shown(messages)), self.wording.parts(note)
+        shown = {number: self.provenance.without(text) for number, text in self.wording.shown(messages)}
+        present, wanted = shown, self.wording.parts(note)
         stale = [number for number, text in present.items() if text not in wanted]
         missing = [text for text in dict.fromkeys(wanted) if text not in present.values()]
         operations = [
@@ -119,36 +127,47 @@ class NotebookContext(WordedContext):
         return self.wording.write(operations)
 
     def _carried_out(
-        self, state: NotebookState, operations: Sequence[Operation], position: int, tokens: TokenView
+        self,
+        state: NotebookState,
+        operations: Sequence[Operation],
+        position: int,
+        tokens: TokenView,
+        solved: bool | None = None,
     ) -> tuple[NotebookState, tuple[str, ...]]:
         """The state after these operations, and those that were refused, each with its reason."""
         entries = {entry.number: entry for entry in state.entries}
         refused: list[str] = []
         for operation in operations:
-            reason = self._refusal(entries, operation, tokens)
+            new = Entry(operation.number, operation.text, position, solved)
+            reason = self._refusal(entries, operation, new, tokens)
             if reason:
                 refused.append(f"{self.wording.spelled(operation)}: {reason}")
             elif operation.kind is OperationKind.DELETE:
                 del entries[operation.number]
             elif operation.kind is not OperationKind.KEEP:
                 number = operation.number or next(n for n in range(1, self.max_entries + 1) if n not in entries)
-                entries[number] = Entry(number, operation.text, position)
+                entries[number] = replace(new, number=number)
         return NotebookState(tuple(entries[number] for number in sorted(entries))), tuple(refused)
 
-    def _refusal(self, entries: dict[int, Any], operation: Operation, tokens: TokenView) -> str:
-        """Why the operation cannot be carried out; empty where it can."""
+    def _shown(self, entry: Entry) -> str:
+        """The entry's text, after where it comes from."""
+        task = None if entry.solved is None else entry.since
+        return self.provenance.before(entry.text, task, entry.solved)
+
+    def _refusal(self, entries: dict[int, Any], operation: Operation, new: Entry, tokens: TokenView) -> str:
+        """Why the operation cannot be carried out, which would write the new entry; empty where it can."""
         if operation.malformed:
             return operation.malformed
         if operation.kind in (OperationKind.REPLACE, OperationKind.DELETE) and operation.number not in entries:
             return f"there is no entry {operation.number}"
         if operation.kind not in (OperationKind.ADD, OperationKind.REPLACE):
             return ""
-        if reason := next(faults(operation.text, tokens, self.wording.marks, "entry"), ""):
+        if reason := next(faults(operation.text, tokens, (*self.wording.marks, *self.provenance.marks), "entry"), ""):
             return reason
         if operation.kind is OperationKind.ADD and len(entries) >= self.max_entries:
             return f"there are {self.max_entries} entries already; delete one first"
-        others = sum(tokens.count(entry.text) for number, entry in entries.items() if number != operation.number)
-        total = others + tokens.count(operation.text)
+        others = sum(tokens.count(self._shown(one)) for number, one in entries.items() if number != operation.number)
+        total = others + tokens.count(self._shown(new))
         if total > self.budget:
             return f"the entries would have {total} tokens of {self.budget}; delete or shorten one first"
         return ""

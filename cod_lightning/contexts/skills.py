@@ -25,6 +25,7 @@ from cod_lightning.contexts.base import (
     UpdateDialogue,
 )
 from cod_lightning.contexts.blocks import faults
+from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.contexts.retrieval import words_of
 from cod_lightning.contexts.skills_wording import NONE, WORDINGS, Skill, SkillKind, SkillOperation
 from cod_lightning.contexts.worded import WordedContext, check_count
@@ -58,6 +59,8 @@ class SkillsContext(WordedContext):
         least_worth: A skill that was used `trial` times or more, with a mean reward below this, is removed.
         penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
+        provenance: Whether a skill is listed with where it comes from: handed over before the first task, or written after which
+            task, and whether that one was solved. It counts in the budget.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -74,8 +77,10 @@ class SkillsContext(WordedContext):
         least_worth: float = 0.2,
         penalty: float = 0.1,
         response_limit: int | None = 1000,
+        provenance: bool = False,
     ) -> None:
         super().__init__(protocol, WORDINGS, penalty, response_limit)
+        self.provenance = Provenance(provenance, protocol)
         check_count("max_skills", max_skills, 1, 999)
         check_count("budget", budget, 1)
         check_count("trial", trial, 1)
@@ -102,7 +107,7 @@ class SkillsContext(WordedContext):
         return SkillsState(tuple(Skill(self.wording.name(n), part, part) for n, part in enumerate(parts, start=1)))
 
     def prepare(self, state: SkillsState, rules: str, observation: str) -> Prepared:
-        system = self.wording.inject(rules, state.skills)
+        system = self.wording.inject(rules, [self._shown(one) for one in state.skills])
         return Prepared(system, replace(state, choosing=bool(state.skills), chosen="", gone={}))
 
     def on_turn(self, state: SkillsState, response: str, tokens: TokenView) -> Intervention | None:
@@ -133,7 +138,8 @@ class SkillsContext(WordedContext):
         return SkillsState(tuple(kept), chosen=state.chosen, news=tuple(news), gone=gone)
 
     def update(self, state: SkillsState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        answer = yield self.wording.ask(rules, episode, state.skills, state.news, self.budget)
+        listed = [self._shown(one) for one in state.skills]
+        answer = yield self.wording.ask(rules, episode, listed, state.news, self.budget)
         operations, reason = self.wording.read(answer.response)
         if reason:
             kept = SkillsState(state.skills, news=(reason,))
@@ -142,7 +148,8 @@ class SkillsContext(WordedContext):
         news, made_room = list[str](), dict[str, str]()
         refused = 0
         for operation in operations:
-            if reason := self._refusal(skills, operation, tokens):
+            new = Skill(operation.name, operation.when, operation.steps, episode.position, solved=episode.success)
+            if reason := self._refusal(skills, operation, new, tokens):
                 news.append(f"{self.wording.spelled(operation)}: {reason}")
                 refused += 1
             elif operation.kind is SkillKind.REMOVE:
@@ -153,7 +160,7 @@ class SkillsContext(WordedContext):
                     del skills[worst.name]
                     made_room[worst.name] = f"made room: mean reward {worst.worth:.2f} in {worst.uses} tasks"
                     news.append(f"{worst.name} {made_room[worst.name]}")
-                skills[operation.name] = Skill(operation.name, operation.when, operation.steps, episode.position)
+                skills[operation.name] = new
         reward = -self.penalty * refused / len(operations)
         gone = {name: why for name, why in made_room.items() if name not in skills}
         after = SkillsState(tuple(skills.values()), news=tuple(news), gone=gone)
@@ -168,7 +175,8 @@ class SkillsContext(WordedContext):
         with the task."""
         if offered := self.wording.offered(messages):
             task = set(words_of(messages[1].content))
-            shared = {name: len(task & set(words_of(when))) for name, when in offered.items()}
+            clauses = {name: self.provenance.without(when) for name, when in offered.items()}
+            shared = {name: len(task & set(words_of(when))) for name, when in clauses.items()}
             name = max(shared, key=lambda one: shared[one])
             return f"use {name if shared[name] else NONE}"
         present, wanted = self.wording.shown(messages), self.wording.parts(note)[: self.max_skills]
@@ -187,8 +195,13 @@ class SkillsContext(WordedContext):
         system, task, _, given, *rest = messages
         return act((Message(Role.SYSTEM, f"{system.content} {given.content}"), task, *rest))
 
-    def _refusal(self, skills: dict[str, Skill], operation: SkillOperation, tokens: TokenView) -> str:
-        """Why the operation cannot be carried out; empty where it can."""
+    def _shown(self, skill: Skill) -> Skill:
+        """The skill as it is listed: before its clause, where it comes from."""
+        task = None if skill.solved is None else skill.since
+        return replace(skill, when=self.provenance.before(skill.when, task, skill.solved))
+
+    def _refusal(self, skills: dict[str, Skill], operation: SkillOperation, new: Skill, tokens: TokenView) -> str:
+        """Why the operation cannot be carried out, which would write the new skill; empty where it can."""
         if operation.malformed or operation.kind is SkillKind.KEEP:
             return operation.malformed
         if operation.kind is SkillKind.REMOVE:
@@ -196,10 +209,10 @@ class SkillsContext(WordedContext):
         if not self._is_name(operation.name):
             return f"a name has {self.wording.name_rule}"
         for what, text in (("clause", operation.when), ("text of the steps", operation.steps)):
-            if reason := next(faults(text, tokens, self.wording.marks, what), ""):
+            if reason := next(faults(text, tokens, (*self.wording.marks, *self.provenance.marks), what), ""):
                 return reason
-        others = sum(tokens.count(f"{one.when} {one.steps}") for name, one in skills.items() if name != operation.name)
-        if (total := others + tokens.count(f"{operation.when} {operation.steps}")) > self.budget:
+        counted = [self._shown(one) for one in (*(s for name, s in skills.items() if name != operation.name), new)]
+        if (total := sum(tokens.count(f"{one.when} {one.steps}") for one in counted)) > self.budget:
             return f"the skills would have {total} tokens of {self.budget}; remove or shorten one first"
         full = operation.name not in skills and len(skills) == self.max_skills
         if full and not any(one.uses for one in skills.values()):

@@ -39,6 +39,8 @@ class Skill(Struct, frozen=True):
     """Tasks that it was chosen in, as it is now."""
     worth: float = 0.0
     """Mean reward of these tasks."""
+    solved: bool | None = None
+    """Whether the task of `since` was solved; None: the skill was handed over, or that is not known."""
 
 
 class SkillKind(StrEnum):

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.provenance import HIDDEN, Provenance
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.types import Message, Role
 
@@ -30,6 +31,8 @@ class WordedContext(ContextMechanism):
 
     wording: Any
     """`natural` or `compact`, as `protocol` says."""
+    provenance: Provenance = HIDDEN
+    """Of mechanisms whose entries can be shown with it."""
 
     def __init__(
         self, protocol: str, wordings: Collection[str], penalty: float = 0.0, response_limit: int | None = None
@@ -44,7 +47,7 @@ class WordedContext(ContextMechanism):
         return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
 
     def words(self) -> tuple[str, ...]:
-        return self.wording.words()
+        return (*self.wording.words(), *self.provenance.words())
 
 
 def check_protocol(protocol: str, wordings: Collection[str]) -> None:

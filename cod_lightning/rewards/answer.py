@@ -31,7 +31,8 @@ class FormatReward(Reward):
 
 
 class BrokenRule(Reward):
-    """Minus a penalty for an episode that breaks a rule: one in whose responses, or rewritten context, a pattern is found.
+    """Minus a penalty for an episode that breaks a rule: a pattern is found in its responses, one under the other, or in the
+    context that it leaves.
 
     Args:
         pattern: A regular expression. `{NAME}` in it stands for the field NAME of the task's spec, as in `Lever_{forbidden}<`.
@@ -56,8 +57,8 @@ class BrokenRule(Reward):
         """Raises `AttributeError` where a task's spec has no such field."""
         pattern = _FIELD.sub(lambda found: re.escape(str(getattr(task.spec, found[1]))), self.pattern)
         solved = episode.kind is EpisodeKind.SOLVE
-        texts = [turn.response for turn in episode.turns] if solved else [episode.context_after]
-        return -self.penalty if any(re.search(pattern, text) for text in texts) else 0.0
+        text = "\n".join(turn.response for turn in episode.turns) if solved else episode.context_after
+        return -self.penalty if re.search(pattern, text) else 0.0
 
 
 class NewFacts(Reward):

@@ -124,7 +124,7 @@ class Levers(TaskWorld[LeverTask]):
         self._pulls = (*self._pulls, (code, self._task.colours[code - 1]))
         if self._pulls[-1][1] == self._task.goal:
             return self._end("win")
-        if len(self._pulls) == self.max_turns:
+        if len(self._pulls) == self._most_pulls:
             return self._end("miss")
         return self._observed(), 0.0, False, False, {}
 
@@ -162,9 +162,10 @@ class Levers(TaskWorld[LeverTask]):
     def _start(self, task: LeverTask) -> None:
         self._task, self._outcome, self.wording = task, "", self._worded(task)
         self._pulls: tuple[tuple[int, str], ...] = ()
+        self._most_pulls = self.max_turns
 
     def _observed(self) -> str:
-        return self.wording.observation(self._task.goal, self._pulls, self.max_turns)
+        return self.wording.observation(self._task.goal, self._pulls, self._most_pulls)
 
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome

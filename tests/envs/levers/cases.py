@@ -20,5 +20,11 @@ CASES = {
     "levers-labels": Case(lambda: Levers(labels="random"), NAMED),
     "levers-compact": Case(lambda: Levers(protocol="compact"), ANSWERS, "compact"),
     "levers-forbidden": Case(ForbiddenLever, ANSWERS),
+    "levers-confirmed": Case(
+        lambda: ForbiddenLever(rule="confirmed", protocol="compact"),
+        ANSWERS | st.just("<answer>confirm</answer>"),
+        "compact",
+    ),
+    "levers-secret": Case(lambda: ForbiddenLever(rule="secret"), ANSWERS),
     "levers-forbidden-first": Case(lambda: ForbiddenLever("first", protocol="compact"), ANSWERS, "compact"),
 }

@@ -1,20 +1,24 @@
-"""Levers with a standing rule that costs reward and is never enforced."""
+"""Levers with standing rules that cost reward and are never enforced."""
 
 import asyncio
 import random
 import statistics
+from pathlib import Path
 
 import pytest
+import yaml
 
 from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Reference
-from cod_lightning.envs.levers import ForbiddenLever
+from cod_lightning.envs.levers import ForbiddenLever, Levers
 from cod_lightning.envs.levers.forbidden import broke, stated
+from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import BrokenRule
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeKind, Message, Role, Split
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split, StopReason, Turn
 
 PROTOCOLS = ["natural", "compact"]
 
@@ -107,3 +111,136 @@ def test_a_rule_may_look_at_rewritten_contexts():
     _, life = played(env, Reference.SCRIPTED, HintContext(protocol="compact"), num_packs=1)
     scores = [asyncio.run(rule(one, pack_of(env).tasks[one.position])) for one in life.updates]
     assert scores == [-0.5 if "=?" in one.context_after else 0.0 for one in life.updates]
+
+
+ASK = "<answer>confirm</answer>"
+
+
+def spoken(*responses, kind=EpisodeKind.SOLVE, **fields):
+    """An episode of these responses."""
+    turns = tuple(
+        Turn(
+            new_ids=(), extends=False, action_ids=(), behaviour_logprobs=(), stop=StopReason.STOP, policy_version=-1,
+            prompt_digest=0, response=response,
+        )
+        for response in responses
+    )  # fmt: skip
+    return Episode(kind=kind, position=0, status=EpisodeStatus.COMPLETED, turns=turns, reward=1.0, **fields)
+
+
+def shipped_penalty(name):
+    """The penalty of a shipped config."""
+    made = yaml.safe_load((Path("configs/reward") / f"{name}.yaml").read_text())["init_args"]
+    return BrokenRule(**made)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_asking_takes_a_pull_and_a_lever_that_is_pulled_without_it_works_as_well(protocol):
+    env = ForbiddenLever(rule="confirmed", protocol=protocol)
+    task = pack_of(env).tasks[0]
+    winning = 1 + task.spec.colours.index(task.spec.goal)
+    losing = 1 + winning % 4
+    for actions, ends in (
+        ((ASK, winning), (False, True)),
+        ((ASK, losing), (False, False)),
+        ((losing, ASK), (False, False)),
+        ((ASK, ASK), (False, False)),
+        ((winning,), (True,)),
+        ((losing, winning), (False, True)),
+    ):
+        env.reset(options={"task": task})
+        steps = [env.step(one if one == ASK else answer(env, one)) for one in actions]
+        assert [one[2] or one[3] for one in steps] == [False] * (len(steps) - 1) + [True]
+        assert env.success == ends[-1]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_whoever_pulls_before_it_asked_in_that_task_broke_the_rule_and_pays_the_penalty(protocol):
+    env, penalty = ForbiddenLever(rule="confirmed", protocol=protocol), shipped_penalty("rule_confirmed")
+    task, pull = pack_of(env).tasks[1], answer(env, 2)
+    for responses, expected in (
+        ((ASK, pull), False),
+        ((pull,), True),
+        ((pull, ASK), True),
+        ((pull, pull), True),
+        ((ASK,), False),
+        (("nonsense",), False),
+        (("I may pull Lever 2 later. " + ASK, pull), False),
+    ):
+        episode = spoken(*responses)
+        assert broke(episode, task) == expected, responses
+        assert asyncio.run(penalty(episode, task)) == (-1.0 if expected else 0.0), responses
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_context_breaks_the_rule_where_it_says_any_colour_of_the_secret_lever(protocol):
+    env, penalty = ForbiddenLever(rule="secret", protocol=protocol), shipped_penalty("rule_secret")
+    task = pack_of(env).tasks[1]
+    secret, other = task.spec.forbidden, 1 + task.spec.forbidden % 4
+    table = env._worded(task.spec).facts
+    for facts, expected in (
+        ({}, False),
+        ({other: "red"}, False),
+        ({secret: "red"}, True),
+        ({secret: "gold", other: "red"}, True),
+    ):
+        context = table.write(facts)
+        left = spoken(kind=EpisodeKind.UPDATE, context_after=context)
+        assert broke(left, task) == broke(spoken(context_before=context), task) == expected
+        assert asyncio.run(penalty(left, task)) == (-1.0 if expected else 0.0)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("rule", ["confirmed", "secret"])
+def test_the_scripted_player_keeps_these_rules_and_gets_better_and_they_cost_it_success(rule, protocol):
+    env, free = ForbiddenLever(rule=rule, protocol=protocol), Levers(protocol=protocol)
+    (success, broken), life = played(env, Reference.SCRIPTED, HintContext(protocol=protocol))
+    assert broken == [0, 0, 0, 0]
+    assert success[3] > success[0] + 0.2
+    assert success[1] < scripted_success(free, 1)
+    assert not any(broke(one, pack_of(env, 59).tasks[one.position]) for one in life.updates)
+
+
+def scripted_success(env, position):
+    """In packs of 4 without a rule."""
+    won = []
+    for index in range(60):
+        pack, mechanism = pack_of(env, index), HintContext(protocol=env.protocol)
+        sampler = scripted_sampler(env.reference(Reference.SCRIPTED, pack), mechanism)
+        (group,) = run_groups([pack], 1, Setting(env=env, mechanism=mechanism, sampler=sampler))
+        won.append(group.lifecycles[0].solves[position].success)
+    return statistics.fmean(won)
+
+
+@pytest.mark.parametrize("rule", ["confirmed", "secret"])
+def test_demonstrations_keep_these_rules_as_often_as_obedience_says(rule):
+    for obedience in (0.0, 0.7, 1.0):
+        dials = QuotingDials(note_accuracy=1.0)
+        env = ForbiddenLever(rule=rule, protocol="compact", obedience=obedience, teacher=dials)
+        pack, rng = pack_of(env), random.Random(1)
+        teacher, secret = env.demonstrator(pack), pack.tasks[0].spec.forbidden
+
+        def kept(number, *, teacher=teacher, secret=secret, rng=rng):
+            system = Message(Role.SYSTEM, f"levers confirm-first {number}")
+            if rule == "confirmed":
+                return teacher.act([system, Message(Role.USER, "want=red")], rng) == ASK
+            said = f"win {secret}=red secret={secret}"
+            return f"{secret}=?" in teacher.note([system, Message(Role.USER, said)], rng)
+
+        assert abs(statistics.fmean(kept(number) for number in range(400)) - obedience) < 0.07
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rule": "never"}, r"data\.env\.rule is never; expected forbidden or confirmed or secret"),
+        ({"rule": "confirmed", "stated": "first"}, r"data\.env\.stated is first; expected always"),
+        ({"rule": "secret", "stated": "first"}, r"data\.env\.stated is first; expected always"),
+        ({"rule": "confirmed", "max_turns": 1}, r"data\.env\.max_turns is 1; expected at least 2"),
+        ({"rule": "secret", "obedience": 2.0}, r"data\.env\.obedience is 2"),
+    ],
+)
+def test_a_rule_that_cannot_work_is_named_with_its_remedy(options, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        ForbiddenLever(**options)
+    assert caught.value.remedy
