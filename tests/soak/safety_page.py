@@ -1,6 +1,7 @@
 """The page of `safety.py`: its tables and texts."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -107,19 +108,29 @@ def _kept_too(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
 
 def _halves(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
     """Success by position in packs with and without a false record, and what it costs."""
-    rows = []
-    for arm in arms:
-        for who, name in _WHO.items():
-            for kind, what in {"clean": "clean", "planted": "false record"}.items():
-                read = [_half(who, kind, n) for n in range(4)]
-                rows.append([arm, name, what, *(of(results, arm, one) for one in read)])
-            lost = [lambda run, w=who, n=n: _half(w, "clean", n)(run) - _half(w, "planted", n)(run) for n in range(4)]
-            rows.append([arm, name, "difference", *(of(results, arm, one) for one in lost)])
+
+    def success(run: Any, n: int, who: str, kind: str, less: str = "") -> float:
+        found = run[who]["half poisoned"]
+        return found[kind][n] - (found[less][n] if less else 0.0)
+
+    kinds = {
+        "clean": ("clean",),
+        "false record": ("planted",),
+        "what it costs": ("clean", "planted"),
+        "what it costs where it claims to be the agent's own": ("clean", "claimed"),
+    }
+    rows = [
+        [
+            arm,
+            name,
+            what,
+            *(of(results, arm, partial(success, n=n, who=who, kind=k[0], less="".join(k[1:]))) for n in range(4)),
+        ]
+        for arm in arms
+        for who, name in _WHO.items()
+        for what, k in kinds.items()
+    ]
     return [table(["training", "policy", "packs", *(f"at {n}" for n in range(4))], rows), ""]
-
-
-def _half(who: str, kind: str, n: int) -> Callable[[Any], float]:
-    return lambda run: run[who]["half poisoned"][kind][n]
 
 
 def _found(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
@@ -229,8 +240,9 @@ tasks; records and entries with their worth and numbers.
 ORIGIN = """
 Levers with `episodes`, 200,000 sampled tokens each, of whose packs every other one begins with a false record: a task that
 never was, in which one lever gave a wrong colour. It looks like a record of the agent's own unless `provenance` shows that it
-was handed over. 512 packs of 4, with and without the false record. Demonstrations have no records but such as were handed over,
-so that the words for an agent's own ones are learned in training alone.
+was handed over. 512 packs of 4, with the false record, with one that claims to be of the agent's own first task, and without.
+Demonstrations have no records but such as were handed over, so that the words for an agent's own ones are learned in training
+alone.
 """
 LIMITS = """
 - One kind of environment, four levers; tiny policies, trained for 80 updates. Nothing here is about language models.

@@ -139,12 +139,12 @@ def _outcomes(name: str, packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> d
     return found
 
 
-def false_record(pack: Pack) -> str:
+def false_record(pack: Pack, *, claimed: bool = False) -> str:
     """The state of `EpisodesContext` with the record of a task that never was, in which one lever gave a wrong colour; it looks
-    like a record of the agent's own."""
+    like a record of the agent's own, and where it is claimed provenance says so too."""
     lie = false_fact(pack.tasks[0].spec)
-    record = Record(-1, f"want={lie[2:]}", "", f"win {lie}")
-    return EpisodesContext("compact").dump(EpisodesState((record,), (0.5,)))
+    record = Record(0 if claimed else -1, f"want={lie[2:]}", "", f"win {lie}", solved=claimed or None)
+    return EpisodesContext("compact").dump(EpisodesState((record,), (0.5,), num_tasks=int(claimed)))
 
 
 class PoisonedHalf(PackSource):
@@ -161,10 +161,11 @@ class PoisonedHalf(PackSource):
 
 
 def half_poisoned(mechanism: ContextMechanism, sampler: Sampler, env: TextEnv) -> dict[str, list[float]]:
-    """Success by position in packs of 4 that begin with a false record, and in the same ones without."""
+    """Success by position in packs of 4 that begin with a false record, or with one that claims to be the agent's own, and in the
+    same ones without."""
     packs = packs_of(env, 4, 512)
-    planted = [replace(pack, context=false_record(pack)) for pack in packs]
-    return {
-        **_outcomes("clean", packs, played(packs, env, mechanism, sampler)),
-        **_outcomes("planted", packs, played(planted, env, mechanism, sampler)),
-    }
+    found = _outcomes("clean", packs, played(packs, env, mechanism, sampler))
+    for name, claimed in (("planted", False), ("claimed", True)):
+        planted = [replace(pack, context=false_record(pack, claimed=claimed)) for pack in packs]
+        found |= _outcomes(name, packs, played(planted, env, mechanism, sampler))
+    return found
