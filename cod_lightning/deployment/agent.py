@@ -7,7 +7,6 @@ episode = agent.solve(task)
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -93,17 +92,17 @@ class Agent:
         played: list[Episode] = []
 
         async def run() -> None:
-            began = time.time()
-            async with aclosing(self.life.episodes(order, tasks)) as episodes:
-                async for episode in episodes:
-                    if episode.status is EpisodeStatus.SKIPPED:
-                        continue
-                    dumped = self._dumped(episode)
-                    self.store.add(task.id, episode, began, dumped)
-                    self._left = self._left if dumped is None else (dumped, episode.state_after)
-                    self._on_episode(episode)
-                    played.append(episode)
-                    began = time.time()
+            self.life.begin()
+            for index, one in order:
+                began = time.time()
+                episode = await self.life.episode(index, one, tasks)
+                if episode.status is EpisodeStatus.SKIPPED:
+                    continue
+                dumped = self._dumped(episode)
+                self.store.add(task.id, episode, began, dumped)
+                self._left = self._left if dumped is None else (dumped, episode.state_after)
+                self._on_episode(episode)
+                played.append(episode)
 
         asyncio.run(run())
         return played

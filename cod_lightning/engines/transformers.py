@@ -322,7 +322,7 @@ class TransformersEngine(Engine):
 
     def _ended(self, slots: Slots) -> Bool[np.ndarray, " b"]:
         """Which of these turns have completed a string that ends them."""
-        asked = np.array([self._decoding[slot].request.ends is not None for slot in slots.tolist()], bool)
+        asked = self._table.may_end[slots]
         if asked.any():
             some = slots[asked]
             for at, slot, (ids, _) in zip(asked.nonzero()[0], some.tolist(), self._table.sampled(some), strict=True):
@@ -338,10 +338,10 @@ class TransformersEngine(Engine):
         """Resolve the turns that are over."""
         sampled = self._table.sampled(_slots(self._over))
         for turn, (ids, logprobs) in zip(self._over, sampled, strict=True):
-            dialogue, fed = turn.dialogue, ids[:-1]
-            dialogue.num_cached += len(fed)
-            dialogue.digest = digest(fed, dialogue.digest)
-            ends = turn.request.ends
+            dialogue, ends = turn.dialogue, turn.request.ends
+            if fed := ids[:-1]:
+                dialogue.num_cached += len(fed)
+                dialogue.digest = digest(fed, dialogue.digest)
             stopped = ids[-1] in self._stop_ids or (ends is not None and ends(ids))
             turn.future.set_result(
                 Completion(

@@ -9,7 +9,7 @@ evaluations, deployment and `play` all run it.
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -62,38 +62,38 @@ class Life:
         """By position of a proposal: the task that it made, or the pack's own where it made none."""
         self.ends: float | None = None
         """When the episodes have to be over, by the clock of the event loop."""
+        self.failed = False
+        """Whether an episode has failed since they began."""
         self.before_task: Callable[[int, int], None] = lambda index, position: None
         """Called with the index and the position of each solve episode that is about to begin."""
 
-    async def episodes(
-        self, order: Sequence[tuple[int, PlannedEpisode]], tasks: dict[int, Task]
-    ) -> AsyncGenerator[Episode, None]:
-        """The planned episodes as they end, each with its index e; after a failure the rest is skipped."""
-        self.ends = pack_ends(self.setting.sampler.deadlines)
-        failed = False
-        for index, (kind, position) in order:
-            if failed or self.contexts.skips(kind, position):
-                yield Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED)
-                continue
-            play = self._solve if kind is EpisodeKind.SOLVE else self._update
-            if kind is EpisodeKind.PROPOSE:
-                play = self._propose
-            place = self.setting.plan.task_of(position)
-            try:
-                if self.env is None:
-                    self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
-                if self.state is None:
-                    mechanism = self.setting.mechanism
-                    kept = self.begins_with
-                    first = mechanism.empty if kept is None else partial(mechanism.load, kept)
-                    self.state = self.previous = crossing(ContextFailure, first, mechanism)
-                task = self.proposed.get(place) or tasks[place]
-                episode = self._followed(await play(self.env, index, position, task))
-            except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
-                note_fault(error)
-                episode = Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
-            failed = episode.status is EpisodeStatus.FAILED
-            yield episode
+    def begin(self) -> None:
+        """Episodes begin now, of a pack or of a task."""
+        self.ends, self.failed = pack_ends(self.setting.sampler.deadlines), False
+
+    async def episode(self, index: int, planned: PlannedEpisode, tasks: Sequence[Task] | dict[int, Task]) -> Episode:
+        """The planned episode of index e, with the tasks by position; it is skipped after one that failed."""
+        kind, position = planned
+        if self.failed or self.contexts.skips(kind, position):
+            return Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED)
+        play = self._solve if kind is EpisodeKind.SOLVE else self._update
+        if kind is EpisodeKind.PROPOSE:
+            play = self._propose
+        place = self.setting.plan.task_of(position)
+        try:
+            if self.env is None:
+                self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
+            if self.state is None:
+                mechanism, kept = self.setting.mechanism, self.begins_with
+                first = mechanism.empty if kept is None else partial(mechanism.load, kept)
+                self.state = self.previous = crossing(ContextFailure, first, mechanism)
+            task = self.proposed.get(place) or tasks[place]
+            episode = self._followed(await play(self.env, index, position, task))
+        except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
+            note_fault(error)
+            episode = Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
+        self.failed = episode.status is EpisodeStatus.FAILED
+        return episode
 
     async def _propose(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
         who = f"{self.name}.{index}"
@@ -158,9 +158,9 @@ async def run_lifecycle(
         )
     episodes: list[Episode] = []
     try:
-        order = list(enumerate(planned(setting.plan, len(pack), setting.mechanism.updates)))
-        proposes = any(one.kind is EpisodeKind.PROPOSE for _, one in order)
-        async for episode in life.episodes(order, dict(enumerate(pack.tasks))):
+        life.begin()
+        for index, one in enumerate(planned(setting.plan, len(pack), setting.mechanism.updates)):
+            episode = await life.episode(index, one, pack.tasks)
             episodes.append(episode)
             if episode.status is not EpisodeStatus.SKIPPED:
                 setting.monitor.episode(episode)
@@ -169,7 +169,7 @@ async def run_lifecycle(
             life.close()
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
-    if proposes:
+    if any(episode.kind is EpisodeKind.PROPOSE for episode in episodes):
         episodes = await setting.paid(episodes, pack)
     attempts = [attempt for begun in beside for attempt in await begun]
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=tuple(attempts))
