@@ -39,7 +39,13 @@ from tests.soak.memory_page import NUM_DOORS, NUM_PACKS, NUM_TASKS, ROUNDS, page
 WITHIN = {"acts": ("plan=no_updates",), "constant_state": ("plan=no_updates",), "compacting": ()}
 """Memories that are written within tasks, and what each is chosen with besides."""
 MEMORIES = ("hint", "notebook", "episodes", "transcript", "skills", *WITHIN)
-WORLDS = ("levers", "doors", "frozen_lake_3x3")
+WORLDS = {
+    "levers": MEMORIES,
+    "doors": MEMORIES,
+    "many_doors": ("hint", "episodes", "transcript"),
+    "frozen_lake_3x3": MEMORIES,
+}
+"""Worlds, and the memories that are trained there."""
 CREDITS = {"episode": (), "trajectory": ("credit=trajectory",), "episode, use paid": ("+reward=use",)}
 """Ways to credit, and what each is chosen with besides."""
 AGAIN = {
@@ -215,12 +221,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/sweeps/memory"))
-    parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=list(WORLDS))
+    parser.add_argument("--worlds", nargs="+", choices=tuple(WORLDS), default=list(WORLDS))
     parser.add_argument("--memories", nargs="+", choices=MEMORIES, default=list(MEMORIES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--page_only", action="store_true")
     args = parser.parse_args()
-    chosen = [(world, memory) for world in args.worlds for memory in args.memories]
+    chosen = [(world, memory) for world in args.worlds for memory in args.memories if memory in WORLDS[world]]
     again = {one: ways for one, ways in AGAIN.items() if one in chosen}
     if not args.page_only:
         for world, memory in chosen:

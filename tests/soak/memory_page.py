@@ -22,7 +22,7 @@ CONTROLS = ("blanked_context", "shuffled_context", "warm_start_t0.3", "warm_star
 NUM_DOORS = (4, 8, 16, 32, 64)
 NUM_TASKS, NUM_PACKS = 64, 4
 NOTHING = "not measured"
-TITLES = {"levers": "Levers", "doors": "Doors", "frozen_lake_3x3": "FrozenLake 3x3"}
+TITLES = {"levers": "Levers", "doors": "Doors", "many_doors": "Many doors", "frozen_lake_3x3": "FrozenLake 3x3"}
 LAST = slice(-1, None)
 
 
