@@ -55,8 +55,10 @@ AGAIN = {
 }
 """Worlds and memories that are trained with other credit too."""
 SELECTIONS = ("utility", "similarity", "random")
-_PLAIN = {"num_packs": 64, "pack_size": 32, "controls": [], "warm_start_temperatures": []}
-LONG = [{"name": "packs_32", **_PLAIN}, {"name": "changed_32", **_PLAIN, "wrap": "non_stationary", "change_at": 16}]
+_ALONE = {"controls": [], "warm_start_temperatures": []}
+HELD_OUT = {"name": "held_out", "num_packs": 512, **_ALONE}
+_LONG = {"num_packs": 64, "pack_size": 32, **_ALONE}
+LONG = [{"name": "packs_32", **_LONG}, {"name": "changed_32", **_LONG, "wrap": "non_stationary", "change_at": 16}]
 """Suites in which an agent has more records than a task is shown."""
 
 
@@ -90,6 +92,19 @@ def train(world: str, memory: str, seeds: Sequence[int], runs: Path, credit: str
     out = ["--out", str(runs / named(world, memory, credit))]
     command = ["sweep", "--config", f"study/memory_{world}", f"context={memory}_compact", *choices]
     subprocess.run([sys.executable, "-m", "cod_lightning", *command, seeded, *out], check=True)
+
+
+def random_weights(world: str, memory: str, seed: int, runs: Path, *, play: bool) -> list[float]:
+    """Success in packs of 4 of a policy that was neither warm-started nor trained, by position; what was played is read again."""
+    out = runs / f"{world}_{memory}_random_weights_{seed}"
+    if play and not (out / "evaluation.json").is_file():
+        command = ["test", "--config", f"study/memory_{world}", f"context={memory}_compact", *WITHIN.get(memory, ())]
+        command += ["--warm_start", "null", "--seed_everything", str(seed), "--data.suites", json.dumps([HELD_OUT])]
+        command += ["--trainer.default_root_dir", str(out)]
+        subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True)
+    if not (out / "evaluation.json").is_file():
+        return []
+    return [p["success"] for p in json.loads((out / "evaluation.json").read_text())["suites"]["held_out"]["positions"]]
 
 
 def named(world: str, memory: str, credit: str) -> str:
@@ -245,21 +260,26 @@ def main() -> int:
     selection = {
         world: {how: select(world, how, args.runs, play=not args.page_only) for how in SELECTIONS} for world in selected
     }
+    play = not args.page_only
+    untrained: dict[str, Any] = {}
+    for world, memory in chosen:
+        curves = {str(seed): random_weights(world, memory, seed, args.runs, play=play) for seed in args.seeds}
+        untrained.setdefault(world, {})[memory] = {seed: curve for seed, curve in curves.items() if curve}
     before = json.loads(args.out.read_text()) if args.out.is_file() else {}
     evolved = {
-        world: {str(seed): evolve(world, seed, args.runs, play=not args.page_only) for seed in args.seeds}
+        world: {str(seed): evolve(world, seed, args.runs, play=play) for seed in args.seeds}
         for world, memory in chosen
         if memory == "hint"
     }
-    worlds, credit, selection, evolved = (
-        kept(before.get(name, {}), found)
-        for name, found in (("worlds", worlds), ("credit", credit), ("selection", selection), ("evolved", evolved))
-    )
-    results = {
+    trained = {
         "worlds": worlds,
+        "random_weights": untrained,
         "credit": credit,
         "selection": selection,
         "evolved": evolved,
+    }
+    results = {
+        **{name: kept(before.get(name, {}), found) for name, found in trained.items()},
         "deployed": json.loads((args.out.parent / "deploy_kills.json").read_text())["memories"],
         "facts": facts_kept(),
         "retrieval_ms": retrieval_ms(),
