@@ -24,6 +24,7 @@ SMALLEST = {
     "bench_rollout_roof": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
     "bench_scaling": ["--size", '{"tasks": 2, "packs": 1, "siblings": 2, "turns": 2}'],
     "bench_training_roof": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
+    "bench_turns": ["--packs", "1", "--repeats", "1"],
     "bench_worlds": ["--packs", "1", "--repeats", "1"],
 }
 

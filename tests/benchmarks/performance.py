@@ -23,6 +23,7 @@ BENCHMARKS = (
     "bench_changes",
     "bench_beginnings",
     "bench_rollout_roof",
+    "bench_turns",
     "bench_training_roof",
     "bench_engines",
     "bench_scaling",
