@@ -3,13 +3,18 @@
 import os
 import secrets
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
 MARK = "COD_LIGHTNING_STARTED_BY"
 """Environment variable that a process inherits; one that takes it out is not found."""
 _MOST_ROUNDS = 20
-"""Looks, since a process may start another one while it is looked for."""
+"""Looks that find one, since a process may start another one while it is looked for."""
+_LONGEST_S, _PAUSE_S, _LOOKS = 2.0, 0.002, 5
+"""A process in the middle of `exec` has neither an environment nor a command line yet, then one of them: how long and how often to
+look at one without the first, and after how many looks what has the second is taken for one that has no environment."""
+_PROC = Path("/proc")
 
 
 def new_mark() -> str:
@@ -19,14 +24,20 @@ def new_mark() -> str:
 
 def end_marked(mark: str) -> None:
     """SIGKILL to all processes with this mark but the present one; nothing where the system has no /proc."""
-    wanted = f"{MARK}={mark}".encode()
-    for _ in range(_MOST_ROUNDS):
-        found = False
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            pid = int(path.parent.name)
+    wanted, late, rounds, looks = f"{MARK}={mark}".encode(), time.monotonic() + _LONGEST_S, 0, 0
+    while rounds < _MOST_ROUNDS:
+        found = begins = False
+        looks += 1
+        for process in _PROC.glob("[0-9]*"):
+            pid = int(process.name)
             with suppress(OSError):
-                if pid != os.getpid() and wanted in path.read_bytes().split(b"\0"):
+                environment = (process / "environ").read_bytes()
+                if pid != os.getpid() and wanted in environment.split(b"\0"):
                     os.kill(pid, signal.SIGKILL)
                     found = True
-        if not found:
+                elif not environment and (looks < _LOOKS or not (process / "cmdline").read_bytes()):
+                    begins = bool(os.readlink(process / "exe")) or begins  # threads of the kernel have none
+        if not found and (not begins or time.monotonic() > late):
             return
+        rounds += found
+        time.sleep(0 if found else _PAUSE_S)

@@ -59,4 +59,7 @@ child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdin=-3, std
 print(json.dumps({"answer": child.pid}))
 """
     pid = asked(pool(source))["answer"]
+    late = time.monotonic() + 10  # a process that was killed is gone soon, not at once
+    while not ended(pid) and time.monotonic() < late:
+        time.sleep(0.01)
     assert ended(pid)
