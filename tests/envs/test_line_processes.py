@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning.envs.programs.processes import Asked, LinePool
+from cod_lightning.envs.programs.processes import Asked, LinePool, LineProcess
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
 
 
@@ -51,10 +51,19 @@ def test_an_error_stream_that_never_ends_is_bounded_and_its_end_is_shown():
         asked(pool("raise RuntimeError('no such tool')"))
 
 
+def test_a_program_that_ended_before_it_was_asked_says_how_it_ended():
+    of = LineProcess([sys.executable, "-I", "-S", "-c", "raise RuntimeError('no such tool')"], {})
+    of._process.wait()
+    with pytest.raises(WorldDied, match=r"ended without an answer \(exit code 1\): \.\.\..*no such tool"):
+        of.ask({}, lambda one: True, 20.0)
+    of.close()
+
+
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at /proc")
 def test_what_a_program_has_started_in_a_session_of_its_own_ends_with_it():
     source = """
 import json, subprocess, sys
+input()
 child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
 print(json.dumps({"answer": child.pid}))
 """
