@@ -133,7 +133,7 @@ class LineProcess:
         return f"{'' if code is None else f' (exit code {code})'}{f': ...{end}' if end else ''}"
 
     def _write(self, given: memoryview) -> int:
-        """Bytes that it takes now; all of them where it reads no more: what it prints, or how it ends, then says what came of it."""
+        """Bytes that it takes now; all of them where it reads no more: what it prints, or how it ends, says what came of it."""
         try:
             return os.write(self._in.fileno(), given[:_PART])
         except BlockingIOError:
