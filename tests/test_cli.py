@@ -92,7 +92,7 @@ def test_the_script_finds_classes_in_the_current_folder_and_libraries_nowhere_bu
         (["--ckpt_path", "best"], "ckpt_path is best; expected an existing checkpoint"),
         (["--ckpt_path", "last"], "ckpt_path is runs/quickstart/checkpoints/last.ckpt; expected an existing"),
         (["--ckpt_path", "."], "expected a checkpoint, not a folder without .metadata"),
-        (["--trainer.gradient_clip_val", "0"], "trainer.gradient_clip_val is 0; expected null"),
+        (["--trainer.gradient_clip_val", "0"], "trainer.gradient_clip_val is 0"),
         (["--warm_start", "smok"], "warm_start is smok; expected a file, or one of"),
         (["env=nope"], "env is nope; expected one of "),
     ],
