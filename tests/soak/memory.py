@@ -39,13 +39,13 @@ from tests.soak.memory_page import NUM_DOORS, NUM_PACKS, NUM_TASKS, ROUNDS, page
 WITHIN = {"acts": ("plan=no_updates",), "constant_state": ("plan=no_updates",), "compacting": ()}
 """Memories that are written within tasks, and what each is chosen with besides."""
 MEMORIES = ("hint", "notebook", "episodes", "transcript", "skills", *WITHIN)
-WORLDS = {
-    "levers": MEMORIES,
-    "doors": MEMORIES,
-    "many_doors": ("hint", "episodes", "transcript"),
-    "frozen_lake_3x3": MEMORIES,
+WORLDS = ("levers", "doors", "many_doors", "frozen_lake_3x3")
+_OPERATIONS = ("data.max_new_tokens=40",)
+ROOM = {
+    **dict.fromkeys(("notebook", "skills", "acts"), _OPERATIONS),
+    "constant_state": ("data.max_new_tokens=24", "data.context.init_args.budget=16"),
 }
-"""Worlds, and the memories that are trained there."""
+"""With many doors: what a memory needs besides the facts that it may keep, of which a hint has 16."""
 CREDITS = {"episode": (), "trajectory": ("credit=trajectory",), "episode, use paid": ("+reward=use",)}
 """Ways to credit, and what each is chosen with besides."""
 AGAIN = {
@@ -87,7 +87,8 @@ def train(world: str, memory: str, seeds: Sequence[int], runs: Path, credit: str
     suffix = "" if memory == "hint" else f"_{memory}"
     shared = world == "frozen_lake_3x3" and memory in WITHIN  # with docs/results/inside_an_episode.md
     started = f"warm_start=warm_start/{'' if shared else 'memory_'}{world}{suffix}"
-    choices = (*WITHIN.get(memory, ()), *CREDITS[credit], started)
+    room = ROOM.get(memory, ()) if world == "many_doors" else ()
+    choices = (*WITHIN.get(memory, ()), *CREDITS[credit], started, *room)
     seeded = f"seed_everything={','.join(map(str, seeds))}"
     out = ["--out", str(runs / named(world, memory, credit))]
     command = ["sweep", "--config", f"study/memory_{world}", f"context={memory}_compact", *choices]
@@ -236,12 +237,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/sweeps/memory"))
-    parser.add_argument("--worlds", nargs="+", choices=tuple(WORLDS), default=list(WORLDS))
+    parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=list(WORLDS))
     parser.add_argument("--memories", nargs="+", choices=MEMORIES, default=list(MEMORIES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--page_only", action="store_true")
     args = parser.parse_args()
-    chosen = [(world, memory) for world in args.worlds for memory in args.memories if memory in WORLDS[world]]
+    chosen = [(world, memory) for world in args.worlds for memory in args.memories]
     again = {one: ways for one, ways in AGAIN.items() if one in chosen}
     if not args.page_only:
         for world, memory in chosen:
