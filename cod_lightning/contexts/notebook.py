@@ -115,8 +115,8 @@ class NotebookContext(WordedContext):
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
         """Operations that make the entries those of the note: what is not in it goes, what is missing comes."""
-        shown = {number: self.provenance.without(text) for number, text in self.wording.shown(messages)}
-        present, wanted = shown, self.wording.parts(note)
+        present = {number: self.provenance.without(text) for number, text in self.wording.shown(messages)}
+        wanted = self.wording.parts(note)
         stale = [number for number, text in present.items() if text not in wanted]
         missing = [text for text in dict.fromkeys(wanted) if text not in present.values()]
         operations = [
@@ -151,8 +151,7 @@ class NotebookContext(WordedContext):
 
     def _shown(self, entry: Entry) -> str:
         """The entry's text, after where it comes from."""
-        task = None if entry.solved is None else entry.since
-        return self.provenance.before(entry.text, task, entry.solved)
+        return self.provenance.before(entry.text, entry.since, entry.solved)
 
     def _refusal(self, entries: dict[int, Any], operation: Operation, new: Entry, tokens: TokenView) -> str:
         """Why the operation cannot be carried out, which would write the new entry; empty where it can."""

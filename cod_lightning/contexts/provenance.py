@@ -34,21 +34,22 @@ class Provenance:
         self.marks = (self._pattern,) if shown else ()
         """Patterns that no entry may hold."""
 
-    def of(self, task: int | None, solved: bool | None) -> str:
-        """Of an entry that was written after a task (0-based), or handed over (None); empty where it is not shown.
+    def of(self, task: int, solved: bool | None) -> str:
+        """Of an entry that was written after this task (0-based), which was solved or not; None: it was handed over, or that is not
+        known. Empty where it is not shown.
 
-        >>> Provenance(True, "natural").of(2, True), Provenance(True, "compact").of(None, None)
+        >>> Provenance(True, "natural").of(2, True), Provenance(True, "compact").of(0, None)
         ('[written after task 3, which was solved]', '@given')
         """
         if not self.shown:
             return ""
-        if task is None:
+        if solved is None:
             return "[handed over before the first task]" if self.natural else "@given"
         if self.natural:
             return f"[written after task {task + 1}, which was {'' if solved else 'not '}solved]"
         return f"@{min(task + 1, _MOST)} @{'solved' if solved else 'unsolved'}"
 
-    def before(self, text: str, task: int | None, solved: bool | None) -> str:
+    def before(self, text: str, task: int, solved: bool | None) -> str:
         """The text with it before."""
         return f"{self.of(task, solved)} {self.without(text)}" if self.shown else text
 

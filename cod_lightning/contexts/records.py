@@ -41,11 +41,6 @@ class Record(Struct, frozen=True):
         """All of it."""
         return " ".join(part for part in (self.task, self.done, self.feedback) if part)
 
-    @property
-    def since(self) -> int | None:
-        """The task that it is of; None of a note."""
-        return None if self.position < 0 else self.position
-
 
 class RecordWording(Wording, ABC):
     """How records are made, shown and measured. A record is text of others, and stands between fences or marks."""
@@ -89,7 +84,7 @@ class NaturalRecordWording(RecordWording):
 
     def shown(self, record: Record, provenance: Provenance = HIDDEN) -> str:
         """Where it comes from stands before the fence, which nothing in it can close."""
-        origin = provenance.of(record.since, record.solved)
+        origin = provenance.of(record.position, record.solved)
         if record.position < 0:
             return f"{origin}\n{fenced(record.feedback)}".strip()
         reward = "none" if record.reward is None else f"{record.reward:.3f}"
@@ -136,7 +131,7 @@ class CompactRecordWording(RecordWording):
         return Record(position, words(first), done, feedback, episode.reward, episode.success)
 
     def shown(self, record: Record, provenance: Provenance = HIDDEN) -> str:
-        return f"past {provenance.before(record.text, record.since, record.solved)}"
+        return f"past {provenance.before(record.text, record.position, record.solved)}"
 
     def inject(self, rules: str, records: Sequence[Record], about: str, provenance: Provenance = HIDDEN) -> str:
         return " ".join([rules, *(self.shown(record, provenance) for record in records)]).strip()

@@ -197,8 +197,7 @@ class SkillsContext(WordedContext):
 
     def _shown(self, skill: Skill) -> Skill:
         """The skill as it is listed: before its clause, where it comes from."""
-        task = None if skill.solved is None else skill.since
-        return replace(skill, when=self.provenance.before(skill.when, task, skill.solved))
+        return replace(skill, when=self.provenance.before(skill.when, skill.since, skill.solved))
 
     def _refusal(self, skills: dict[str, Skill], operation: SkillOperation, new: Skill, tokens: TokenView) -> str:
         """Why the operation cannot be carried out, which would write the new skill; empty where it can."""

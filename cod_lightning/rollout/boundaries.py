@@ -91,11 +91,9 @@ def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism, method: st
 def checked_opening(found: object, mechanism: ContextMechanism) -> tuple[Message, ...]:
     """The messages that open an update. Raises `ContextFailure` for anything else."""
     messages = tuple(found) if isinstance(found, Sequence) else ()
-    if not messages:
+    if not messages or not all(isinstance(message, Message) for message in messages):
         raise ContextFailure(f"{type(mechanism).__name__}.update did not begin with messages")
     for message in messages:
-        if not isinstance(message, Message):
-            raise ContextFailure(f"{type(mechanism).__name__}.update did not begin with messages")
         checked_text(message.content, mechanism, ContextFailure)
     return messages
 

@@ -117,18 +117,16 @@ class Dialogue:
 
     async def _sampled_with_thought(self, wanted: int, budget: int) -> Turn:
         """The next turn, where a thought may have to be closed first."""
-        chat, begun, opening = self.sampler.chat, len(self._ids), self._new_ids
+        chat, begun, opening, asked = self.sampler.chat, len(self._ids), self._new_ids, len(self.messages)
         turn = await self._sampled(budget, self.messages[-1].content)
         if turn.stop is StopReason.LENGTH:
             self.thought = turn
             self._new_ids = end_of_thought(chat, opening, turn.action_ids)
             self._ids.extend(self._new_ids)
-            self.messages.pop()
+            del self.messages[asked:]
             turn = await self._sampled(wanted - len(turn.action_ids), chat.text(self._new_ids))
             self.response = chat.decode(tuple(self._ids[begun:]))
-            if turn.action_ids:
-                self.messages.pop()
-            self.messages.append(Message(Role.ASSISTANT, self.response))
+            self.messages[asked:] = [Message(Role.ASSISTANT, self.response)]
         return turn
 
     async def _sampled(self, wanted: int, observation: str) -> Turn:
@@ -174,6 +172,7 @@ class Dialogue:
         )
         completion = cut(completion, self._ends)
         cut_by_window = completion.stop is StopReason.LENGTH and room < wanted
+        self.response = sampler.chat.decode(completion.action_ids)
         turn = Turn(
             new_ids=self._new_ids,
             extends=self._extends,
@@ -183,10 +182,9 @@ class Dialogue:
             policy_version=completion.policy_version,
             prompt_digest=completion.prompt_digest,
             observation=observation,
-            response=(response := sampler.chat.decode(completion.action_ids)),
+            response=self.response,
         )
-        self.response = response
-        self.messages.append(Message(Role.ASSISTANT, response))
+        self.messages.append(Message(Role.ASSISTANT, self.response))
         self._ids.extend(completion.action_ids)
         self._num_turns += 1
         self._extends = True

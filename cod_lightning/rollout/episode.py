@@ -1,7 +1,6 @@
 """One solve episode and one update episode; whatever lies beyond a boundary raises becomes the episode's status."""
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -53,7 +52,7 @@ async def run_solve_episode(
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
-            observation, rules = await _begun(env, task)
+            observation, rules = await asyncio.to_thread(_begun, env, task) if env.blocking else _begun(env, task)
             see_known(observation, sampler.chat, env, "reset()")
             see_known(rules, sampler.chat, env, "rules")
             system = solving.prepared(rules, observation)
@@ -141,10 +140,8 @@ class _Solving:
                 inside, action, reply = _intervened(mechanism, self.inside, action, self.chat)
                 self._carry(inside)
             if reply is None:
-                if env.blocking:
-                    observation, reward, over = await asyncio.to_thread(_stepped, env, action)
-                else:
-                    observation, reward, over = _stepped(env, action)
+                done = await asyncio.to_thread(_stepped, env, action) if env.blocking else _stepped(env, action)
+                observation, reward, over = done
                 see_known(observation, self.chat, env, "step()")
                 if over:
                     return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
@@ -192,11 +189,10 @@ class _Solving:
             self.state = inside
 
 
-async def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
+def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
     """The first observation and the rules. Raises `EnvironmentFailure`."""
     try:
-        begin = partial(env.reset, options={"task": task})
-        observation, _ = await _in_thread(begin) if env.blocking else begin()
+        observation, _ = env.reset(options={"task": task})
         return checked_text(observation, env), checked_text(env.rules, env)
     except BaseException as error:
         blame(EnvironmentFailure, error)
@@ -218,11 +214,6 @@ def _see_end(env: TextEnv, num_turns: int) -> None:
         raise EnvironmentFailure(
             f"{type(env).__name__} goes on after {num_turns} turns; its max_turns is {env.max_turns}"
         )
-
-
-async def _in_thread(call: Callable[[], Any]) -> Any:
-    """The result of a call that blocks. Raises `EnvironmentFailure` there: some exceptions never come out of a thread."""
-    return await asyncio.to_thread(crossing, EnvironmentFailure, call)
 
 
 def check_hooks(env: TextEnv, mechanism: ContextMechanism) -> None:

@@ -204,7 +204,7 @@ def curves(packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> dict[str, list[
             elif hasattr(spec, "forbidden") and episode.position:
                 note("broken", episode.position, broke(episode, task))
                 known = f"{spec.forbidden}={spec.colours[spec.forbidden - 1]}" in episode.context_before.split()
-                note("told", episode.position, known)
+                note("true", episode.position, known)
             if getattr(spec, "rule", "") == "forbidden":
                 said = re.findall(r"never=(\d)", episode.context_before)
                 note("noted", episode.position, str(spec.forbidden) in said)

@@ -100,7 +100,7 @@ def _kept_too(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
     head += ["true, of 32", "success at 0", "at 3", "second half of 32"]
     columns = [("broken", 4, slice(n, n + 1)) for n in range(4)]
     columns += [("broken", size, slice(size // 2, None)) for size in SIZES]
-    columns += [("told", 32, slice(16, None)), ("success", 4, slice(0, 1)), ("success", 4, slice(3, 4))]
+    columns += [("true", 32, slice(16, None)), ("success", 4, slice(0, 1)), ("success", 4, slice(3, 4))]
     rows = _rows(results, arms, [*columns, ("success", 32, slice(16, None))])
     filled = [n for n in range(len(head)) if any(row[n] != NOTHING for row in rows)]
     return [table([head[n] for n in filled], [[row[n] for n in filled] for row in rows]), ""]

@@ -67,8 +67,8 @@ class DAPO(PolicyLoss):
     """L = - 1/num_action_tokens sum_t min(r_t A_t, clip(r_t) A_t), with more room above 1 than below.
 
     Source: arXiv 2503.14476, with `model.scale=group` and dynamic sampling: `data.resample_packs`, and `model.filter_packs=true`
-    for packs without signal that are still there when its rounds are over. Its shaping of overlong
-    rewards is a part of the reward here, `OverlongReward`.
+    for packs without signal that are still there when its rounds are over. Its shaping of overlong rewards is a part of the reward
+    here, `OverlongReward`.
     """
 
     clip_low: float = 0.2
