@@ -150,7 +150,7 @@ def test_parts_of_the_reward_are_chosen_together_on_the_command_line(tmp_path, m
     for path in paths:
         said, found = yaml.safe_load(path.read_text()), rewards[path.stem]
         assert type(found).__name__ == said["class_path"].rpartition(".")[2]
-        given = {k: v for k, v in said["init_args"].items() if hasattr(found, k)}
+        given = {k: set(v) if isinstance(v, list) else v for k, v in said["init_args"].items() if hasattr(found, k)}
         assert {k: getattr(found, k) for k in given} == given
         assert "weight" in given
 
