@@ -130,13 +130,23 @@ def served(**options):
 @pytest.mark.parametrize(
     ("data", "key", "expected"),
     [
-        (judged("http://evil.example/v1"), "data.rewards.j.init_args.base_url", "no address of another machine"),
+        pytest.param(
+            judged("http://evil.example/v1"),
+            "data.rewards.j.init_args.base_url",
+            "no address of another machine",
+            marks=pytest.mark.slow,
+        ),
         (
             judged("http://localhost@evil.example/v1"),
             "data.rewards.j.init_args.base_url",
             "no address of another machine",
         ),
-        (served(urls=["http://evil.example"]), "data.engine.init_args.urls", "no address of another machine"),
+        pytest.param(
+            served(urls=["http://evil.example"]),
+            "data.engine.init_args.urls",
+            "no address of another machine",
+            marks=pytest.mark.slow,
+        ),
         (served(local={"arguments": ["--trust-remote-code"]}), "data.engine.init_args.local.arguments", "no arguments"),
         ({"env": TESTED}, "data.env.init_args.scorer.class_path", "nothing that runs programs"),
         pytest.param({"env": VERIFIED}, "data.env.class_path", "nothing that runs programs", marks=pytest.mark.slow),

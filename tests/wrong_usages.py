@@ -146,12 +146,8 @@ completion zsh
 sweep --config smoke credit=episode,task --launcher basic --jobs x
 sweep --config smoke credit=episode,task --outt x
 sweep credit=episode,task
-sweep --config smoke credt=episode,task ## credt
-sweep --config smoke model.lrr=1,2 ## model.lrr
-sweep --config smoke model.lr=abc,def ## model.lr | abc
 sweep --config smoke env=levers,levrs --print_jobs ## env | levrs
 sweep --config smoke method=grpo,nosuch --print_jobs ## method
-sweep --config smoke seed_everything=1,-1 ## seed_everything | -1
 sweep --table
 sweep --table afile
 report . . ## . | once
@@ -619,6 +615,10 @@ validate --config smoke --warm_start null --trainer.limit_val_batches 0
 predict --config smoke --warm_start null --trainer.limit_predict_batches 0
 fit --config smoke --warm_start '' ## warm_start | empty | null
 warm_start --cached quickstart ## --cached | quickstart | Did you mean warm_start/frozen_lake_3x3?
+sweep --config smoke credt=episode,task ## credt
+sweep --config smoke model.lrr=1,2 ## model.lrr
+sweep --config smoke model.lr=abc,def ## model.lr | abc
+sweep --config smoke seed_everything=1,-1 ## seed_everything | -1
 """
 """Commands that build parsers of Lightning, or more."""
 SIGNALS = """
