@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.commands import COMMANDS
-from cod_lightning.commands.lightning_cli import quieten, start
+from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
 from cod_lightning.commands.train import TrainCLI
@@ -52,7 +52,6 @@ def run(argv: Sequence[str]) -> int:
         "cod-lightning completion > ~/.cod_lightning_completion, and source that file in ~/.bashrc.",
     )
     parser.parse_args(list(argv))
-    quieten()
     keys: list[str] = []
     try:
         start(_Keys, GRPOModule, RolloutDataModule, ["fit"])

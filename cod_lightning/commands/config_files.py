@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from cod_lightning.commands.composition import composed
-from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_folders, config_names, suite_names
+from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_folders, config_names, files_of, groups
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
 from cod_lightning.trusted import read_config
@@ -149,7 +149,7 @@ def below_init_args(value: Any) -> Any:
 
 def spelled_out(argv: Sequence[str]) -> list[str]:
     """The command line with `GROUP=CHOICE` for what is shipped, and `--KEY=VALUE` for every other key."""
-    groups = {path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()} - {"warm_start"}
+    chosen_in = groups() - {"warm_start"}
     of_key = {key: group for group, key in CLASS_KEYS.items()}
     out: list[str] = []
     rest = list(argv)
@@ -170,7 +170,7 @@ def spelled_out(argv: Sequence[str]) -> list[str]:
         elif name.startswith("-") or not is_assigned:
             out += [arg] if is_assigned or not has_value else [arg, value]
         else:
-            own = re.fullmatch(r"[A-Za-z_][\w.]*", name) and name not in groups and not name.startswith("hydra.")
+            own = re.fullmatch(r"[A-Za-z_][\w.]*", name) and name not in chosen_in and not name.startswith("hydra.")
             out.append(f"--{arg}" if own else arg)
     return out
 
@@ -254,7 +254,7 @@ def chosen(argv: Sequence[str], flags: Sequence[str] = ("--suites", "--data.suit
             out.append(f"{flag}={typed}")
             continue
         if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
-            remedy = f"Write --suites '[{suite_names()[0]}]', for example."
+            remedy = f"Write --suites '[{choices_of('suite')[0]}]', for example."
             raise ConfigError(flag, named, "names of suites or of YAML files", remedy)
         out += ["--config", str(temporary_config("suites.yaml", {"data": {"suites": inline(names, flag)}}))]
     return out
@@ -270,7 +270,7 @@ def inline(suites: Sequence[Any], key: str = "data.suites") -> list[Any]:
 
 def read_suites(name: str, key: str = "--suites") -> list[dict[str, Any]]:
     """The suites of a file, by its shipped name or its path, as plain values that `data.suites` takes."""
-    path = _find(name, key, "suite/", suite_names(), "a YAML file")
+    path = _find(name, key, "suite/", choices_of("suite"), "a YAML file")
     content = _content(path, key, name)
     suites = content if isinstance(content, list) else [content]
     if not suites or not all(isinstance(suite, dict) for suite in suites):
@@ -282,9 +282,8 @@ def _world(env: Any, path: Path) -> dict[str, Any]:
     """The suite's world spelled out, where it is a name."""
     if not isinstance(env, str):
         return {}
-    for folder in config_folders():
-        if (file := folder / "env" / f"{env}.yaml").is_file():
-            return {"env": yaml.safe_load(file.read_text())}
+    if (file := files_of("env").get(env)) is not None:
+        return {"env": yaml.safe_load(file.read_text())}
     raise ConfigError(f"env in {path}", env, "the name of a shipped world", "See `worlds`.")
 
 

@@ -14,7 +14,6 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
-from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.parser import SplitName, program
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.base import TextEnv
@@ -62,7 +61,6 @@ class DeployCLI(SamplingCLI):
 
 def run(argv: Sequence[str]) -> int:
     """Go on where the state folder is, or begin."""
-    quieten()
     cli = built(DeployCLI, argv)
     options = cli.config
     _check_lasting(cli.datamodule.env)

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from cod_lightning.commands.deploy import played, setting_of
 from cod_lightning.commands.from_run import SamplingCLI, built
-from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.evaluation.evolution import Evolution, Round
 from cod_lightning.folder_lock import check_folder, locked
@@ -54,7 +53,6 @@ class EvolveCLI(SamplingCLI):
 
 def run(argv: Sequence[str]) -> int:
     """Evolve, and write what came of it after each round."""
-    quieten()
     cli = built(EvolveCLI, argv)
     options, data = cli.config, cli.datamodule
     if not data.context.updates:

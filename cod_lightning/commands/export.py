@@ -23,7 +23,6 @@ from cod_lightning import __version__
 from cod_lightning.adapters import ADAPTER, adapter_weights, adapters_by_name, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
-from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.lora import LoRAPolicy, merged
@@ -58,7 +57,6 @@ class ExportCLI(FromRunCLI):
 
 def run(argv: Sequence[str]) -> int:
     """Load, write, put in place."""
-    quieten()
     if not {"-h", "--help", "--print_config"} & set(argv) and not any(a.startswith("--ckpt_path") for a in argv):
         raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
     cli = built(ExportCLI, argv)

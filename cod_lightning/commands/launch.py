@@ -18,7 +18,7 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.changes import check_changes
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.launch_plan import FILES, LaunchPlan, Platform
-from cod_lightning.commands.lightning_cli import quieten, start
+from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.memory import plan_of as memory_plan_of
 from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.resume import newest
@@ -127,7 +127,6 @@ class LaunchCLI(PlanCLI):
 
 def run(argv: Sequence[str]) -> int:
     """Check, render, submit."""
-    quieten()
     expanded = expand(argv)
     LaunchCLI.run_name = expanded.names[0] if expanded.names else "run"
     cli = start(LaunchCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)

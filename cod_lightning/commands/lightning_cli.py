@@ -278,6 +278,7 @@ class CodCLI(LightningCLI):
 
 def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], *, execute: bool = True) -> Any:
     """Instantiate a CLI with this project's defaults."""
+    quieten()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
     OneLineParser.about = help_topic(argv)
     if not gc.get_freeze_count():

@@ -7,7 +7,7 @@ from typing import Any
 from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import quieten, start
+from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.memory import plan_of, show, show_rounding
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
@@ -91,7 +91,6 @@ def show_time(amounts: Amounts, pace: Pace, console: Screen) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Print the plan; 1 where it does not fit."""
-    quieten()
     cli = start(PlanCLI, GRPOModule, RolloutDataModule, expand(argv).argv, execute=False)
     policy = cli.model.policy
     if not (isinstance(policy, PretrainedPolicy) and policy.path):

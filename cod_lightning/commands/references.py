@@ -12,13 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cod_lightning.commands.parser import SplitName
+from cod_lightning.commands.shipped import files_of
 from cod_lightning.commands.worlds import (
     mechanism_for,
     own_worlds,
     packs_of,
     parse_world,
     reference_of,
-    shipped_worlds,
     world_parser,
 )
 from cod_lightning.envs.base import Reference, TextEnv
@@ -122,7 +122,7 @@ def _measure(name: str, world: TextEnv, options: Any) -> Measured:
 def _worlds(options: Any) -> dict[str, TextEnv]:
     if options.env is not None:
         return {options.env.name: options.env}
-    known = shipped_worlds()
+    known = files_of("env")
     names = own_worlds() if options.worlds is None else options.worlds
     if not names:
         raise ConfigError("--worlds", "empty", "names, as in levers,doors", "Leave it out for all; see `worlds`.")

@@ -13,7 +13,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.clients.access import key_of
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import quieten, start
+from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
@@ -55,7 +55,6 @@ class ServeCLI(PlanCLI):
 def run(argv: Sequence[str]) -> int:
     """Start them, start those again that die, and end them with this process or its parent, however those end."""
     parent = os.getppid()
-    quieten()
     cli = start(ServeCLI, GRPOModule, RolloutDataModule, expand(argv).argv, execute=False)
     options, engine, policy = cli.config, cli.datamodule.engine, cli.model.policy
     key = _check(options, engine, policy)

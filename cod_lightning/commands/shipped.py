@@ -33,11 +33,16 @@ def config_names() -> list[str]:
     )
 
 
-def suite_names() -> list[str]:
-    """The shipped suites."""
-    return sorted(path.stem for folder in config_folders() for path in (folder / "suite").glob("*.yaml"))
+def groups() -> set[str]:
+    """The config groups."""
+    return {path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()}
+
+
+def files_of(group: str) -> dict[str, Path]:
+    """The files of a config group, by the names that choose them."""
+    return {path.stem: path for folder in config_folders() for path in sorted((folder / group).glob("*.yaml"))}
 
 
 def choices_of(group: str) -> list[str]:
     """Names of the files of a config group."""
-    return sorted(path.stem for folder in config_folders() for path in (folder / group).glob("*.yaml"))
+    return sorted(files_of(group))

@@ -190,12 +190,11 @@ def _end_with_the_sweep() -> None:
 
 def build_error(config: dict[str, Any]) -> str | None:
     """Why `fit` would refuse the config; None if it would not."""
-    from cod_lightning.commands.lightning_cli import quieten, start
+    from cod_lightning.commands.lightning_cli import start
     from cod_lightning.commands.train import TrainCLI
     from datamodules import RolloutDataModule
     from modules import GRPOModule
 
-    quieten()
     path = temporary_config("job.yaml", {**config, "warm_start": None})
     printed = io.StringIO()
     try:

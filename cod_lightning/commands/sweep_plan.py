@@ -14,7 +14,7 @@ import yaml
 
 from cod_lightning.commands.composition import Composed, composed
 from cod_lightning.commands.config_files import find_config, full_key, inline
-from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_folders
+from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, groups
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord
 
@@ -124,13 +124,11 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
             expected = f"all of its values in one place; {key}={earlier} stands before it"
             raise ConfigError(key, values, expected, f"Write {key}={earlier},{values}, or leave one out.")
         typed[key] = values
-    groups = {
-        path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()
-    } - first.plain.keys()
+    chosen_in = groups() - first.plain.keys()
     addressed = []  # a choice in a group as it is; a value so that it may be new to the file (`fit` checks every key)
     for line in map(_with_short_keys, lines):
         key = line.partition("=")[0]
-        as_it_is = key in first.choices or key in groups or key[0] in "+~"
+        as_it_is = key in first.choices or key in chosen_in or key[0] in "+~"
         addressed.append(line if as_it_is else f"++{line}")
     try:
         parsed = OverridesParser.create().parse_overrides(addressed)

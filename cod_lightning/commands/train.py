@@ -29,9 +29,9 @@ from cod_lightning.commands import memory, report, warm_start
 from cod_lightning.commands.changes import check_same_policy
 from cod_lightning.commands.config_files import chosen, expand, find_config, spelled_out
 from cod_lightning.commands.evaluate import evaluate
-from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
+from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.resume import checkpoints_of
-from cod_lightning.commands.shipped import suite_names
+from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
@@ -58,7 +58,7 @@ class TrainCLI(CodCLI):
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         if subcommand == "test":
-            text = f"Play these in place of data.suites: {', '.join(suite_names())}, or YAML files."
+            text = f"Play these in place of data.suites: {', '.join(choices_of('suite'))}, or YAML files."
             parser.add_argument("--suites", type=list[str] | None, default=None, help=text)
             text = (
                 "Test several checkpoints on the same packs, in place of ckpt_path; evaluation.json keeps them apart."
@@ -231,7 +231,6 @@ class TrainCLI(CodCLI):
 
 def run(argv: Sequence[str]) -> int:
     """Parse, build, run."""
-    quieten()
     if argv[:1] in (["validate"], ["predict"]) and (typed := [arg for arg in argv if arg.startswith("--suites")]):
         expected = f"left out of {argv[0]}, which plays packs of data and no suites"
         raise ConfigError("command line", typed[0], expected, "`test` plays suites.")

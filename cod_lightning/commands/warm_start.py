@@ -19,7 +19,7 @@ from filelock import AcquireReturnProxy, FileLock, Timeout
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
 from cod_lightning.commands.config_files import expand, find_config
-from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
+from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sources import class_paths, sources
 from cod_lightning.errors import ConfigError
@@ -48,7 +48,6 @@ class WarmStartCLI(CodCLI):
 
 def run(argv: Sequence[str]) -> int:
     """`python -m cod_lightning warm_start --config ...`: as `fit`, and the result as a Hugging Face folder."""
-    quieten()
     if any(arg.partition("=")[0] == "--cached" for arg in argv):
         return _fill_cache(argv)
     expanded = expand(argv)

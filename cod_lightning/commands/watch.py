@@ -8,7 +8,6 @@ from rich.table import Table
 
 from cod_lightning.commands.deploy import played, setting_of
 from cod_lightning.commands.from_run import SamplingCLI, built
-from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.play import rewards
 from cod_lightning.commands.shown import panel
@@ -36,7 +35,6 @@ class WatchCLI(SamplingCLI):
 
 def run(argv: Sequence[str]) -> int:
     """Play one pack."""
-    quieten()
     cli = built(WatchCLI, argv)
     data, options = cli.datamodule, cli.config
     num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks

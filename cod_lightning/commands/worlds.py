@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.commands.parser import OneLine, own_refusals, program, refuse_absurd
-from cod_lightning.commands.shipped import config_folders
+from cod_lightning.commands.shipped import files_of
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
 from cod_lightning.errors import ConfigError, answering, did_you_mean, some_of
@@ -39,7 +39,7 @@ def run(argv: Sequence[str]) -> int:
     screen, table = Screen(), Table(box=None, pad_edge=False)
     for title in ("world", "protocol", "what it is"):
         table.add_column(title, no_wrap=title != "what it is")
-    for name, path in shipped_worlds().items():
+    for name, path in files_of("env").items():
         protocol = "compact" if "protocol: compact" in path.read_text() else "natural"
         table.add_row(name, protocol, description(path))
         if screen.width < _NARROW:
@@ -50,18 +50,9 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def shipped_worlds() -> dict[str, Path]:
-    """Files of the group `env`, by the name that chooses them."""
-    return _shipped("env")
-
-
 def own_worlds() -> list[str]:
     """Names of those that need neither a file nor a package of others."""
-    return [name for name, path in shipped_worlds().items() if not any(one in path.read_text() for one in _OF_OTHERS)]
-
-
-def _shipped(group: str) -> dict[str, Path]:
-    return {path.stem: path for folder in config_folders() for path in sorted((folder / group).glob("*.yaml"))}
+    return [name for name, path in files_of("env").items() if not any(one in path.read_text() for one in _OF_OTHERS)]
 
 
 def description(path: Path) -> str:
@@ -140,7 +131,7 @@ def _flag(found: re.Match[str]) -> str:
 def _file(flag: str, name: str) -> str:
     """The file of what ships under that name; class paths, files and values in braces stay."""
     group = flag.removeprefix("--")
-    shipped = _shipped(group)
+    shipped = files_of(group)
     if (path := shipped.get(name.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
         return str(path)
     is_class = "." in name and not name.endswith((".yaml", ".yml"))

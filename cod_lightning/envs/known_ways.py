@@ -75,9 +75,9 @@ class WaysPlay(Play[KnownWays]):
         """The slot that the next answer is about."""
 
     @staticmethod
-    @abstractmethod
     def respond(slot: str, way: str) -> str:
-        """The response that names a way."""
+        """The slot as a thought, then the way as the answer."""
+        return f"{slot} <answer>{way}</answer>"
 
     @property
     def nothing(self) -> KnownWays:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import AutoModel
 
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError, DataError, check_at_least
 from cod_lightning.models.pretrained import read_model, read_tokenizer
 
 _KEY = "data.context.similarity.path"
@@ -31,8 +31,7 @@ class Embeddings:
     """
 
     def __init__(self, path: str, max_tokens: int = 256) -> None:
-        if max_tokens < 1:
-            raise ConfigError("data.context.similarity.max_tokens", max_tokens, "at least 1", "256 is the default.")
+        check_at_least("data.context.similarity.max_tokens", max_tokens, 1, "256 is the default.")
         try:
             folder = str(Path(path).resolve(strict=True))  # and no name that is looked for on a hub
             self._tokenizer = read_tokenizer(folder, _KEY)

@@ -14,7 +14,7 @@ from typing import Any
 import lightning as L
 import torch
 
-from cod_lightning.commands.train import quieten
+from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Engine
 from cod_lightning.engines.vllm import VLLMEngine

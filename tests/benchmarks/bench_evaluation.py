@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.train import TrainCLI, quieten, start
+from cod_lightning.commands.train import TrainCLI, start
 from cod_lightning.commands.warm_start import ensure_warm_start
 from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.play import play
@@ -70,7 +70,6 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--config", choices=list(WARM_STARTS), default="smoke")
     args = parser.parse_args()
-    quieten()
     data: Any = served(args.config)
     torch.set_num_threads(args.threads)
     num_packs, size = args.lifecycles // SIBLINGS, data.pack_size

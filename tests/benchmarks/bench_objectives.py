@@ -23,7 +23,7 @@ import yaml
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from cod_lightning.commands.train import quieten
+from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from callbacks import Throughput, WeightSync
 from callbacks.metrics_file import MetricsFile
-from cod_lightning.commands.train import quieten
+from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.runner import RolloutObserver

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import torch
 from transformers import PreTrainedModel
 
-from cod_lightning.commands.train import quieten
 from cod_lightning.commands.warm_start import ensure_warm_start
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Engine
@@ -34,7 +33,6 @@ class QuickStart:
     chat: Chat = field(init=False)
 
     def __post_init__(self) -> None:
-        quieten()
         weights = ensure_warm_start("warm_start/frozen_lake_3x3", 1, None)
         torch.set_num_threads(self.threads)
         keep_freed_memory()  # as `fit` does

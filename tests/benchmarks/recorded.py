@@ -4,7 +4,7 @@ from typing import Literal
 
 import lightning as L
 
-from cod_lightning.commands.train import quieten
+from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.training.stream import SizedItems

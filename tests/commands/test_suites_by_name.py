@@ -10,7 +10,7 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.byte_tokenizer import byte_tokenizer
 from cod_lightning.commands.config_files import chosen, expand, inline, read_suites
-from cod_lightning.commands.shipped import config_folders, suite_names
+from cod_lightning.commands.shipped import choices_of, config_folders
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError
@@ -34,7 +34,7 @@ def config_after(argv: list[str]) -> dict:
 
 
 def test_the_shipped_suites_are_these() -> None:
-    assert suite_names() == SHIPPED
+    assert choices_of("suite") == SHIPPED
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from cod_lightning.cli import main
-from cod_lightning.commands.worlds import description, parse_world, shipped_worlds, world_parser
+from cod_lightning.commands.shipped import files_of
+from cod_lightning.commands.worlds import description, parse_world, world_parser
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.types import Split
 
@@ -27,7 +28,7 @@ def _world(*argv: str) -> TextEnv:
 def test_the_list_names_every_world_with_a_line(capsys):
     assert main(["worlds"]) == 0
     shown = capsys.readouterr().out
-    for name, path in shipped_worlds().items():
+    for name, path in files_of("env").items():
         assert name in shown
         assert 20 < len(description(path)) < 200, f"{path} needs a comment line that says what it is"
 
@@ -70,7 +71,7 @@ def test_a_file_that_cannot_be_asked_is_answered_in_a_line(tmp_path, capsys, row
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", shipped_worlds())
+@pytest.mark.parametrize("name", files_of("env"))
 def test_a_shipped_world_is_built_by_its_name_and_draws_packs(name, tmp_path):
     if module := next((NEEDS[begin] for begin in NEEDS if name.startswith(begin)), None):
         pytest.importorskip(module, reason=f"pip install 'cod-lightning[{module.replace('_', '-')}]'")
@@ -81,7 +82,7 @@ def test_a_shipped_world_is_built_by_its_name_and_draws_packs(name, tmp_path):
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=2)
     env.reset(options={"task": pack.tasks[0]})
     assert env.rules
-    assert bool(env.words()) == ("protocol: compact" in shipped_worlds()[name].read_text())
+    assert bool(env.words()) == ("protocol: compact" in files_of("env")[name].read_text())
 
 
 def test_parameters_follow_the_name(tmp_path):

@@ -116,8 +116,3 @@ class HabitPlay(WaysPlay):
         met = KnownHabits.read([message.content for message in messages[2:]]).effects
         slots = GOALS[messages[1].content.removeprefix("goal=")]
         return next((slot for slot in slots if not any(met.get(value) for value in VALUES[slot])), slots[-1])
-
-    @staticmethod
-    def respond(slot: str, way: str) -> str:
-        """The habit as a thought, then the answer."""
-        return f"{slot} <answer>{way}</answer>"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import Stepped
-from cod_lightning.envs.checks import check_choice, check_in, check_turns
+from cod_lightning.envs.checks import check_choice, check_in
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, DoorWording, Facts, NaturalDoors
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play, Teacher
@@ -123,7 +123,6 @@ class Doors(TaskWorld[DoorTask]):
     ) -> None:
         check_in("data.env.num_doors", num_doors, 2, _MOST_DOORS, "16 is the default.")
         check_in("data.env.glimpses", glimpses, 0, num_doors - 1, "0 is the default.")
-        check_turns(max_turns, "2 is the default.")
         check_in("data.env.max_turns", max_turns, 1, len(KEYS), "There are four keys; 2 is the default.")
         check_choice("data.env.protocol", protocol, ("natural", "compact"))
         self.num_doors, self.glimpses, self.max_turns = num_doors, glimpses, max_turns

@@ -21,8 +21,7 @@ class Pairs(Family):
         """The table of a relation that does not care for order."""
         return tuple((a, b, results[frozenset((a, b))], a) for a in things for b in things if a != b)
 
-    @staticmethod
-    def one_right(rule: Rule, rng: random.Random) -> Part:
+    def task(self, rule: Rule, rng: random.Random) -> Part:
         """One turn to choose, of two or three, the only action with the first result."""
         right, wrong = (
             {s: [a for a in rule.actions if a != s and rule.effects[s, a][0] == result] for s in rule.states}
@@ -81,10 +80,6 @@ class Forbidden(Pairs):
             if any(len({row[2] for row in rows if row[0] == state}) == 2 for state in rule.states):
                 return rows
 
-    def task(self, rule: Rule, rng: random.Random) -> Part:
-        """One allowed partner among two or three."""
-        return self.one_right(rule, rng)
-
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
         known = self.known(facts)
         of = {a: known.get(frozenset((here, a))) for a in part.menu}
@@ -106,10 +101,6 @@ class HiddenOrder(Pairs):
         return tuple(
             (a, b, above if rank[b] > rank[a] else below, a) for a in rule.states for b in rule.states if a != b
         )
-
-    def task(self, rule: Rule, rng: random.Random) -> Part:
-        """One thing above among two or three."""
-        return self.one_right(rule, rng)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
         """Of all orders that the facts and the menu leave, the share in which it lies above."""

@@ -17,7 +17,7 @@ from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
 from cod_lightning.envs.programs.processes import Asked, LinePool, check_seconds
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
-from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.errors import ConfigError, EnvironmentFailure, check_at_least
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -83,8 +83,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
             raise ConfigError("data.env.python", python, "a Python that can be run", "Name one that has verifiers.")
         check_seconds(timeout_s)
         for key, value in (("num_tasks", num_tasks), ("num_processes", num_processes)):
-            if value < 1:
-                raise ConfigError(f"data.env.{key}", value, "at least 1", "Leave it out for the default.")
+            check_at_least(f"data.env.{key}", value, 1, "Leave it out for the default.")
         if not min_reward < max_reward:
             raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
         check_turns(max_turns, "16 is the default.")

@@ -10,7 +10,7 @@ from cod_lightning.envs.dataset.world import DatasetWorld
 from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
 from cod_lightning.envs.programs.processes import Asked, LinePool, check_seconds
 from cod_lightning.envs.question_world import Grade, QuestionTask
-from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.errors import ConfigError, EnvironmentFailure, check_at_least
 
 
 class ReportedReward(AnswerScorer):
@@ -72,8 +72,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
             expected = "a program that can be run, and its arguments"
             raise ConfigError("data.env.command", command, expected, "[python, agent.py] is one.")
         check_seconds(timeout_s)
-        if num_processes < 1:
-            raise ConfigError("data.env.num_processes", num_processes, "at least 1", "16 is the default.")
+        check_at_least("data.env.num_processes", num_processes, 1, "16 is the default.")
         check_turns(max_turns, "16 is the default.")
         scorer = scorer or ReportedReward()
         super().__init__(path, scorer=scorer, rules=rules, max_turns=1, **tasks)

@@ -227,7 +227,3 @@ class WordPlay(WaysPlay):
     @staticmethod
     def slot(messages: Sequence[Message]) -> str:
         return compact.SLOT_OF[messages[1].content.removeprefix("goal=")]
-
-    @staticmethod
-    def respond(slot: str, way: str) -> str:
-        return f"{slot} <answer>{way}</answer>"

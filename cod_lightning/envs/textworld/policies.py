@@ -28,10 +28,6 @@ class HousePlay(Play[Places]):
     routes: tuple[str, ...]
     """To any of its rooms."""
 
-    @property
-    def nothing(self) -> Places:
-        return {}
-
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         command = self._said(rng.choice(self.wording.commands(messages[-1].content)), {}, set(), rng)
         return self.wording.respond(self.wording.wanted(messages[1].content), None, command)

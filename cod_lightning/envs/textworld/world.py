@@ -20,7 +20,7 @@ from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.extras import require
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Pack, Split
 
 _MOST_DRAWS = 2_000
 _DRAWS_OF_A_MAP = 100
@@ -75,6 +75,7 @@ class TextWorldHouse(TaskWorld[HouseTask]):
     """
 
     task_type = HouseTask
+    _task: HouseTask
 
     def __init__(
         self,
@@ -126,7 +127,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         self.name = (
             f"textworld-{layout}-{doors}-{num_rooms}-{num_things}-{num_holders}-{min_commands}..{max_turns}-{protocol}"
         ) + ("-words" if commands == "hidden" else "")
-        self._task: HouseTask | None = None
 
     @property
     def rules(self) -> str:
@@ -147,21 +147,11 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         else:
             remedy = f"None was found in {_MOST_DRAWS} draws; lower min_commands, or raise num_rooms or max_turns."
             raise ConfigError("data.env", self.name, f"a house of the split {split} with two things to seek", remedy)
-        chosen = rng.choices(targets, k=num_tasks)
-        tasks = tuple(
-            Task(
-                id=str(n),
-                seed=derive_seed(world_seed, n),
-                spec=HouseTask(house=house, target=target),
-                repeat=target in chosen[:n],
-            )
-            for n, target in enumerate(chosen)
-        )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        specs = (HouseTask(house=house, target=target) for target in rng.choices(targets, k=num_tasks))
+        return self._pack(split, index, seed, world_seed, specs, asks="target")
 
     def step(self, action: str) -> Stepped:
         """Carry out the command, if it is one that the game knows here; either way it counts."""
-        assert self._task is not None, "call reset()"
         assert not self._outcome, "the task is over; call reset()"
         answer, complaint = answer_of(action)
         command = " ".join(answer.lower().split())
@@ -185,8 +175,7 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         return self._observed(), 0.0, False, False, {}
 
     def render(self) -> str:
-        assert self._task is not None, "call reset()"
-        return self.wording.observation(self._view())
+        return self._observed()
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         """The oracle types TextWorld's shortest solution."""
@@ -229,7 +218,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
 
     def _in_own_verbs(self, command: str) -> str:
         """The command with TextWorld's verb; nothing where its word is one that this house does not know."""
-        assert self._task is not None
         verb, meant = self.wording.meant(command)
         word, words = command.partition(" ")[0], self.wording.words_of(self._task.house)
         self._unknown = word if verb and word != words[verb] else ""
@@ -239,7 +227,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
 
     def _move(self, state: Any, typed: tuple[str, ...]) -> None:
         """How things stand after a command, or at the beginning."""
-        assert self._task is not None
         house = self._task.house
         seen = dict(self._now.seen)
         route = houses.routes(house)[houses.room_of(state)]
@@ -250,20 +237,16 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         self._now = _Now(state=state, typed=typed, seen=tuple(seen.items()), shown=shown)
 
     def _game(self) -> Path:
-        assert self._task is not None
         return games.compiled(self._task.house, self._task.target, self.max_turns)
 
     def _commands(self) -> dict[str, Any]:
         """What can be done, by how it is spelled."""
-        assert self._task is not None
         return {self.wording.command(self._task.house, deed): deed.action for deed in houses.deeds(self._now.state)}
 
     def _won(self) -> bool:
-        assert self._task is not None
         return self._now.shown.won if self._now.shown is not None else houses.holds(self._now.state, self._task.target)
 
     def _view(self) -> HouseView:
-        assert self._task is not None
         house, shown = self._task.house, self._now.shown
         return HouseView(
             wanted=self.wording.label(house, self._task.target),
