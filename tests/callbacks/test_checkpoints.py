@@ -49,6 +49,19 @@ def test_the_newest_checkpoints_are_kept(keep, updates, tmp_path):
     assert torch.load(kept.folder.last, weights_only=True)["global_step"] == 4
 
 
+def test_a_run_that_is_overwritten_takes_its_evaluation_with_it(tmp_path):
+    played = [tmp_path / name for name in ("evaluation.json", "report.html", "lifecycles/test_held_out_trained.jsonl")]
+    fit(tmp_path, 1)
+    (tmp_path / "lifecycles").mkdir()
+    for path in (*played, train := tmp_path / "lifecycles" / "train.jsonl"):
+        path.write_text("of the policy of before")
+    fit(tmp_path, 2, ckpt_path=tmp_path / "checkpoints" / "last.ckpt")
+    assert all(path.exists() for path in played)  # the same run goes on
+    fit(tmp_path, 1)
+    assert train.exists()
+    assert not any(path.exists() for path in played)
+
+
 class Scored(Line):
     """Logs a value of its own at each update."""
 
