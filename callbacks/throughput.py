@@ -20,7 +20,8 @@ class Throughput(Callback):
     `rollout/num_rewritten`, for faults that occurred `faults/NAME` (lifecycles lost to it), the figures of `data.source`
     (`source/NAME`) and, with `data.rewards`, the means `train/reward/PART/position_N` of solve episodes and
     `train/update_reward/PART/position_N` of updates, and of an engine that counts it the share of prompt tokens which it had from
-    earlier turns and other dialogues (`rollout/cached_share`), are those of the latest rollout and repeat until the next one.
+    earlier turns and other dialogues (`rollout/cached_share`), and of one that takes weights in flight the turns in which they
+    changed (`rollout/num_interrupted_turns`), are those of the latest rollout and repeat until the next one.
     `time/train_s` is the span of `training_step`, its optimizer step included, and `throughput/trained_tokens_s` divides the
     tokens of the module's `last_update` by it.
     With `data.max_staleness` a rollout goes on beside updates, and `time/wait_s` is for how long training stood still for it.
@@ -70,6 +71,7 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         "rollout/attempt_tokens": float(rollout.num_attempt_tokens),
         "time/attempts_s": rollout.seconds * rollout.attempt_share,
         "rollout/num_lost_groups": float(rollout.num_lost_groups),
+        **({"rollout/num_interrupted_turns": rollout.num_interrupted_turns} if runner.engine.in_flight else {}),
         **({} if rollout.cached_share is None else {"rollout/cached_share": rollout.cached_share}),
         **{f"faults/{name}": float(count) for name, count in rollout.faults.items()},
         **{f"train/{name}": total / count for name, (total, count) in rollout.parts.items()},

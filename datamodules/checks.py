@@ -107,18 +107,16 @@ def check_proposals(plan: LifecyclePlan, env: TextEnv, pack: Pack, chat: Chat) -
 
 
 def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:
-    """What a rollout that is played beside training needs."""
-    if max_staleness not in (0, 1):
-        raise ConfigError(
-            "data.max_staleness",
-            max_staleness,
-            "0 or 1: with one engine, which has one version of the weights at a time, rollouts further ahead would be older "
-            "and training would wait as long",
-            "1 plays the next rollout while training goes on with this one.",
-        )
+    """What rollouts that are played beside training need."""
+    check_at_least("data.max_staleness", max_staleness, 0, "0 waits for every rollout, 1 plays the next one meanwhile.")
     if max_staleness and engine.sleeps:
         expected = "0 with data.engine.sleep, since the engine serves while training goes on"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
+    if max_staleness > 1 and resample:
+        expected = (
+            f"0 or 1 with data.resample_packs={resample}, since only a rollout that is over tells which pack is next"
+        )
+        raise ConfigError("data.max_staleness", max_staleness, expected, "Lower it, or leave resample_packs out.")
     if max_staleness and resample and ranks > 1:
         expected = f"0 with data.resample_packs={resample} on {ranks} ranks, which settle together what is replaced"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")

@@ -77,7 +77,8 @@ class RolloutDataModule(ItemDataModule):
         updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
         passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
-        max_staleness: Versions that a rollout may be behind the weights; 1 plays one beside training (docs/guides/asynchronous.md).
+        max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training
+            (docs/guides/asynchronous.md).
         anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
         counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
@@ -185,7 +186,7 @@ class RolloutDataModule(ItemDataModule):
             pad_id=lambda: self.chat.pad_id,
             dump=self.context.dump,
             replay=stored,
-            another_follows=self._another_follows if self.max_staleness else None,
+            num_ahead=self._num_ahead if self.max_staleness else None,
             packs_per_rollout=self.packs_per_rollout,
             updates_per_rollout=self.updates_per_rollout,
             passes_per_rollout=self.passes_per_rollout,
@@ -203,6 +204,7 @@ class RolloutDataModule(ItemDataModule):
             self.check_trainable()
             check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
             check_staleness(self.max_staleness, self.engine, self.resample_packs, num_ranks())
+            self.engine.max_staleness = self.max_staleness
         if stage in ("fit", "test"):
             self.check_suites()
 
@@ -375,13 +377,16 @@ class RolloutDataModule(ItemDataModule):
         prompts = OraclePrompts(groups, self._setting(self.temperature))
         return self._attached.lightning_module.score(batch, prompts)
 
-    def _another_follows(self) -> bool:
-        """Whether the run will ask for a rollout after the one that it takes now, as far as the Trainer's limits tell."""
+    def _num_ahead(self) -> int:
+        """Rollouts to have begun when training takes one: those that the run still needs, as far as the Trainer's limits tell."""
         trainer, updates = self._attached, self.updates_per_rollout * self.passes_per_rollout
-        if 0 <= trainer.max_steps <= trainer.global_step + updates:
-            return False
-        endless = trainer.max_epochs is None or trainer.max_epochs < 0
-        return endless or self.stream.left > updates or trainer.current_epoch + 1 < trainer.max_epochs
+        needed: float = math.inf
+        if trainer.max_epochs is not None and trainer.max_epochs >= 0:
+            epochs = trainer.max_epochs - trainer.current_epoch - 1
+            needed = (self.stream.left + epochs * len(self.stream)) / updates
+        if trainer.max_steps >= 0:
+            needed = min(needed, (trainer.max_steps - trainer.global_step) / updates)
+        return min(self.max_staleness, math.ceil(needed) - 1) if needed < math.inf else self.max_staleness
 
     def _sampler(self, temperature: float, suite: Suite | None) -> Sampler:
         return Sampler(

@@ -46,6 +46,9 @@ class FakeVLLM:
         self.most_loads = 1000
         """Weights that it takes before it fails to."""
         self.prefix_cache_stuck = 0
+        self.held = False
+        """Whether turns stand still."""
+        self.num_aborts = 0
         self.prompts: list[tuple[int, ...]] = []
         self.loaded: list[frozenset[str]] = []
         self.calls: Counter[str] = Counter()
@@ -76,7 +79,7 @@ class FakeVLLM:
             server.server_close()
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        path, _, _ = path.partition("?")
+        path, _, query = path.partition("?")
         self.calls[path] += 1
         if path == "/health":
             return 200, ""
@@ -104,6 +107,9 @@ class FakeVLLM:
             with safe_open(f"{body['kwargs']['weights_path']}/model.safetensors", "pt") as file:
                 self.loaded.append(frozenset(file.keys()))
             return 200, {"results": [None]}
+        if path in ("/pause", "/resume"):
+            self.held, self.num_aborts = path == "/pause", self.num_aborts + (query == "mode=abort")
+            return 200, {"status": f"{path[1:]}d"}
         if path == "/reset_prefix_cache":
             self.prefix_cache_stuck -= 1
             return 200, {"success": self.prefix_cache_stuck < 0}
@@ -147,7 +153,10 @@ class FakeVLLM:
             self.prompts.append(tuple(body["token_ids"]))
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        begun, num_aborts = self.version, self.num_aborts
         time.sleep(self.after_s)
+        while self.held and self.num_aborts == num_aborts:
+            time.sleep(0.002)
         with self._lock:
             self.in_flight -= 1
         sampling = body["sampling_params"]
@@ -156,10 +165,10 @@ class FakeVLLM:
         drawn = random.Random(sampling["seed"])
         ids = [drawn.randrange(3, 40) for _ in range(sampling["max_tokens"])]
         choice = {
-            "finish_reason": "length",
+            "finish_reason": "length" if self.num_aborts == num_aborts else "abort",
             "token_ids": ids,
             "logprobs": {"content": [{"token_id": i, "logprob": -1.5} for i in ids]},
-            "weight_versions": [{"version": self.version, "start": 0, "end": len(ids)}],
+            "weight_versions": [{"version": version} for version in dict.fromkeys((begun, self.version))],
         }
         return 200, {"choices": [choice], "prompt_token_ids": body["token_ids"]}
 

@@ -304,7 +304,8 @@ SMOKE --model.policy.num_heads 0
 SMOKE --model.policy.window 0
 SMOKE --model.policy.hidden 64
 SMOKE --model.optimizer sgd
-SMOKE --data.max_staleness 2 ## data.max_staleness | 2
+SMOKE --data.max_staleness -1 ## data.max_staleness | -1
+SMOKE --data.max_staleness 2 --data.resample_packs 1 ## data.max_staleness | resample_packs
 SMOKE --data.deadlines.turn_s -1
 SMOKE --data.deadlines.turns 3
 SMOKE --data.max_failed_fraction 2

@@ -73,6 +73,7 @@ class Completion(Struct, frozen=True, kw_only=True):
     """Log-probability (nats) of each id under the distribution it was sampled from (after temperature and top-p)."""
     stop: StopReason
     policy_version: int
+    """Of its oldest token, where weights change in flight."""
     prompt_digest: int
     """`digest` of the ids that were really conditioned on."""
 
@@ -108,8 +109,17 @@ class Engine(ABC):
     """Tokens of the prompts of all turns so far, whole prompts, of an engine that says how many of them it had; else 0."""
     num_cached_tokens: int = 0
     """Those of them whose keys and values it had from an earlier turn or another dialogue."""
+    num_interrupted_turns: int = 0
+    """Turns so far in which the weights changed: some of their tokens are by newer ones than the others."""
+    max_staleness: int = 0
+    """`data.max_staleness`, which the DataModule names."""
     log_folder: Path | None = None
     """Where an engine that keeps logs writes them; `WeightSync` names the run's folder."""
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether weights change while turns are under way, which then go on with the new ones; else turns end first."""
+        return False
 
     @abstractmethod
     async def generate(self, request: Request) -> Completion:

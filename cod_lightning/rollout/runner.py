@@ -1,14 +1,16 @@
 """Runs the rollouts of a process, one at a time, and is the interface between a DataModule and its callbacks.
 
-The next training rollout may be played in a thread of its own while training goes on with the one before it.
+The next training rollouts may be played in a thread of their own while training goes on with an earlier one.
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +56,20 @@ class RolloutPart:
     replacing: bool
     """Whether they were played in place of other packs of the same rollout."""
     num_prompt_tokens: int = 0
-    """As the engine counts them; so are cached ones. Not in checkpoints."""
+    """As the engine counts them; so are cached ones and interrupted turns. Not in checkpoints."""
     num_cached_tokens: int = 0
+    num_interrupted_turns: int = 0
 
     @property
     def stats(self) -> RolloutStats:
         """What it cost."""
         stats = RolloutStats.of(self.groups, self.seconds, count_drift(self.groups), replacing=self.replacing)
-        return replace(stats, num_whole_prompt_tokens=self.num_prompt_tokens, num_cached_tokens=self.num_cached_tokens)
+        return replace(
+            stats,
+            num_whole_prompt_tokens=self.num_prompt_tokens,
+            num_cached_tokens=self.num_cached_tokens,
+            num_interrupted_turns=self.num_interrupted_turns,
+        )
 
 
 class RolloutRunner:
@@ -89,7 +97,7 @@ class RolloutRunner:
         self.last_rollout: RolloutStats | None = None
         """Of this rank's part in the latest rollout."""
         self.waited_s: float | None = None
-        """Seconds that training stood still for the current rollout, where the next one is played ahead."""
+        """Seconds that training stood still for the current rollout, where others are played ahead."""
         self.updates_left = 0
         """Updates of the current training rollout that are still to come."""
         self.ends_epoch = False
@@ -100,7 +108,7 @@ class RolloutRunner:
         """Of what is replayed in the updates of the current rollout."""
         self.liveness = Liveness()
         self.ahead = RolloutAhead(self.liveness)
-        """The next training rollout, with `data.max_staleness` above 0."""
+        """The next training rollouts, with `data.max_staleness` above 0."""
         self._observers: list[RolloutObserver] = []
 
     def follow(self, observer: RolloutObserver) -> None:
@@ -117,23 +125,26 @@ class RolloutRunner:
 
     def run(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
         """This rank's groups of a rollout, which is played now and reported."""
-        self.ahead.settle()
-        with self.interruptible():
+        if not self.engine.in_flight:
+            self.ahead.settle()
+        with self.ahead.between(), self.interruptible():
             part = self.timed(label, play, replacing=replacing)
         self.report(label, part)
         return list(part.groups)
 
     def timed(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:
         """The rollout without the report; any thread may call it."""
-        start, prompts, cached = time.perf_counter(), self.engine.num_prompt_tokens, self.engine.num_cached_tokens
+        engine, start = self.engine, time.perf_counter()
+        prompts, cached, cut = engine.num_prompt_tokens, engine.num_cached_tokens, engine.num_interrupted_turns
         with self._watched(f"the rollout '{label}'"):
             groups = play()
         return RolloutPart(
             groups=groups,
             seconds=time.perf_counter() - start,
             replacing=replacing,
-            num_prompt_tokens=self.engine.num_prompt_tokens - prompts,
-            num_cached_tokens=self.engine.num_cached_tokens - cached,
+            num_prompt_tokens=engine.num_prompt_tokens - prompts,
+            num_cached_tokens=engine.num_cached_tokens - cached,
+            num_interrupted_turns=engine.num_interrupted_turns - cut,
         )
 
     def report(self, label: str, part: RolloutPart) -> None:
@@ -150,8 +161,9 @@ class RolloutRunner:
 
     @contextmanager
     def engine_at_rest(self, label: str) -> Iterator[None]:
-        """Nothing samples within; a stall is reported under that label."""
-        self.ahead.settle()
+        """Nothing samples within, unless weights change in flight; a stall is reported under that label."""
+        if not self.engine.in_flight:
+            self.ahead.settle()
         with self._watched(label):
             yield
 
@@ -171,80 +183,114 @@ class RolloutRunner:
 
 
 class RolloutAhead:
-    """At most one rollout, under way in a thread, or over and waiting to be taken.
+    """Rollouts ahead of training, in their order: those that are over, the one under way in a thread, those to come.
 
-    The thread makes no collective call. The engine is free for other work after `settle` only.
+    The thread makes no collective call. The engine is free for other work after `settle`, and within `between`.
 
     Args:
-        liveness: Marked by all episodes of the rollout; `give_up` ends them through it.
+        liveness: Marked by all episodes of a rollout; `give_up` ends them through it.
     """
 
     def __init__(self, liveness: Liveness) -> None:
         self._liveness = liveness
-        self._future: Future[Any] | None = None
+        self._waiting: deque[Future[Any]] = deque()
+        """Begun and not taken."""
+        self._plays: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        """Those of them to come."""
+        self._guard, self._engine = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
+        self._playing = False
         self._waited_s = 0.0
 
+    def __len__(self) -> int:
+        """Rollouts that were begun and not taken."""
+        return len(self._waiting)
+
     def begin(self, play: Callable[[], Any]) -> None:
-        """Play it beside whatever this thread does next."""
-        assert self._future is None, "a rollout ahead has not been taken"
+        """Play it after those that were begun before, beside whatever this thread does next."""
         future: Future[Any] = Future()
-        self._future = future
-
-        def run() -> None:
-            try:
-                played = play()
-            except BaseException as error:  # raised again where it is taken
-                future.set_exception(error)
-            else:
-                future.set_result(played)
-
-        self._thread = threading.Thread(target=run, name="rollout ahead", daemon=True)
+        self._waiting.append(future)
+        with self._guard:
+            self._plays.append((future, play))
+            if self._playing:
+                return
+            self._playing = True
+        self._thread = threading.Thread(target=self._play, name="rollout ahead", daemon=True)
         self._thread.start()
+
+    def _play(self) -> None:
+        while True:
+            with self._guard:
+                if not self._plays:
+                    self._playing = False
+                    return
+                future, play = self._plays.popleft()
+            with self._engine:
+                try:
+                    played = play()
+                except BaseException as error:  # raised again where it is taken
+                    future.set_exception(error)
+                else:
+                    future.set_result(played)
 
     def put(self, played: Any) -> None:
         """Have a rollout wait that is over: one of a checkpoint."""
-        self._future = Future()
-        self._future.set_result(played)
+        future: Future[Any] = Future()
+        future.set_result(played)
+        self._waiting.append(future)
 
-    def settle(self) -> None:
-        """Wait until the rollout under way, if there is one, is over. Signals are handled meanwhile."""
+    def settle(self, most: int | None = None) -> None:
+        """Wait until all, or the first `most`, are over. Signals are handled meanwhile."""
         begun = time.perf_counter()
-        if self._future is not None:
-            wait([self._future])  # `join` alone would handle no signal
+        wait(list(self._waiting)[:most])  # `join` alone would handle no signal
+        if most is None or len(self._waiting) <= most:
             self._join()
         self._waited_s += time.perf_counter() - begun
 
-    def done(self) -> Any:
-        """The rollout once it is over, without taking it; None where there is none or it failed."""
-        self.settle()
-        return None if self._future is None or self._future.exception() else self._future.result()
+    @contextmanager
+    def between(self) -> Iterator[None]:
+        """Wait for the one under way; none begins within."""
+        begun = time.perf_counter()
+        with self._engine:
+            self._waited_s += time.perf_counter() - begun
+            yield
+
+    def over(self) -> list[Any]:
+        """Those that are over, without taking them, up to the first that is not or failed."""
+        return [one.result() for one in takewhile(lambda one: one.done() and not one.exception(), list(self._waiting))]
 
     def take(self) -> Any:
-        """The rollout, None where none was begun. Raises what ended it."""
-        self.settle()
-        future, self._future = self._future, None
-        return None if future is None else future.result()
+        """The next one once it is over, None where none was begun. Raises what ended it."""
+        self.settle(1)
+        return self._waiting.popleft().result() if self._waiting else None
 
     def waited_s(self) -> float:
-        """Seconds that `settle` took since the last call of this."""
+        """Seconds that were waited since the last call of this."""
         waited, self._waited_s = self._waited_s, 0.0
         return waited
 
     def drop(self) -> None:
-        """Wait for it and forget it."""
-        self.settle()
-        self._future = None
+        """Wait for the one under way and forget all."""
+        wait(self._under_way())
+        self._join()
+        self._waiting.clear()
 
     def give_up(self) -> None:
-        """End it after its current turn and forget it; what it left in the engine is not cleaned up."""
-        future, self._future = self._future, None
-        if future is not None and not future.done():
+        """End the one under way after its current turn and forget all; what it left in the engine is not cleaned up."""
+        under_way = self._under_way()
+        self._waiting.clear()
+        if any(not future.done() for future in under_way):
             self._liveness.give_up(GivenUp("the run is over"))
-            wait([future], timeout=_GIVE_UP_S)
-            if future.done():
+            if not wait(under_way, timeout=_GIVE_UP_S).not_done:
                 self._liveness.give_up(None)
                 self._join()
+
+    def _under_way(self) -> list[Future[Any]]:
+        """All but those to come, which will not be played any more."""
+        with self._guard:
+            to_come = {future for future, _ in self._plays}
+            self._plays.clear()
+        return [future for future in self._waiting if future not in to_come]
 
     def _join(self) -> None:
         if self._thread is not None:

@@ -27,6 +27,8 @@ class RolloutStats:
     """Tokens of all turns' prompts, whole, of an engine that says how many of them it had; else 0."""
     num_cached_tokens: int = 0
     """Those of them that it had."""
+    num_interrupted_turns: int = 0
+    """Turns in which the weights changed."""
     num_attempts: int
     """Extra solve episodes from snapshots."""
     num_attempt_tokens: int

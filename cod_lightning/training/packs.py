@@ -60,7 +60,8 @@ class PackSource(ABC):
     """Chooses the packs of every training rollout. Validation and suites play packs of their own, which no source changes.
 
     The order of calls is `next`, `observe`, `next`, `observe`, ...: packs are chosen once the outcomes of all earlier rollouts are
-    known, with `data.max_staleness` 1 too (there, rollout n+1 is chosen when training on rollout n begins). With
+    known, with `data.max_staleness` 1 too (there, rollout n+1 is chosen when training on rollout n begins). With k above 1 the
+    outcomes of the k-1 rollouts before are not known yet: rollout n+k is chosen when training on rollout n begins. With
     `data.resample_packs` there is a further `next` for each round of replacements, and one `observe` for all of them.
 
     Every rank has a source of its own, which sees the same calls with the same values; all choose the same packs where
@@ -76,6 +77,8 @@ class PackSource(ABC):
     """Whether packs of different rollouts may have different numbers of tasks."""
     needs_contexts: bool = False
     """Whether `observe` is shown the contexts that were written."""
+    num_waiting: int = 0
+    """Packs before those that `next` is asked for whose outcomes are still to come."""
 
     def start(self, categories: Sequence[str], seed: int) -> None:
         """Called once, before anything else. Raises `ConfigError` for an environment that this source cannot choose from."""
@@ -130,8 +133,9 @@ class TrainingPacks:
         source.start(self._categories, seed)
         source.check(env, pack_size)
 
-    def draw(self, first: int, count: int) -> list[tuple[PackChoice, Pack]]:
-        """The next packs."""
+    def draw(self, first: int, count: int, num_waiting: int = 0) -> list[tuple[PackChoice, Pack]]:
+        """The next packs; the outcomes of `num_waiting` before them are still to come."""
+        self.source.num_waiting = num_waiting
         with self._checked("next"):
             choices = list(self.source.next(first, count))
         self._check(choices, count)

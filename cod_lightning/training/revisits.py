@@ -72,7 +72,7 @@ class Revisits(PackSource):
         self.kept: dict[tuple[str | None, int], tuple[float, PackChoice]] = {}
         """Worth, and what was played, by category and index; those played last come last."""
         self.num_seen = 0
-        """Packs of the run up to the last rollout: the `first` that the next one asks for."""
+        """Packs of the run up to the last rollout: the `first` that the next one asks for, those waiting left out."""
         self.num_revisits = 0
         self.latest: dict[str, float] = {}
         """Mean worth of the latest rollout's new packs, and of those that came back."""
@@ -99,7 +99,8 @@ class Revisits(PackSource):
             )
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
-        wanted = min(round(self.share * count), count - 1, len(self.kept)) if first == self.num_seen else 0
+        whole = first == self.num_seen + self.num_waiting
+        wanted = min(round(self.share * count), count - 1, len(self.kept)) if whole else 0
         new = [PackChoice(index) for index in range(first + wanted, first + count)]
         if wanted < 1:
             return new

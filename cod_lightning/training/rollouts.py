@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
+from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch, CreditTable, collate
 from cod_lightning.objective.credited import Credited
 from cod_lightning.ranks import gathered, num_ranks, rank
@@ -55,29 +56,24 @@ class PlayedRollout:
         return len(self.packs) + len(self.replaced)
 
 
-def saved(played: PlayedRollout | None, max_failed_fraction: float) -> dict[str, Any] | None:
+def saved(played: PlayedRollout, max_failed_fraction: float) -> dict[str, Any] | None:
     """The rollout of all ranks, as its lifecycles' transcript in plain containers; every rank has to call it.
 
-    The weights that sampled it are gone by the time a run is resumed. One that failed on some rank (None there), or that lost
-    more lifecycles than may fail, is about to end the run and is not kept: the resumed run plays it again.
+    The weights that sampled it are gone by the time a run is resumed. One that lost more lifecycles than may fail is about to end
+    the run and is not kept: the resumed run plays it again.
     """
-    parts = gathered(None if played is None else _plain(played))
-    kept = [part for part in parts if part is not None]
-    if len(kept) < len(parts):
-        return None
+    kept = gathered(_plain(played))
     rounds = [_joined(of_ranks) for of_ranks in zip(*(part["parts"] for part in kept), strict=True)]
     if any(one["num_failed"] > max_failed_fraction * one["num_lifecycles"] for one in rounds):
         return None
     return {**kept[0], "parts": rounds}
 
 
-def restored(state: dict[str, Any] | None, drawn: Callable[[PackChoice], Pack]) -> PlayedRollout | None:
+def restored(state: dict[str, Any], drawn: Callable[[PackChoice], Pack]) -> PlayedRollout:
     """The rollout; another number of ranks shares its groups out anew.
 
     Packs are drawn again by their choices, since a transcript keeps the specs of tasks as plain values.
     """
-    if state is None:
-        return None
     ranks = [one["rank"] for one in state["packs"]]
     if max(ranks) + 1 != num_ranks():
         ranks = owners(len(ranks), 1)
@@ -156,8 +152,8 @@ class TrainingRollouts:
     """The state of a context as text (`ContextMechanism.dump`)."""
     replay: ReplayBuffer | None = None
     """Episodes of earlier rollouts; None replays none."""
-    another_follows: Callable[[], bool] | None = None
-    """Whether the run needs a rollout after the one that it takes now; None plays none ahead of training."""
+    num_ahead: Callable[[], int] | None = None
+    """How many rollouts after the one that training takes now are to be begun by then; None plays none ahead of training."""
     packs_per_rollout: int
     updates_per_rollout: int
     """Of one pass."""
@@ -166,7 +162,7 @@ class TrainingRollouts:
     seed: int = 0
 
     def next(self, number: int, first: int) -> Rollout:
-        """Rollout `number`, from training pack `first` on: the one played ahead, else played now. The next one ahead begins.
+        """Rollout `number`, from training pack `first` on: the one played ahead, else played now. Others ahead begin.
 
         This rank's rows, with the credit table of all ranks' groups.
         """
@@ -186,15 +182,31 @@ class TrainingRollouts:
             self.runner.replay_metrics = self.replay.metrics
         batch = self.score(batch, {index[group.pack.id]: group for group in _own(played.packs)})
         self._observe(played, table)
-        if self.another_follows is not None:
+        if self.num_ahead is not None:
             played_s = 0.0 if ahead or self.runner.last_rollout is None else self.runner.last_rollout.seconds
             self.runner.waited_s = self.runner.ahead.waited_s() + played_s
-            if self.another_follows():
-                self.runner.ahead.begin(partial(self._played_ahead, first + played.num_packs))
+            for number_ahead in range(len(self.runner.ahead), self.num_ahead()):
+                self._begin(first + played.num_packs, number_ahead * self.packs_per_rollout)
         return Rollout(batch=batch, shares=shares, num_packs=played.num_packs)
 
-    def played(self, first: int, run: Callable[..., list[Group]]) -> PlayedRollout:
-        """The packs of a rollout, from training pack `first` on. `run` plays this rank's share of them (`RolloutRunner.run`).
+    def _begin(self, first: int, num_waiting: int) -> None:
+        """Begin the rollout from training pack `first + num_waiting` on; `num_waiting` packs before it are not observed yet.
+
+        Its packs are chosen here and now, on all ranks at the same place in the order of observations.
+        """
+        try:
+            drawn = self.packs.draw(first + num_waiting, self.packs_per_rollout, num_waiting)
+        except ConfigError as error:  # raised again where the rollout is taken
+            self.runner.ahead.begin(partial(_raise, error))
+        else:
+            self.runner.ahead.begin(partial(self._played_ahead, first + num_waiting, drawn))
+
+    def played(
+        self, first: int, run: Callable[..., list[Group]], drawn: Sequence[tuple[PackChoice, Pack]] = ()
+    ) -> PlayedRollout:
+        """The packs of a rollout, from training pack `first` on, the first of them `drawn` already or drawn now.
+
+        `run` plays this rank's share of them (`RolloutRunner.run`).
 
         Dynamic sampling (DAPO, arXiv 2503.14476): packs in which no sibling did better than another are replaced by as many
         further ones, in at most `resample_packs` rounds. What differs: the source goes on until the batch is full; here
@@ -203,7 +215,8 @@ class TrainingRollouts:
         kept: list[PlayedPack] = []
         without: list[PlayedPack] = []
         for number in range(1 + self.resample_packs):
-            drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
+            if number or not drawn:
+                drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
             ranks = owners(
                 len(drawn), 1 if number else self.updates_per_rollout
             )  # replacements are shared out as they come
@@ -223,7 +236,7 @@ class TrainingRollouts:
         packs = kept + without
         return PlayedRollout(packs=packs[: self.packs_per_rollout], replaced=packs[self.packs_per_rollout :])
 
-    def _played_ahead(self, first: int) -> PlayedRollout:
+    def _played_ahead(self, first: int, drawn: Sequence[tuple[PackChoice, Pack]]) -> PlayedRollout:
         """In a thread of its own: observers, other ranks and signals wait until the rollout is taken."""
         parts: list[RolloutPart] = []
 
@@ -231,7 +244,7 @@ class TrainingRollouts:
             parts.append(self.runner.timed("train", play, replacing=replacing))
             return list(parts[-1].groups)
 
-        return replace(self.played(first, run), parts=parts)
+        return replace(self.played(first, run, drawn), parts=parts)
 
     def _observe(self, played: PlayedRollout, table: CreditTable) -> None:
         """Every rank shows its source the rewards of all ranks."""
@@ -272,13 +285,26 @@ class TrainingRollouts:
         return shares
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of source and replay, and the rollout ahead once it is over; every rank has to call it."""
-        played = self.runner.ahead.done()
-        ahead = saved(played, self.runner.max_failed_fraction)
-        if ahead is not None and self.packs.source.needs_contexts:  # played on every rank then
-            ahead["contexts"] = self._contexts(played)
+        """The state of source and replay, and the rollouts ahead; every rank has to call it.
+
+        All that were begun are waited for; where weights change in flight, those are kept that are over on every rank.
+        """
+        if not self.runner.engine.in_flight:
+            self.runner.ahead.settle()
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
-        return {"source": self.packs.state_dict(), "ahead": ahead, **replay}
+        return {"source": self.packs.state_dict(), "ahead": self._kept(), **replay}
+
+    def _kept(self) -> list[dict[str, Any]]:
+        over = self.runner.ahead.over()
+        kept: list[dict[str, Any]] = []
+        for played in over[: min(gathered(len(over)))]:
+            state = saved(played, self.runner.max_failed_fraction)
+            if state is None:
+                break
+            kept.append(state)
+            if self.packs.source.needs_contexts:
+                state["contexts"] = self._contexts(played)
+        return kept
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.packs.load_state_dict(state_dict["source"])
@@ -287,8 +313,13 @@ class TrainingRollouts:
             self.replay.load_state_dict(state_dict["replay"])
             self.runner.replay_metrics = self.replay.metrics
         self.runner.ahead.drop()
-        if (played := restored(state_dict["ahead"], self.packs.pack)) is not None:
-            self.runner.ahead.put(played)
+        kept = state_dict["ahead"] or []
+        for state in [kept] if isinstance(kept, dict) else kept:  # one, as versions up to 0.2 kept it
+            self.runner.ahead.put(restored(state, self.packs.pack))
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _own(packs: Sequence[PlayedPack]) -> list[Group]:

@@ -107,6 +107,22 @@ def test_every_rollout_but_the_first_is_played_by_the_weights_of_one_sync_before
     assert recorder.values[0]["train/staleness_kl"] < 1e-9 < recorder.values[UPDATES]["train/staleness_kl"]
 
 
+@pytest.mark.parametrize("bound", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_rollouts_further_ahead_are_older_by_as_much_and_the_first_ones_all_by_the_first_weights(tmp_path, bound):
+    data = made(bound, source=Noting())
+    _, recorder = fit(tmp_path, data, limits={"max_epochs": 3})
+    lags = [min(number, bound) for number in range(6) for _ in range(UPDATES)]
+    assert [values["train/staleness"] for values in recorder.values] == lags
+    assert recorder.versions == [[1 + update // UPDATES - lag] for update, lag in enumerate(lags)]
+    assert [step for label, step, _ in recorder.played if label == "train"] == [UPDATES * number for number in range(6)]
+    calls = data.rollouts.packs.source.calls
+    assert [first for name, first in calls if name == "next"] == list(range(0, 12, 2))
+    assert [choices for name, choices in calls if name == "observe"] == [[n, n + 1] for n in range(0, 12, 2)]
+    before = [[name for name, _ in calls[: calls.index(("observe", [n, n + 1]))]] for n in range(0, 12, 2)]
+    assert [names.count("next") for names in before] == [1, *(min(6, n + bound) for n in range(1, 6))]
+    assert not ahead_threads()
+
+
 def test_a_rollout_is_reported_when_training_on_it_begins_and_validation_plays_the_newest_weights(usual):
     _, recorder = usual
     assert recorder.played == [
@@ -215,7 +231,7 @@ def test_what_ends_a_rollout_ahead_ends_the_run_where_it_would_be_taken(tmp_path
     with pytest.raises(EngineRefused, match="no such model"):
         fit(tmp_path, data)
     assert data.trainer.global_step == UPDATES
-    assert data.state_dict()["rollouts"]["ahead"] is None
+    assert data.state_dict()["rollouts"]["ahead"] == []
     assert not ahead_threads()
 
 
@@ -233,7 +249,7 @@ def test_a_rollout_that_lost_too_many_lifecycles_ends_the_run_and_no_checkpoint_
     data.runner.follow(Following(update_begins=lambda: kept.append(data.state_dict()["rollouts"]["ahead"])))
     with pytest.raises(TooManyFailures, match="4 of 4 lifecycles"):
         fit(tmp_path, data)
-    assert kept == [None] * (UPDATES + 1)
+    assert kept == [[]] * (UPDATES + 1)
 
 
 class Stops(L.Callback):
@@ -290,13 +306,7 @@ def test_a_rollout_that_waits_is_kept_exactly(tmp_path):
     assert any(life.attempts for part in kept.parts for group in part.groups for life in group.lifecycles)
     assert again == kept
     lines = [line for group in kept.parts[0].groups for line in transcript.dump(group)]
-    assert lines == states[1]["rollouts"]["ahead"]["parts"][0]["lines"]
-
-
-@pytest.mark.parametrize("bound", [-1, 2, 100])
-def test_a_bound_that_one_engine_has_no_use_for_is_refused(bound):
-    with pytest.raises(ConfigError, match=f"data.max_staleness is {bound}; expected 0 or 1"):
-        check_staleness(bound, TransformersEngine(), 0, 1)
+    assert lines == states[1]["rollouts"]["ahead"][0]["parts"][0]["lines"]
 
 
 def test_what_cannot_be_together_with_it_is_refused():
@@ -305,6 +315,10 @@ def test_what_cannot_be_together_with_it_is_refused():
         check_staleness(1, VLLMServerEngine(sleep=True), 0, 1)
     with pytest.raises(ConfigError, match=r"0 with data\.resample_packs=3 on 2 ranks"):
         check_staleness(1, TransformersEngine(), 3, 2)
+    with pytest.raises(ConfigError, match=r"data\.max_staleness is 2; expected 0 or 1 with data\.resample_packs=3"):
+        check_staleness(2, TransformersEngine(), 3, 1)
+    with pytest.raises(ConfigError, match=r"data\.max_staleness is -1; expected at least 0"):
+        check_staleness(-1, TransformersEngine(), 0, 1)
     policy = TinyPolicy()
     check_combination(GRPOModule(policy), made())
     check_combination(GRPOModule(policy, loss=RLOO()), made(0))

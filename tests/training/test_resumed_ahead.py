@@ -44,7 +44,7 @@ class Story:
             score=lambda batch, groups: self.seen(batch, groups),
             pad_id=lambda: 0,
             dump=mechanism.dump,
-            another_follows=lambda: True,
+            num_ahead=lambda: 1,
             packs_per_rollout=4,
             updates_per_rollout=1,
             resample_packs=resample,

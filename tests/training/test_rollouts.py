@@ -126,7 +126,7 @@ class Story:
             passes_per_rollout=passes,
             resample_packs=resample,
             seed=seed,
-            another_follows=(lambda: self.stream.num_rollouts < 1) if ahead else None,
+            num_ahead=(lambda: int(self.stream.num_rollouts < 1)) if ahead else None,
         )
         self.rollouts = rollouts
         self.stream = TrainStream(rollouts.next, 2, updates * passes, runner)

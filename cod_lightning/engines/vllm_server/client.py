@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +123,23 @@ class ServerClient:
                 )
             time.sleep(0.1)
         self.post("/update_weight_version", {"new_version": label})
+
+    @contextmanager
+    def turns_held(self) -> Iterator[None]:
+        """Turns stand still within and go on by the weights that are there then, their prompts and tokens so far computed anew.
+
+        Where the weights fail to come, turns are broken off, and the label is that of no sync.
+        """
+        self.post("/pause?mode=keep")
+        try:
+            yield
+        except EngineFailure:
+            with suppress(EngineFailure):
+                self.post("/pause?mode=abort")
+                self.post("/update_weight_version", {"new_version": "failed"})
+                self.post("/resume")
+            raise
+        self.post("/resume")
 
     def sleep(self, *, keep: bool) -> None:
         """Give weights and cache back until `wake`; `keep` has the weights wait in the memory of the server's host."""

@@ -112,6 +112,8 @@ class VLLMServerEngine(Engine):
         self.sleeps, self.asleep, self.seeded = sleep, False, seeded
         self.num_live = 0
         """Turns that are being waited for."""
+        self._oldest = -1
+        """The version that every server has, or a newer one; those that are up."""
         self._fleet = Fleet([])
         self._supply: WeightSupply | None = None
         self._model: PreTrainedModel | None = None
@@ -151,7 +153,7 @@ class VLLMServerEngine(Engine):
         self._names = frozenset(adapter_weights(model)) if self._adapted else plain_names(model)
         longest = window or int(model.config.get_text_config().max_position_embeddings)
         self._run = gathered(self._run)[0]
-        self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted)
+        self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         servers = [Server(self._client(url, key)) for url in own_order(self.urls)]
         if self.start:
@@ -189,18 +191,22 @@ class VLLMServerEngine(Engine):
     # ------------------------------------------------------------------ weights
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
-        """Hand all weights to every server and empty its prefix cache. Refused while turns are in flight; all ranks take part.
+        """Hand all weights to every server and empty its prefix cache; all ranks take part.
 
+        Refused while turns are in flight, unless they are to go on: each server has them stand still while it loads.
         At the first sync every server has to take them; later one that does not is left out until the next sync.
         """
         if self._model is None or self._supply is None:
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
-        self._see_idle("weights change")
+        if not self.in_flight:
+            self._see_idle("weights change")
         named = [(name, tensor.detach()) for name, tensor in weights]
         if missing := self._names - {name for name, _ in named}:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
         first, self.policy_version = self.policy_version < 0, policy_version
-        self._fleet.forget()
+        if not self.in_flight:
+            self._fleet.forget()
+            self._oldest = policy_version
         mine = self._mine()
         self._supply.renew(self._model, named, self.label, give=bool(mine))
         try:
@@ -208,6 +214,12 @@ class VLLMServerEngine(Engine):
         finally:
             self._supply.done()
         self._agree(mine, strict=first)
+        self._oldest = policy_version
+
+    @property
+    def in_flight(self) -> bool:
+        """With `data.max_staleness` above 1; an adapter changes between rollouts in any case, since turns ask for it by name."""
+        return self.max_staleness > 1 and not self._adapted
 
     def sleep(self) -> None:
         """All of them, once no rank has a turn in flight: the next sync brings every weight again."""
@@ -228,7 +240,10 @@ class VLLMServerEngine(Engine):
     @property
     def label(self) -> str:
         """What servers call the weights of the last sync; another run's of the same version are not mistaken for them."""
-        return f"{self._run}:{self.policy_version}"
+        return self._label(self.policy_version)
+
+    def _label(self, version: int) -> str:
+        return f"{self._run}:{version}"
 
     def _mine(self) -> list[Server]:
         """Those that this rank brings weights: what it has started, and on rank 0 all others."""
@@ -274,18 +289,26 @@ class VLLMServerEngine(Engine):
         if self.asleep:
             raise EngineFailure("the servers sleep; a sync of the weights wakes them")
         body = turn_body(request, self._stop_ids, self.label if self._adapted else "", seeded=self.seeded)
+        begun = self._oldest
+
+        def known() -> dict[str, int]:
+            """Labels, with their versions, of weights that a token of this turn may be by: one, unless they change meanwhile."""
+            return {self._label(version): version for version in range(begun, self.policy_version + 1)}
+
         self.num_live += 1
         try:
-            answer = await self._watch.ask(request.dialogue, body, self.label)
+            answer = await self._watch.ask(request.dialogue, body, known)
         finally:
             self.num_live -= 1
+        versions = [known()[label] for label in answer.versions]
+        self.num_interrupted_turns += len(versions) > 1
         self.num_prompt_tokens += answer.num_prompt_tokens
         self.num_cached_tokens += answer.num_cached_tokens
         return Completion(
             action_ids=answer.ids,
             behaviour_logprobs=answer.logprobs,
             stop=answer.stop,
-            policy_version=self.policy_version,
+            policy_version=min(versions, default=begun),
             prompt_digest=answer.prompt_digest,
         )
 

@@ -1,7 +1,8 @@
 """Which server serves which dialogue: the one that holds its prefix, and another only when that one is lost."""
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import structs
 
@@ -21,6 +22,8 @@ class Server:
     trouble: str = ""
     """Why it is not."""
     num_dialogues: int = 0
+    changing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it is brought weights: a sync may find it being brought back."""
 
     @property
     def url(self) -> str:

@@ -1,7 +1,7 @@
 """Servers that are lost are brought back while turns go on at the others; where none is left, turns wait, for a while."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from cod_lightning.engines.vllm_server.fleet import Fleet, Server
@@ -28,8 +28,8 @@ class Watch:
         self.num_lost = 0
         """Times that a server was lost."""
 
-    async def ask(self, dialogue: str, body: Mapping[str, Any], label: str) -> ServerAnswer:
-        """A turn sampled by the weights of that label; at another server where the first is lost."""
+    async def ask(self, dialogue: str, body: Mapping[str, Any], known: Callable[[], Collection[str]]) -> ServerAnswer:
+        """A turn sampled by weights of the labels that are known when it is over; at another server where the first is lost."""
         for _ in range(_MOST_LOSSES):
             server = await self.home(dialogue)
             try:
@@ -43,8 +43,8 @@ class Watch:
             except ServerLost as lost:
                 self.lose(server, str(lost))
                 continue
-            if stale := answer.versions - {label}:
-                self.lose(server, f"{server.url} has weights {sorted(stale)}, not {label}")
+            if stale := answer.versions.difference(labels := known()):
+                self.lose(server, f"{server.url} has weights {sorted(stale)}, not {', '.join(labels)}")
                 continue
             return answer
         raise EngineFailure(f"{_MOST_LOSSES} vLLM servers were lost with this turn; {self._fleet.troubles()}")

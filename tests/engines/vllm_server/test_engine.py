@@ -48,9 +48,10 @@ def two():
         server.die()
 
 
-def engine_for(servers, model, tmp_path, *, version=1, **kwargs):
+def engine_for(servers, model, tmp_path, *, version=1, max_staleness=0, **kwargs):
     settings = {"weights_folder": str(tmp_path), "max_retries": 0, "timeout_s": 10.0, "return_s": 5.0} | kwargs
     engine = VLLMServerEngine(urls=[server.url for server in servers], **settings)
+    engine.max_staleness = max_staleness
     engine.bind(model, stop_ids=[2], window=256)
     if version is not None:
         engine.update_weights(model.state_dict().items(), version)
@@ -246,6 +247,52 @@ def test_weights_do_not_change_under_a_turn_in_flight(engine, two, model):
         await task
 
     asyncio.run(change_meanwhile())
+
+
+@pytest.fixture
+def in_flight(two, model, tmp_path):
+    made = engine_for(two, model, tmp_path, max_staleness=2)
+    yield made
+    made.close()
+
+
+def ask_and_change(engine, two, model, version):
+    """What turns say during which the weights change."""
+    two[0].after_s = two[1].after_s = 0.1
+
+    async def change_meanwhile():
+        asked = [asyncio.create_task(engine.generate(request(f"d{i}"))) for i in range(4)]
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(engine.update_weights, model.state_dict().items(), version)
+        return await asyncio.gather(*asked)
+
+    return asyncio.run(change_meanwhile())
+
+
+def test_turns_go_on_by_new_weights_where_they_may_and_carry_the_oldest_version_and_are_counted(in_flight, two, model):
+    assert [turn.policy_version for turn in ask_and_change(in_flight, two, model, 2)] == [1] * 4
+    assert in_flight.num_interrupted_turns == 4
+    assert [turn.policy_version for turn in ask(in_flight, *(request(f"d{i}") for i in range(4)))] == [2] * 4
+    assert in_flight.num_interrupted_turns == 4
+    assert not in_flight.report()
+    assert [server.calls["/pause"] for server in two] == [server.calls["/resume"] for server in two] == [2, 2]
+
+
+def test_a_turn_that_begins_after_a_sync_by_weights_before_it_is_thrown_away(in_flight, two, model):
+    in_flight.update_weights(model.state_dict().items(), 2)
+    two[0].version = two[1].version = in_flight._label(1)
+    assert [turn.policy_version for turn in ask(in_flight, request())] == [2]
+    assert "lost 2 times" in in_flight.report()
+
+
+def test_a_server_that_does_not_take_the_weights_breaks_off_its_turns_which_move(in_flight, two, model):
+    two[0].most_loads = 1
+    with pytest.warns(UserWarning, match=f"left out until the next sync: {two[0].url} answered HTTP 500"):
+        said = ask_and_change(in_flight, two, model, 2)
+    assert {turn.policy_version for turn in said} <= {1, 2}
+    assert two[0].version == "failed"
+    assert not two[0].held
+    assert len(two[1].prompts) == 4
 
 
 def test_a_server_that_is_gone_at_a_later_sync_is_left_out_with_a_warning(engine, two, model):

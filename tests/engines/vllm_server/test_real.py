@@ -150,3 +150,45 @@ def test_weights_of_another_shape_are_refused_in_one_line_and_spoil_no_later_syn
     with pytest.raises(EngineFailure, match=r"no vLLM server took the weights: .*Size\(\[65\]\)"):
         engine.update_weights(weights.items(), 8)
     assert not engine._fleet.servers[0].process.alive  # vLLM keeps what it half took; the next sync starts it again
+
+
+def test_turns_go_on_by_new_weights_and_each_log_prob_is_of_the_weights_that_sampled_the_token(tokenizer, tmp_path):
+    model = TinyPolicy(**TINY | {"window": 1024}).model(tokenizer)
+    of_version = {version: changed(model, 0.05, version) for version in range(1, 5)}
+    asked = [request([3, 7, i], max_new_tokens=1000, noise_seed=i) for i in range(24)]
+    said, seconds, gaps = [], [], []
+    engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), max_retries=0)
+    engine.log_folder, engine.max_staleness = tmp_path, 2
+    try:
+        engine.bind(model, stop_ids=[], window=1024)
+        engine.update_weights(of_version[1].items(), 1)
+        turns = threading.Thread(target=lambda: said.extend(ask(engine, *asked)))
+        turns.start()
+        for version in range(2, 5):
+            time.sleep(0.1)
+            model.load_state_dict(of_version[version])
+            begun = time.perf_counter()
+            engine.update_weights(of_version[version].items(), version)
+            seconds.append(time.perf_counter() - begun)
+            assert SelfTest()(engine, model, window=1024).size <= 1e-4
+        turns.join()
+    finally:
+        engine.close()
+    for weights in of_version.values():
+        model.load_state_dict(weights)
+        gaps.append(gap_by_token(model, asked, said))
+    least, version = torch.stack(gaps).min(dim=0)
+    num = engine.num_interrupted_turns
+    print(f"largest gap {least.max():.1e}; slowest sync {max(seconds):.3f} s; {num} of {len(said)} turns went on")
+    assert least.max() <= 1e-4
+    assert [turn.policy_version for turn in said] == (1 + version.min(dim=1).values).tolist()
+    assert num == int((version.min(dim=1).values < version.max(dim=1).values).sum()) > 0
+
+
+def gap_by_token(model, asked, said):
+    """[turns, tokens] between the log-probs of turns of one length and those of the model."""
+    ids = torch.tensor([[*one.prompt_ids, *turn.action_ids] for one, turn in zip(asked, said, strict=True)])
+    with torch.no_grad():
+        at = torch.log_softmax(model(ids).logits[:, len(asked[0].prompt_ids) - 1 : -1], dim=-1)
+    expected = at.gather(2, ids[:, len(asked[0].prompt_ids) :, None]).squeeze(2)
+    return (torch.tensor([turn.behaviour_logprobs for turn in said]) - expected).abs()

@@ -1,0 +1,107 @@
+"""Rollouts ahead with servers: weights change while turns are under way, and nothing is waited for, lost or counted twice."""
+
+import lightning as L
+import pytest
+
+from callbacks.throughput import Staleness, Throughput
+from callbacks.weight_sync import WeightSync
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.models import TinyPolicy
+from cod_lightning.training.packs import Uniform
+from datamodules.rollout import RolloutDataModule
+from modules.grpo import GRPOModule
+from tests.small_fit import quiet_trainer
+from tests.stubs import Following, PlainContext, WordWorld
+from tests.vllm_server import FakeVLLM
+
+BOUND, NUM_ROLLOUTS = 3, 8
+
+
+class Noting(Uniform):
+    """The packs whose outcomes it is shown."""
+
+    def __init__(self):
+        self.seen = []
+
+    def observe(self, outcomes):
+        self.seen += [choice.index for choice in outcomes.choices]
+
+
+class Rows(L.Callback):
+    """What every update logs."""
+
+    def __init__(self):
+        self.found = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.found.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+
+
+@pytest.fixture
+def server():
+    """Takes 10 ms for a turn, and so longer for a rollout than an update takes."""
+    fake = FakeVLLM()
+    fake.after_s = 0.01
+    yield fake
+    fake.die()
+
+
+def made(server, **more):
+    sizes = {"pack_size": 2, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 4}
+    return RolloutDataModule(
+        WordWorld(max_turns=2),
+        PlainContext(),
+        VLLMServerEngine(urls=[server.url]),
+        source=Noting(),
+        **sizes | {"val_packs": 2, "max_new_tokens": 3, "seed": 3, "max_staleness": BOUND} | more,
+    )
+
+
+def fit(folder, data, *, more=(), **trainer):
+    L.seed_everything(3, verbose=False)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    rows = Rows()
+    callbacks = (*more, Throughput(), WeightSync(self_test=None), Staleness(), rows)
+    quiet_trainer(folder, *callbacks, **{"max_epochs": 2} | trainer).fit(GRPOModule(policy, lr=1e-2), data)
+    return rows.found
+
+
+def test_syncs_interrupt_turns_which_are_counted_and_no_token_is_older_than_the_bound(server, tmp_path):
+    data = made(server)
+    rows = fit(tmp_path, data)
+    firsts = rows[::2]
+    assert sum(row["rollout/num_interrupted_turns"] for row in firsts) > 0
+    assert [row["train/staleness"] <= min(number, BOUND) for number, row in enumerate(firsts)] == [True] * NUM_ROLLOUTS
+    assert firsts[-1]["train/staleness_mean"] > 0
+    assert data.rollouts.packs.source.seen == list(range(2 * NUM_ROLLOUTS))
+    assert server.calls["/pause"] == server.calls["/resume"] == server.calls["/collective_rpc"]
+    assert not any(row["rollout/num_failed"] or row["rollout/token_drift"] for row in rows)
+
+
+@pytest.mark.slow
+def test_a_validation_plays_the_newest_weights_alone(server, tmp_path):
+    data, found = made(server), []
+
+    def played(label, groups):
+        if label == "validation":
+            turns = [turn for group in groups for life in group.lifecycles for turn in life.episodes[0].turns]
+            found.append(({turn.policy_version for turn in turns}, data.engine.policy_version))
+
+    data.runner.follow(Following(rollout_played=played))
+    fit(tmp_path, data, val_check_interval=3)
+    assert len(found) >= 4
+    assert all(versions == {newest} for versions, newest in found)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_waits_for_nothing_and_a_resumed_run_trains_on_every_pack_once(server, tmp_path):
+    data, states = made(server), []
+    data.runner.follow(Following(update_begins=lambda: states.append(data.state_dict())))
+    fit(tmp_path, data, max_steps=6)
+    for state in (states[3], states[5]):
+        assert len(state["rollouts"]["ahead"]) < BOUND
+        again = made(server)
+        again.load_state_dict(state)
+        fit(tmp_path, again, max_steps=6)
+        seen = state["stream"]["num_packs"]
+        assert again.rollouts.packs.source.seen[: 2 * BOUND] == list(range(seen, seen + 2 * BOUND))
