@@ -226,9 +226,8 @@ class CodCLI(LightningCLI):
                 tester.strategy.checkpoint_io = ShardReader()
             return tester
         kept = self._own().clone()
-        kept.accept_changes = kept.overwrite = (
-            False  # of this command, and no part of the config, which begins a run anew
-        )
+        # These are of this command, and no part of the config, which begins a run anew.
+        kept.accept_changes = kept.overwrite = False
         kept.ckpt_path = None
         resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
         asked_for = (self._own()[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))

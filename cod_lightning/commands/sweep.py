@@ -137,11 +137,8 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Se
     known = {job.folder: read_record(job.folder) for job in todo if (job.folder / "job.json").is_file()}
     for folder, record in known.items():
         if still_runs(folder, record):  # its sweep was killed and has left it behind
-            expected, remedy = (
-                "a folder that no other process uses",
-                f"End process {record.pid}, or wait: {record.label}.",
-            )
-            raise ConfigError("--out", root, expected, remedy)
+            remedy = f"End process {record.pid}, or wait: {record.label}."
+            raise ConfigError("--out", root, "a folder that no other process uses", remedy)
     _check([job for job in todo if job.record.kind is JobKind.FIT])
     for job in todo:
         job.write_config()

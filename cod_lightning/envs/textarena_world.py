@@ -129,9 +129,8 @@ class TextArenaWorld(GymnasiumWorld):
         played = TextArenaGame(game, settings)
         try:
             first, again = (played.reset(options={"seed": 1})[0] for _ in range(2))
-        except (
-            Exception
-        ) as error:  # what a game raises that is not for one player, has no such setting, or lacks its word list
+        except Exception as error:
+            # A game raises this that is not for one player, has no such setting, or lacks its word list.
             expected = f"a game of TextArena for one player, with settings that it takes ({described(error)})"
             raise ConfigError("data.env.game", game, expected, "Mastermind-v0 is one.") from error
         if first != again:

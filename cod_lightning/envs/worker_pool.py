@@ -57,9 +57,8 @@ class Worker:
 
     def kill(self) -> None:
         """End the process and what its world has started, whatever they do; who waits for its answer gets `WorldDied`."""
-        with contextlib.suppress(
-            ProcessLookupError, PermissionError
-        ):  # before it leads a group of its own, or after its end
+        # Either is raised before it leads a group of its own, or after its end.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             if self.process.pid is not None:
                 os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()

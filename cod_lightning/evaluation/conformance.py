@@ -252,9 +252,8 @@ def _slow(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
     except (Exception, SystemExit) as error:
         return Verdict("calls are quick", (f"raised {type(error).__name__}: {str(error)[:200]}",))
     medians = {name: statistics.median(times) for name, times in taken.items() if times}
-    waits = (
-        {"reset", "step"} if world.blocking else set[str]()
-    )  # those of a blocking world wait in threads, and hold up no other
+    # Those of a blocking world wait in threads, and hold up no other.
+    waits = {"reset", "step"} if world.blocking else set[str]()
     slow = tuple(
         f"{name} takes {median:.2f} s" for name, median in medians.items() if median > SLOW_S and name not in waits
     )

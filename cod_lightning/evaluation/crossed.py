@@ -40,10 +40,8 @@ def seed_estimate(values: Float[np.ndarray, " S"]) -> Estimate:
     known = values[~np.isnan(values)]
     if len(known) < 2:
         return Estimate(float(known.mean()) if len(known) else math.nan, math.nan, math.nan, len(known))
-    mean, spread = (
-        float(known.mean()),
-        float(stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known))),
-    )
+    mean = float(known.mean())
+    spread = float(stats.t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known)))
     return Estimate(mean, mean - spread, mean + spread, len(known))
 
 

@@ -56,9 +56,8 @@ def begin_with_induction(model: Any) -> None:
     """Overwrite the random weights of a Qwen3 model, drawn from torch's generator."""
     size, hidden = model.config.head_dim, model.config.hidden_size
     first, *later = (layer.self_attn for layer in model.model.layers)
-    embeddings = model.get_input_embeddings().weight.data.mul_(
-        3
-    )  # so that an output that is sure of a word is within reach
+    # So that an output that is sure of a word is within reach.
+    embeddings = model.get_input_embeddings().weight.data.mul_(3)
     embeddings[:, 0] = 4 * embeddings.std()
     turns = ROPE_THETA ** (-torch.arange(size // 2) / (size // 2))
     read, written = _orthonormal(hidden, size).T, _orthonormal(hidden, 2 * size)

@@ -137,9 +137,8 @@ def hub_has_a_name() -> bool:
 def _named(key: str, path: str) -> Iterator[None]:
     """Raise `DataError` with key and value where nothing can be read."""
     offline = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = offline or not (
-        Path(path).is_dir() or hub_has_a_name()
-    )  # half a minute of retries otherwise
+    # The hub would be tried again for half a minute otherwise.
+    constants.HF_HUB_OFFLINE = offline or not (Path(path).is_dir() or hub_has_a_name())
     try:
         yield
     except Exception as error:  # damage makes the libraries raise almost anything

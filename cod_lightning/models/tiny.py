@@ -86,10 +86,8 @@ class TinyPolicy(Policy):
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         """One token a word, plus the roles; words outside the vocabulary become `<unk>`."""
         if not words:
-            expected, remedy = (
-                "a world and a context with protocol=compact",
-                "Set data.env.protocol and data.context.protocol, or choose model=sentences.",
-            )
+            expected = "a world and a context with protocol=compact"
+            remedy = "Set data.env.protocol and data.context.protocol, or choose model=sentences."
             raise ConfigError("model.policy", "TinyPolicy", expected, remedy)
         vocabulary = [*_SPECIAL, *dict.fromkeys(words)]
         backend = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=UNKNOWN))

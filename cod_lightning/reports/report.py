@@ -77,13 +77,8 @@ def _short_groups(
         try:
             credited = credit.of(played.group) if isinstance(credit, Credit) and is_training(file) else None
             yield short_group(number, played, credited, None if logprobs is None else logprobs.of(played))
-        except (
-            TypeError,
-            ValueError,
-            OverflowError,
-            AttributeError,
-            LookupError,
-        ):  # well-formed, with texts for numbers and the like
+        except (TypeError, ValueError, OverflowError, AttributeError, LookupError):
+            # It is well-formed, with texts for numbers and the like.
             file.left_out["values of the wrong kind"] += len(played.group.lifecycles)
 
 

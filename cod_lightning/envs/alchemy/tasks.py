@@ -18,7 +18,7 @@ from cod_lightning.envs.alchemy.graph import (
     split_of,
     way_to,
 )
-from cod_lightning.envs.checks import check_choice, check_share, check_span, check_turns, check_unused
+from cod_lightning.envs.checks import check_choice, check_in, check_share, check_span, check_turns, check_unused
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -224,8 +224,7 @@ class AlchemyParameters(Unchanging):
         ):
             check_span(f"{key}_min", low, f"{key}_max", high, least, most, "Leave both out.")
         for key, value in (("max_tier_gap", ranges.max_tier_gap), ("noise_chain_depth", ranges.noise_chain_depth)):
-            if not 1 <= value <= 5:
-                raise ConfigError(f"data.env.{key}", value, "1 to 5", "2 is the default.")
+            check_in(f"data.env.{key}", value, 1, 5, "2 is the default.")
         if not self.limited:
             multiplier = {"multiplier_min": self.multiplier_min, "multiplier_max": self.multiplier_max}
             check_unused(AlchemyParameters, "with materials=unlimited", **multiplier, end_when_dead=self.end_when_dead)

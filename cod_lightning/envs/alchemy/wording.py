@@ -190,11 +190,8 @@ class CompactAlchemy(Unchanging, _AlchemyWords):
 
     def __init__(self, parameters: AlchemyParameters) -> None:
         gap, cross = parameters.max_tier_gap, parameters.cross_tier_max > 0
-        self.tiers, self.max_turns, self.single = (
-            fixed_names(parameters.fixed_sizes()),
-            parameters.max_turns,
-            parameters.single,
-        )
+        self.tiers = fixed_names(parameters.fixed_sizes())
+        self.max_turns, self.single = parameters.max_turns, parameters.single
         self.levels = levels(self.tiers)
         self.gap, slots = gap if cross else 1, slots_of(self.tiers, gap, cross)
         results = tuple(self.tiers[max(self.levels[name] for name in pair) + 1] for pair in slots)

@@ -171,10 +171,8 @@ class _Author:
         boss = next((e for e in self.db.all(s.Employee) if e.title == facts.boss), None)
         topics = rng.sample(TOPICS, 20)
         for n, topic in enumerate(topics[:14]):
-            sender, text = (
-                rng.choice(senders[:4]),
-                f"The {topic.lower()} needs a look. {rng.randint(100, 999)} is the number.",
-            )
+            sender = rng.choice(senders[:4])
+            text = f"The {topic.lower()} needs a look. {rng.randint(100, 999)} is the number."
             at = f"2026-02-{10 + n} {rng.randint(8, 17):02}:{rng.randint(0, 59):02}"
             row = s.Mail(
                 folder="inbox",

@@ -161,10 +161,8 @@ class Apps(TaskWorld[AppsTask]):
     def _facts(self, rng: random.Random, split: Split | None) -> HiddenFacts:
         for _ in range(_MOST_DRAWS):
             facts = compact.draw(rng, self.slots) if self.compact else draw_facts(rng, self.quirks)
-            asked = {
-                "facts": f"facts 1 {facts}",
-                "quirks": f"quirks 10 {facts.quirks}",
-            }  # of one quirk, some in every split
+            # Of one quirk, some are in every split.
+            asked = {"facts": f"facts 1 {facts}", "quirks": f"quirks 10 {facts.quirks}"}
             if split is None or all(split_of_text(asked[name]) == split for name in asked if name in self.split_by):
                 return facts
         expected = "slots with facts in every split"

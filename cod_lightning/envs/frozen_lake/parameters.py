@@ -90,10 +90,8 @@ class LakeParameters(Unchanging):
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         if self.labels == "random" and self.protocol == "compact":
             why = "its words are fixed, and other digits would be but another mapping"
-            expected, remedy = (
-                f"fixed with data.env.protocol=compact: {why}",
-                "Leave it out, or use data.env.protocol=natural.",
-            )
+            expected = f"fixed with data.env.protocol=compact: {why}"
+            remedy = "Leave it out, or use data.env.protocol=natural."
             raise ConfigError("data.env.labels", self.labels, expected, remedy)
         known = set(self.allowed) <= set(range(24))
         if not self.allowed or not known or len(set(self.allowed)) < len(self.allowed):

@@ -75,10 +75,8 @@ def record_specs(
     """N decision points of the split, none twice until all have been used; a longer list begins with the shorter."""
     pool = records.by_split[split]
     if not pool:
-        value, expected = (
-            f"a file of {len(records.all)} decision points",
-            f"one with a {split_by} that falls to the split {split}",
-        )
+        value = f"a file of {len(records.all)} decision points"
+        expected = f"one with a {split_by} that falls to the split {split}"
         remedy = "Prepare more dialogues, or set data.env.split_by to session."
         raise ConfigError("data.env.data_path", value, expected, remedy)
     rng = random.Random(world_seed)

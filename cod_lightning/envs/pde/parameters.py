@@ -3,14 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import (
-    check_choice,
-    check_in,
-    check_share,
-    check_span,
-    check_turns,
-    check_unused,
-)
+from cod_lightning.envs.checks import check_choice, check_in, check_share, check_span, check_unused
 from cod_lightning.envs.pde.library import FAMILIES, eligible
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, check_at_least, check_between
@@ -73,7 +66,6 @@ class PDEParameters(Unchanging):
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.family", self.family, tuple(FAMILIES))
-        check_turns(self.max_turns, "6 is the reference's.")
         fewest = 2 if compact else 3
         if self.max_turns < fewest:
             need = "measure and answer" if compact else "measure, fit and finalise"

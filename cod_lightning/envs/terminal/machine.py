@@ -19,13 +19,11 @@ MOST_NESTING = 3
 MANAGED = ("cp", "mkdir", "mv", "rm")
 """Commands that a site may offer under other names only."""
 
-MISSING, EXISTS, IS_FOLDER, NO_FOLDER, SEALED = (
-    "No such file or directory",
-    "File exists",
-    "Is a directory",
-    "Not a directory",
-    "Read-only file system",
-)
+MISSING = "No such file or directory"
+EXISTS = "File exists"
+IS_FOLDER = "Is a directory"
+NO_FOLDER = "Not a directory"
+SEALED = "Read-only file system"
 _ON_WINDOWS = {
     MISSING: "The system cannot find the file specified",
     EXISTS: "A subdirectory or file already exists",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
-from cod_lightning.envs.checks import check_choice, check_share, check_turns, check_unused
+from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
@@ -241,10 +241,8 @@ class Terminal(TaskWorld[TerminalTask]):
         check_share("data.env.length_penalty", self.length_penalty, "0 is the reference's.")
         check_share("data.env.composite_ratio", self.composite_ratio, "0.5 is the reference's.")
         most = len(compact.WAYS) if self.protocol == "compact" else len(SLOTS)
-        if not 0 <= self.quirks <= most:
-            raise ConfigError("data.env.quirks", self.quirks, f"0 to {most}", "2 is the default.")
-        if not 1 <= self.max_commands <= 32:
-            raise ConfigError("data.env.max_commands", self.max_commands, "1 to 32", "8 is the default.")
+        check_in("data.env.quirks", self.quirks, 0, most, "2 is the default.")
+        check_in("data.env.max_commands", self.max_commands, 1, 32, "8 is the default.")
         if self.protocol == "compact" and self.labels == "random":
             raise ConfigError("data.env.labels", self.labels, "fixed, since compact words are closed", "Leave it out.")
         known = tuple(compact.SLOT_OF) if self.protocol == "compact" else (*SINGLE, *COMPOSITE)

@@ -144,9 +144,8 @@ def _started(path: Path) -> tuple[Any, Any]:
     from textworld import EnvInfos, start  # pyright: ignore
 
     with _lock, warnings.catch_warnings():  # these warnings are the process's, not a thread's
-        warnings.filterwarnings(
-            "ignore", message=".*is not fully supported"
-        )  # jericho means its own score; TextWorld keeps one
+        # What jericho says of its own score; TextWorld keeps one.
+        warnings.filterwarnings("ignore", message=".*is not fully supported")
         game = start(str(path), EnvInfos(won=True, score=True, max_score=True))
         return game, game.reset()
 
