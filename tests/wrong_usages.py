@@ -395,6 +395,8 @@ SMOKE --trainer.max_epochs -5
 SMOKE --trainer.max_steps -5
 SMOKE --trainer.max_time soon
 SMOKE --trainer.limit_val_batches -1
+SMOKE --trainer.limit_test_batches 2
+test --config smoke --warm_start null --trainer.limit_test_batches 0.5
 SMOKE --trainer.val_check_interval -1
 SMOKE --trainer.val_check_interval 0
 SMOKE --trainer.val_check_interval x
