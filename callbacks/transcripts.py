@@ -51,6 +51,8 @@ class Transcripts(RolloutCallback):
         """Labels whose file this object has written to."""
         self._logprobs: LogprobWriter | None = None
         """Of the latest training of a module that has row listeners."""
+        self._loaded = 0
+        """Updates of the checkpoint that is played; Lightning restores the trainer's own count in `fit` alone."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
@@ -66,6 +68,9 @@ class Transcripts(RolloutCallback):
         if self._logprobs is not None:
             self._logprobs.begin()
 
+    def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._loaded = checkpoint["global_step"]
+
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().teardown(trainer, pl_module, stage)
         FAULT_LOG.removeHandler(self._faults)
@@ -77,7 +82,7 @@ class Transcripts(RolloutCallback):
             self._begun = {label for label in self._begun if not label.startswith(stage)}
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        step = self._trainer.global_step
+        step = max(self._trainer.global_step, self._loaded)
         kept = self._kept(label, step, groups)
         if self._trainer.sanity_checking or not kept:
             return

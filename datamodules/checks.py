@@ -72,8 +72,10 @@ def check_comparing(rewards: Rewards, branching: Branching) -> None:
 def check_rounds(
     plan: LifecyclePlan, pack_size: int, rewards: Rewards, branching: Branching, source: PackSource | None
 ) -> None:
-    """Nothing needs the pack's own task at each position, or packs of another size, where the plan plays tasks again."""
-    if all(plan.task_of(position) == position for position in range(pack_size)):
+    """Where the plan plays tasks again: nothing needs the pack's own task at each position, or packs of another size, and a
+    context is used."""
+    played = {plan.task_of(position) for position in range(pack_size)}
+    if len(played) == pack_size:
         return
     own = "siblings and solve episodes may play other tasks there than the pack's own"
     unfit: list[tuple[str, object, str]] = [
@@ -87,6 +89,9 @@ def check_rounds(
     for key, value, why in unfit:
         expected = f"null with data.plan={type(plan).__name__}, since {why}"
         raise ConfigError(key, value, expected, "Leave it out, or choose plan=every_task.")
+    if len(played) == 1:
+        expected = f"more than the {pack_size} solve episodes of one task, since no later task would use a context"
+        raise ConfigError("data.pack_size", pack_size, expected, f"Set it to {2 * pack_size}, or change data.plan.")
 
 
 def check_proposals(plan: LifecyclePlan, env: TextEnv, pack: Pack, chat: Chat) -> None:
@@ -96,13 +101,14 @@ def check_proposals(plan: LifecyclePlan, env: TextEnv, pack: Pack, chat: Chat) -
     with answering(partial(unplayable, env), "an environment that begins a task"):
         world = copy.deepcopy(env)
         world.reset(options={"task": pack.tasks[0]})
-        offer = world.offer
+        offer: object = world.offer
         world.close()
+    if not isinstance(offer, str):
+        raise unplayable(env, f"an environment whose offer is text, not a {type(offer).__name__}")
     if not offer:
         expected = f"a plan without proposals, since {type(env).__name__} makes no tasks of them"
-        raise ConfigError(
-            "data.plan", type(plan).__name__, expected, "Choose plan=every_task, env=doors or env=levers."
-        )
+        remedy = "Choose plan=every_task, env=doors or env=levers, or give yours offer and proposed()."
+        raise ConfigError("data.plan", type(plan).__name__, expected, remedy)
     see_known(offer, chat, env, "offer")
 
 

@@ -155,9 +155,14 @@ class DemonstrationDataModule(ItemDataModule):
                 episodes.append(await run_solve_episode(env, task, state, setting, who, position))
             elif kind is EpisodeKind.PROPOSE:
                 state = self.context.adopt(teacher.context(rng))
-                episodes.append(
-                    (await run_propose_episode(env, pack.tasks[position], state, setting, who, position))[0]
-                )
+                asked = (env, pack.tasks[position], state, setting, who, position)
+                proposal, made = await run_propose_episode(*asked)
+                if made is None:
+                    said = proposal.error or repr(shorten(proposal.turns[-1].response, 80))
+                    expected = f"a demonstrator whose proposals are tasks; one is {said}"
+                    remedy = "Write its propose() (of a Play: proposal()), or leave the warm start's data.plan out."
+                    raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
+                episodes.append(proposal)
             else:
                 episodes.append(await run_update_episode(env, episodes[-1], setting, who))
         return episodes

@@ -392,6 +392,8 @@ SMOKE --trainer.max_epochs -5
 SMOKE --trainer.max_steps -5
 SMOKE --trainer.max_time soon
 SMOKE --trainer.limit_val_batches -1
+SMOKE --trainer.limit_test_batches 2
+test --config smoke --warm_start null --trainer.limit_test_batches 0.5
 SMOKE --trainer.val_check_interval -1
 SMOKE --trainer.val_check_interval 0
 SMOKE --trainer.val_check_interval x
@@ -565,6 +567,8 @@ warm_start --config warm_start/levers --data.packs_per_update 0
 plan --config smoke --gpu_gb nan
 fit --config smoke env=frozen_lake_3x3 ## warm_start/levers | FrozenLakeObscure
 fit --config smoke context=notebook_compact ## warm_start/levers | NotebookContext
+fit --config smoke +plan=propose --data.pack_size 8 ## warm_start/levers | UpdateEvery | plan=propose
+fit --config smoke context=episodes_compact --data.context.provenance true --warm_start warm_start/memory_levers_episodes ## '@1'
 fit --config smoke --warm_start warm_start/alchemy ## warm_start/alchemy | hidden_size=96
 fit --config smoke --config quickstart ## warm_start/frozen_lake_3x3 | hidden_size=96
 fit --config smoke --model.policy.hidden_size 96 ## warm_start/levers | hidden_size=64
@@ -683,12 +687,13 @@ WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
 WARM --model.trained_kinds [propose] ## model.trained_kinds | propose
 WARM +plan=propose --data.plan.init_args.solves 1 ## data.plan.solves | 1
 WARM +plan=propose --data.plan.init_args.solves 3 ## data.plan.solves | 3 | data.pack_size
-WARM +plan=propose env=alchemy_compact ## data.plan | ProposeAndSolve | Alchemy | plan=every_task
+WARM +plan=propose ## data.pack_size | 4 | Set it to 8
+WARM +plan=propose --data.plan.init_args.solves 2 env=alchemy_compact ## data.plan | ProposeAndSolve | Alchemy | plan=every_task
 WARM +plan=propose +anchors=quarter ## data.anchors | ProposeAndSolve
 WARM +plan=propose +counterfactual=previous ## data.counterfactual | ProposeAndSolve
 WARM +plan=propose +reward=use ## data.rewards.use | EntryUse | ProposeAndSolve
 WARM +plan=propose source=growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
-WARM +plan=propose --data.frozen.kind propose ## data.frozen.kind | propose | [solve]
+WARM +plan=propose --data.plan.init_args.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]
 WARM --data.frozen.kind propose --model.trained_kinds [solve] ## data.frozen.kind | propose
 WARM --model.trained_kinds [] ## model.trained_kinds | []
 WARM loss=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1

@@ -36,7 +36,9 @@ from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
+from cod_lightning.plans import planned
 from cod_lightning.training.shares import check_shares
+from cod_lightning.types import EpisodeKind
 from datamodules import RolloutDataModule
 from datamodules.checks import check_pair
 from modules import GRPOModule
@@ -135,11 +137,21 @@ class TrainCLI(CodCLI):
             raise ConfigError(
                 "warm_start", self._own().warm_start, expected, f"Set model.policy.{key}, or write another."
             )
+        plays = (planned(of.plan, of.pack_size) for of in (ours, theirs))
+        proposing, shown = (any(one.kind is EpisodeKind.PROPOSE for one in order) for order in plays)
+        if isinstance(made.model.policy, TinyPolicy) and proposing and not shown:
+            expected = (
+                f"one with data.plan=ProposeAndSolve, as here: {type(theirs.plan).__name__} demonstrates no proposal"
+            )
+            remedy = "Add plan=propose to its defaults, or choose plan=every_task."
+            raise ConfigError("warm_start", self._own().warm_start, expected, remedy)
         words = [list(dict.fromkeys(of.datamodule.words_for(of.model.policy))) for of in (self, made)]
         if isinstance(made.model.policy, TinyPolicy) and words[0] != words[1]:
             names = [f"{type(of.env).__name__} with {type(of.context).__name__}" for of in (ours, theirs)]
-            expected = f"a warm start in the words of {names[0]}; its own are others ({names[1]})"
-            remedy = "Name one of this environment and context, or null."
+            others = sorted(set(words[0]) ^ set(words[1]))
+            such = f"such as {others[0]!r}" if others else "in another order"
+            expected = f"a warm start in the words of {names[0]}; its own are others ({names[1]}), {such}"
+            remedy = "Name one of this environment and context with the same options, or null."
             raise ConfigError("warm_start", self._own().warm_start, expected, remedy)
         if isinstance(made.model.policy, TinyPolicy):
             needed, shown = theirs.tokens_needed(made.model.policy)

@@ -36,6 +36,10 @@ def refuse_trainer_flags(trainer: Any) -> None:
         )
         raise ConfigError("trainer.accumulate_grad_batches", value, expected, remedy)
 
+    if (value := trainer.limit_test_batches) not in (None, 1.0):
+        expected = "null, since each condition of a suite is one batch and is played whole"
+        raise ConfigError("trainer.limit_test_batches", value, expected, "Set num_packs and controls in data.suites.")
+
 
 def check_intervals(trainer: Any) -> None:
     """Refuse intervals of zero, which Lightning divides by."""
@@ -47,7 +51,7 @@ def check_intervals(trainer: Any) -> None:
 _OF_A_COMMAND = {
     "fit": ("max_epochs", "max_steps", "limit_train_batches"),
     "validate": ("limit_val_batches",),
-    "test": ("limit_test_batches",),
+    "test": (),
     "predict": ("limit_predict_batches",),
 }
 

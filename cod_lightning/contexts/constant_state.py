@@ -34,6 +34,9 @@ from cod_lightning.contexts.worded import WordedContext, check_count
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode, Message, Role
 
+_BESIDE = 3
+"""Tokens of a response beside the state, at least: its two marks and an action."""
+
 
 class ConstantState(Struct, frozen=True):
     """What is carried."""
@@ -55,7 +58,7 @@ class ConstantStateContext(WordedContext):
 
     Args:
         protocol: Wording for language models (natural) or for tiny policies (compact).
-        budget: Most tokens of the state; a longer one is refused. It has to be below `data.max_new_tokens`.
+        budget: Most tokens of the state; a longer one is refused. At least three below `data.max_new_tokens`.
         penalty: Reward of an update that does not parse is minus this, in plans that have updates.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
 
@@ -77,9 +80,12 @@ class ConstantStateContext(WordedContext):
         self.wording, self.budget = STATE_WORDINGS[protocol](budget, response_limit), budget
 
     def check(self, window: int, max_new_tokens: int) -> None:
-        if self.budget >= max_new_tokens:
-            expected = f"below data.max_new_tokens={max_new_tokens}, since a response holds a state and an action"
-            raise ConfigError("data.context.budget", self.budget, expected, "Lower it, or raise data.max_new_tokens.")
+        most = max_new_tokens - _BESIDE
+        if self.budget > most:
+            holds = "a response holds the two marks of a state and an action beside it"
+            expected = f"at most {most}, {_BESIDE} below data.max_new_tokens={max_new_tokens}, since {holds}"
+            remedy = f"Lower it, or set data.max_new_tokens to {self.budget + _BESIDE} or more."
+            raise ConfigError("data.context.budget", self.budget, expected, remedy)
 
     def text(self, state: ConstantState) -> str:
         return state.text

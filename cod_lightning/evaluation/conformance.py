@@ -17,6 +17,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.evaluation.conformance_form import begun, drawn, first_steps, first_task, members, stepped
 from cod_lightning.evaluation.conformance_play import verdicts_on_play
+from cod_lightning.evaluation.conformance_proposals import verdict_on_proposals
 from cod_lightning.evaluation.conformance_turns import copied, ended, influenced, out_of_turns
 from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
 from cod_lightning.types import Pack, Split
@@ -69,6 +70,9 @@ def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pac
     yield Verdict(late.rule, remark=" ".join(late.broken), look=bool(late.broken))
     yield (splits := _splits(world, num_packs))
     broken += bool(splits.broken)
+    hidden = sorted(set[str].intersection(*map(_constant, few))) if pack_size > 1 else []
+    yield (proposals := verdict_on_proposals(world, mechanism, few[:5], hidden))
+    broken += bool(proposals.broken)
     yield _spelled(world, few)
     yield _repeated(packs)
     if broken:  # a world without an end would be played for ever

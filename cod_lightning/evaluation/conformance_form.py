@@ -15,7 +15,7 @@ from cod_lightning.types import Pack, Split, Task
 
 DRAW_S = 10.0
 """Seconds after which a pack counts as one that is never found."""
-_PROPERTIES = ("rules", "success", "status", "tools", "results")
+_PROPERTIES = ("rules", "success", "status", "tools", "results", "offer")
 
 
 def members(world: TextEnv) -> Broken:

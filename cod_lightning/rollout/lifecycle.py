@@ -99,7 +99,8 @@ class Life:
         who = f"{self.name}.{index}"
         episode, made = await run_propose_episode(env, task, self.state, self.setting, who, position, self.ends)
         chosen = made or task
-        again = chosen.spec in [earlier.spec for earlier in self.proposed.values()]
+        earlier = [one.spec for one in self.proposed.values()]
+        again = crossing(EnvironmentFailure, lambda: chosen.spec in earlier, env)
         self.proposed[position] = replace(chosen, repeat=again)
         return await self.setting.scored(episode, task)
 

@@ -47,6 +47,17 @@ def test_a_line_says_at_which_step_it_was_played(tmp_path: Path) -> None:
     assert sorted({json.loads(line)["step"] for line in lines}) == [4, 8]
 
 
+def test_a_line_of_a_tested_checkpoint_says_how_many_updates_that_has(tmp_path: Path) -> None:
+    run = trainer(tmp_path, [Transcripts()], max_epochs=1)
+    run.fit(PlayedModule(), PlayedData())
+    run.save_checkpoint(tmp_path / "last.ckpt")
+    trainer(tmp_path, [Transcripts()]).test(
+        PlayedModule(), PlayedData(), ckpt_path=tmp_path / "last.ckpt", verbose=False
+    )
+    lines = (tmp_path / "lifecycles" / "test_heldout_trained.jsonl").read_text().splitlines()
+    assert {json.loads(line)["step"] for line in lines} == {4}
+
+
 def test_a_new_run_begins_its_files_anew(tmp_path: Path) -> None:
     for _ in range(2):
         fit(tmp_path, Transcripts())

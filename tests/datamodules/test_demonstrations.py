@@ -112,6 +112,29 @@ def test_a_plan_with_proposals_is_refused_where_the_environment_makes_no_tasks_o
         data.setup("fit")
 
 
+class Shy(Levers):
+    """Its players propose nothing."""
+
+    def proposed(self, response, task):
+        return None
+
+
+def test_a_demonstrator_whose_proposals_are_no_tasks_is_refused_before_the_first_update():
+    data = DemonstrationDataModule(Shy(protocol="compact"), HintContext(protocol="compact"), ProposeAndSolve(solves=2))
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
+    with pytest.raises(ConfigError, match=r"data\.env is Shy; expected a demonstrator whose proposals are tasks"):
+        data.setup("fit")
+
+
+@pytest.mark.parametrize("offer", [None, 3, lambda world: "levers"])
+def test_an_offer_that_is_no_text_is_refused_in_one_line(offer):
+    world = type("Odd", (Levers,), {"offer": offer})(protocol="compact")
+    data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
+    with pytest.raises(ConfigError, match=r"data\.env is Odd; expected an environment whose offer is text"):
+        data.setup("fit")
+
+
 def test_a_bound_that_cuts_off_what_is_demonstrated_is_refused_before_the_first_update():
     data = DemonstrationDataModule(Levers(protocol="compact"), HintContext(protocol="compact"), max_new_tokens=2)
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))

@@ -1,5 +1,6 @@
 """The report in a real browser."""
 
+import json
 import re
 import time
 from dataclasses import replace
@@ -65,6 +66,20 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(opened: Opened, tmp_path: P
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.locator(".scroll .unseen").count(), "a table with words for screen readers alone"
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.parametrize("width", [1000, 1100, 1150, 1300])
+def test_on_a_small_screen_the_table_of_a_suite_of_four_tasks_is_shown_whole(opened: Opened, tmp_path, width) -> None:
+    folder = write_run(tmp_path / "run", GROUPS)
+    results = json.loads((folder / "evaluation.json").read_text())
+    for suite in results["suites"].values():
+        suite["positions"] *= 2
+        suite["controls"] = {name: positions * 2 for name, positions in suite["controls"].items()}
+    (folder / "evaluation.json").write_text(json.dumps(results))
+    page = opened(folder)
+    page.set_viewport_size({"width": width, "height": 900})
+    table = page.locator(".suite-table .scroll").first
+    assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0
 
 
 def test_the_link_to_an_episode_opens_it_again(opened: Opened, tmp_path: Path) -> None:

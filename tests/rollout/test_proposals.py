@@ -1,7 +1,7 @@
 """A lifecycle in which the agent proposes its tasks: what is asked, played, paid and kept, whatever the agent says."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from msgspec import structs
@@ -248,3 +248,30 @@ def _proposal(world, policy, pack, seed):
     world.reset(options={"task": pack.tasks[0]})
     dialogue = [Message(Role.SYSTEM, world.rules), Message(Role.USER, world.offer)]
     return policy.propose(dialogue, random.Random(seed))
+
+
+class Unequal:
+    """Compared with anything, it raises, as an array does."""
+
+    def __eq__(self, other):
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __hash__ = None
+
+
+class Odd(Levers):
+    """Its proposed tasks cannot be compared; it plays the pack's own."""
+
+    def proposed(self, response, task):
+        return replace(task, spec=Unequal())
+
+    def reset(self, *, seed=None, options=None):
+        pack = self.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+        return super().reset(options={"task": pack.tasks[0]})
+
+
+def test_tasks_that_cannot_be_compared_cost_their_lifecycle_and_not_the_run():
+    life = lived(Odd(protocol="compact"), "compact").lifecycles[0]
+    assert [one.error for one in life.episodes if one.error] == [
+        "EnvironmentFailure: Odd raised ValueError: the truth value of an array is ambiguous"
+    ]
