@@ -7,6 +7,7 @@ from cod_lightning.errors import ConfigError
 _OLDEST = {
     "peft": ("0.18", "qlora"),
     "bitsandbytes": ("0.50", "qlora"),
+    "liger-kernel": ("0.8", "liger"),
     "reasoning-gym": ("0.1.25", "reasoning-gym"),
     "textarena": ("0.7.4", "textarena"),
     "textworld": ("1.7.0", "textworld"),

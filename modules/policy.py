@@ -24,6 +24,7 @@ from cod_lightning.extras import require
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.last_layer import predicting, read_only_at
+from cod_lightning.forward.liger import use_liger
 from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
@@ -175,6 +176,8 @@ class PolicyModule(L.LightningModule):
         if self.trainer.strategy.root_device.type == "cpu":  # GPUs have kernels of their own for it
             use_rms_norm(model)
             keep_freed_memory()
+        elif self.policy.kernels:
+            use_liger(model)
         if model.get_output_embeddings() is not None:  # a model behind an endpoint has no weights
             output_layer(model)  # refused before anything is trained
         return model

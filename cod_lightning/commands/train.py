@@ -96,6 +96,7 @@ class TrainCLI(CodCLI):
             ranks = num_processes(config.trainer) or self.trainer.world_size
             check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
             self.model.check_strategy(type(self.trainer.strategy).__name__)
+            policy.check_machine()
             self.memory_plan = memory.announce(self.model, data, config.trainer)
         check_pair(data.engine, policy, data.frozen)
         if config.warm_start == "":

@@ -28,6 +28,8 @@ class Policy(ABC):
     """Whether the frozen base is kept in 4 bits."""
     dtype: torch.dtype = torch.float32
     """Of the model's weights, those of 4 bits and an adapter's apart."""
+    kernels: str | None = None
+    """Whose take the place of layers that compute the same on a GPU; None: torch's."""
     reads_sentences: bool = False
     """Whether its tokenizer is made of the sentences of world and context."""
     waits_for_warm_start: bool = False
@@ -46,6 +48,9 @@ class Policy(ABC):
     @abstractmethod
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The model, in training mode, on the CPU; Lightning moves it."""
+
+    def check_machine(self) -> None:
+        """Raise `ConfigError` for what this machine lacks to train it."""
 
     def differs_from(self, other: "Policy") -> str:
         """`KEY=VALUE` of what the weights of `other`, a warm start's policy, cannot be this one's for; empty if nothing is."""

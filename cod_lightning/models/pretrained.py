@@ -22,6 +22,7 @@ from transformers import (
 
 from cod_lightning.adapters import has_adapter
 from cod_lightning.errors import DataError
+from cod_lightning.forward.liger import check_liger
 from cod_lightning.models.base import Policy
 
 _MOST_TEMPLATE = 2**20
@@ -36,6 +37,7 @@ class PretrainedPolicy(Policy):
         dtype: Precision of the weights.
         window: Most tokens of a prompt and its response together; at most what the model was made for.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
+        kernels: On a GPU, liger puts fused kernels of liger-kernel in the place of norms and gated layers; null: torch's.
     """
 
     def __init__(
@@ -44,10 +46,11 @@ class PretrainedPolicy(Policy):
         dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16",
         window: int = 12_000,
         gradient_checkpointing: bool = False,
+        kernels: Literal["liger"] | None = None,
     ) -> None:
         self.path, self.window = path, window
         self.dtype: torch.dtype = getattr(torch, dtype)
-        self.gradient_checkpointing = gradient_checkpointing
+        self.gradient_checkpointing, self.kernels = gradient_checkpointing, kernels
 
     @property
     def weights(self) -> str:
@@ -57,6 +60,11 @@ class PretrainedPolicy(Policy):
     @weights.setter
     def weights(self, folder: str) -> None:
         self.path = folder
+
+    def check_machine(self) -> None:
+        """Fused kernels, where they are asked for, are there for this architecture."""
+        if self.kernels:
+            check_liger(read_config(self.path, "model.policy.path").model_type if self.path else None)
 
     def differs_from(self, other: Policy) -> str:
         """The checkpoint that it begins with; null takes the warm start's."""

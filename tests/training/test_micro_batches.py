@@ -41,3 +41,10 @@ def test_where_short_rows_end_and_long_ones_begin_a_micro_batch_ends():
     for budget, expected in ((4000, [[14] * 30, [55] * 5]), (8000, [[14] * 30 + [55] * 5])):
         parts = split_by_token_budget(lengths, torch.arange(35), budget)
         assert [lengths[p].tolist() for p in parts] == expected
+
+
+def test_a_large_budget_pads_between_episodes_no_more_than_one_of_16_384():
+    lengths = torch.tensor([1000] * 8 + [1500] * 8 + [4000] * 8)
+    parts = split_by_token_budget(lengths, torch.arange(24), 200_000)
+    assert [sorted(set(lengths[part].tolist())) for part in parts] == [[1000, 1500], [4000]]
+    assert len(split_by_token_budget(lengths, torch.arange(24), 16_384)) == 4

@@ -1,0 +1,46 @@
+"""How much of an update is padding: tokens of its micro-batches, over tokens of its rows. Nothing is computed but that.
+
+    PYTHONPATH=. python tests/benchmarks/padding.py
+
+Episodes of one row each, whose lengths are drawn: all alike within a tenth, uniform, with a long tail, or of two kinds (solve
+episodes of 2,000 tokens and updates of 300). The beginnings that rows share, computed once, are not taken into account.
+"""
+
+import random
+from collections.abc import Callable
+
+import torch
+
+from cod_lightning.markdown import table
+from cod_lightning.training.update import split_by_token_budget
+
+LENGTHS: dict[str, Callable[[random.Random], float]] = {
+    "1,800 to 2,200": lambda drawn: drawn.uniform(1800, 2200),
+    "500 to 4,000": lambda drawn: drawn.uniform(500, 4000),
+    "lognormal, median 1,000, spread 0.8": lambda drawn: min(12_000, drawn.lognormvariate(0.0, 0.8) * 1000),
+    "2,000 and 300, a tenth up or down": lambda drawn: drawn.uniform(0.9, 1.1) * drawn.choice((2000, 300)),
+}
+BUDGETS = (8192, 16_384, 65_536)
+
+
+def padding(lengths: list[int], budget: int) -> float:
+    """Share of the tokens that go through the model which are padding."""
+    rows = torch.tensor(lengths)
+    parts = split_by_token_budget(rows, torch.arange(len(rows)), budget)
+    return 1 - sum(lengths) / sum(len(part) * int(rows[part].max()) for part in parts)
+
+
+def main() -> None:
+    cells = []
+    for name, length in LENGTHS.items():
+        for count in (32, 64, 128, 256, 1024):
+            drawn = random.Random(0)
+            runs = [[int(length(drawn)) for _ in range(count)] for _ in range(5)]
+            means = [sum(padding(run, budget) for run in runs) / len(runs) for budget in BUDGETS]
+            cells.append([name, f"{count:,}", *(f"{100 * mean:.1f} %" for mean in means)])
+    head = ["tokens of a row", "rows of an update", *(f"budget {budget:,}" for budget in BUDGETS)]
+    print(table(head, cells))
+
+
+if __name__ == "__main__":
+    main()
