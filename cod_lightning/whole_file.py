@@ -30,10 +30,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise
 
 
-def write_figure(path: Path, figure: Any) -> None:
-    """The same for a figure of matplotlib, in the form that the path's ending names. A dollar sign in its texts is one."""
-    file = io.BytesIO()
-    for text in figure.findobj(lambda part: hasattr(part, "set_parse_math")):
-        text.set_parse_math(False)
-    figure.savefig(file, format=path.suffix[1:])
-    write_whole(path, file.getvalue())
+def write_figure(stem: Path, figure: Any) -> list[Path]:
+    """The same for a figure of matplotlib, as STEM.png and STEM.svg, which are returned. A dollar sign in its texts is one."""
+    written = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]
+    for path in written:
+        file = io.BytesIO()
+        for text in figure.findobj(lambda part: hasattr(part, "set_parse_math")):
+            text.set_parse_math(False)
+        figure.savefig(file, format=path.suffix[1:])
+        write_whole(path, file.getvalue())
+    return written

@@ -91,7 +91,6 @@ class ConstantStateContext(WordedContext):
         return state.text
 
     def entries(self, state: ConstantState) -> tuple[ContextEntry, ...]:
-        """The state."""
         return (ContextEntry("state", state.text),) if state.text else ()
 
     def adopt(self, note: str) -> ConstantState:

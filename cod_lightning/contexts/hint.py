@@ -55,7 +55,6 @@ class HintContext(WordedContext):
         return state.text
 
     def entries(self, state: TextState) -> tuple[ContextEntry, ...]:
-        """The hint."""
         return (ContextEntry("hint", state.text),) if state.text else ()
 
     def adopt(self, note: str) -> TextState:

@@ -154,7 +154,6 @@ class StackedContext(ContextMechanism):
             part.check(window, max_new_tokens)
 
     def words(self) -> tuple[str, ...]:
-        """The words of all parts, each once."""
         return tuple(dict.fromkeys(word for part in self.parts for word in part.words()))
 
     def dump(self, state: StackedState) -> str:

@@ -180,7 +180,6 @@ class McpWorld(DatasetWorld):
             session.close()
 
     def render(self) -> str:
-        """The task and its calls."""
         made = [f"{one.name}({json.dumps(one.arguments)}) -> {one.shown}" for one in self.calls]
         return "\n".join([self._task.question, *made])
 

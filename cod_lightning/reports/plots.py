@@ -24,9 +24,7 @@ def write_plots(runs: Sequence[RunFolder], beside: Path) -> list[Path]:
     written: list[Path] = []
     for name, figure in found.items():
         if figure is not None:
-            for ending in ("png", "svg"):
-                written.append(beside.with_name(f"{beside.stem}_{name}.{ending}"))
-                write_figure(written[-1], figure)
+            written += write_figure(beside.with_name(f"{beside.stem}_{name}"), figure)
     return written
 
 

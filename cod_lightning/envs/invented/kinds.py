@@ -5,6 +5,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from cod_lightning.envs.invented.family import Family, Sizes
 from cod_lightning.envs.invented.moves import Graph, StateMachine
@@ -91,14 +92,7 @@ def draw(kind: str, words: Sequence[str], rng: random.Random) -> tuple[Rule, ...
 
 def redrawn(rule: Rule, rng: random.Random) -> Rule:
     """The same names with another hidden table."""
-    return Rule(
-        kind=rule.kind,
-        states=rule.states,
-        actions=rule.actions,
-        results=rule.results,
-        ends=rule.ends,
-        table=family_of(rule).table(rule, rng),
-    )
+    return replace(rule, table=family_of(rule).table(rule, rng))
 
 
 def most_turns(kinds: Sequence[str]) -> int:

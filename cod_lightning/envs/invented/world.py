@@ -79,12 +79,10 @@ class Invented(TaskWorld[InventedTask]):
         return self._choices.kinds
 
     def of_category(self, category: str) -> "Invented":
-        """The environment of that kind alone."""
         assert category in self.categories(), f"{category} is none of {self.categories()}"
         return Invented([category], self._choices.words, self._choices.protocol, self.teacher)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """A domain, and N tasks in it."""
         rng = random.Random(derive_seed("invented pack", self.name, str(split), seed, index))
         for _ in range(_MOST_DRAWS):
             rules = self._rules(rng)

@@ -50,7 +50,6 @@ class ClipCov(PolicyLoss):
             )
 
     def mark(self, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
-        """The tokens drawn, by `seed`."""
         covariance = covariances(tokens)
         candidates = ((covariance > self.cov_low) & (covariance < self.cov_high) & tokens.action_mask).nonzero()
         order = torch.randperm(len(candidates), generator=torch.Generator().manual_seed(seed))

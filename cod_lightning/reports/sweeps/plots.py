@@ -19,10 +19,7 @@ def write_plots(results: SweepResults, stem: Path) -> list[Path]:
     reference in grey where it is not among them."""
     written: list[Path] = []
     for sweep in results["sweeps"]:
-        drawing = comparison(sweep)
-        for ending in ("png", "svg"):
-            written.append(stem.with_name(f"{stem.name}_{plot_name(sweep)}.{ending}"))
-            write_figure(written[-1], drawing)
+        written += write_figure(stem.with_name(f"{stem.name}_{plot_name(sweep)}"), comparison(sweep))
     return written
 
 
