@@ -98,6 +98,8 @@ sweep --config smoke credit=episode,nosuch --print_jobs ## credit | nosuch
 sweep --config smoke credit=episode,task --launcher slurm
 sweep --config smoke credit=episode,task --jobs 0
 sweep --table nowhere
+sweep --tabel nowhere ## --tabel | Did you mean --table?
+sweep --config smoke --lancher joblib credit=episode,task ## --lancher | Did you mean --launcher?
 context show
 context show --state nowhere --version one
 context diff --state nowhere

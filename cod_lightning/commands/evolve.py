@@ -50,14 +50,19 @@ class EvolveCLI(SamplingCLI):
             check_at_least(f"--{key}", config[key], least, "Leave it out for the default.")
         super().before_instantiate_classes()
 
+    def after_instantiate_classes(self) -> None:
+        """Check what it rewrites before a warm start is made, too."""
+        context = self.datamodule.context
+        if not context.updates:
+            expected = f"a mechanism that the policy rewrites, unlike {type(context).__name__}"
+            raise ConfigError("data.context", type(context).__name__, expected, "Choose context=hint.")
+        super().after_instantiate_classes()
+
 
 def run(argv: Sequence[str]) -> int:
     """Evolve, and write what came of it after each round."""
     cli = built(EvolveCLI, argv)
     options, data = cli.config, cli.datamodule
-    if not data.context.updates:
-        expected = f"a mechanism that the policy rewrites, unlike {type(data.context).__name__}"
-        raise ConfigError("data.context", type(data.context).__name__, expected, "Choose context=hint.")
     setting = setting_of(cli, played(cli))
 
     def packs(split: Split, first: int, number: int) -> list[Pack]:

@@ -21,7 +21,7 @@ from cod_lightning.commands.config_files import split_choices, temporary_config
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sweep_job import LAUNCHERS, check_launcher, launch, still_runs
 from cod_lightning.commands.sweep_plan import Job, plan, warm_starts
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
 from cod_lightning.folder_lock import locked
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
 from cod_lightning.whole_file import write_whole
@@ -83,6 +83,8 @@ def _as_assignments(argv: Sequence[str]) -> list[str]:
             rest = rest[1:]
         elif name in (*_OPTIONS, *_FLAGS) or not name.startswith("--"):
             out.append(arg)
+        elif meant := did_you_mean(name, (*_OPTIONS, *_FLAGS), cutoff=0.8):
+            raise ConfigError("command line", name, "an option of sweep, or a key of `fit`", meant.strip())
         elif is_assigned or (rest and not rest[0].startswith("--")):
             out.append(f"{name[2:]}={values if is_assigned else rest.pop(0)}")
         else:

@@ -15,6 +15,7 @@ import torch
 import transformers
 import yaml
 from filelock import AcquireReturnProxy, FileLock, Timeout
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
@@ -88,7 +89,7 @@ def ensure_warm_start(
     cache.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
         if (folder / "policy" / "config.json").is_file():
-            print(f"warm start: cached in {folder}", file=sys.stderr)
+            rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
             return folder / "policy"
         print(f"warm start: {config}, once; then cached in {folder}", file=sys.stderr)
         begun = time.perf_counter()
@@ -114,7 +115,7 @@ def _alone(folder: Path) -> AcquireReturnProxy:
     try:
         return lock.acquire(timeout=0)
     except Timeout:
-        print(f"warm start: another process makes {folder}; waiting for it", file=sys.stderr)
+        rank_zero_only(print)(f"warm start: another process makes {folder}; waiting for it", file=sys.stderr)
         return lock.acquire()
 
 

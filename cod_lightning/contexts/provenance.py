@@ -8,8 +8,11 @@ import re
 
 from cod_lightning.errors import ConfigError
 
+_GAP = r"[\s\u200b-\u200d\u2060\ufeff]+"
+"""What a model reads as a space, those without width included."""
+_NATURAL = r"(?i)\[ ?(?:handed over before the first task|written after task \d+, which was (?:not )?solved) ?\]"
 _PATTERNS = {
-    "natural": r"(?i)\[\s*(?:handed over before the first task|written after task \d+, which was (?:not )?solved)\s*\]",
+    "natural": _NATURAL.replace(" ?", f"(?:{_GAP})?").replace(" ", _GAP),
     "compact": r"(?:^|(?<=\s))@(?:given|solved|unsolved|\d+)(?=\s|$)",
 }
 _MOST = 32
@@ -59,9 +62,12 @@ class Provenance:
         >>> Provenance(True, "compact").without("@given 3=gold @2 @solved")
         '3=gold'
         """
-        while self.shown and re.search(self._pattern, text):  # the rest may spell one again
-            text = " ".join(re.sub(self._pattern, " ", text).split())
-        return text
+        if not self.shown or not re.search(self._pattern, text):
+            return text
+        text = re.sub(self._pattern, " ", text)
+        if re.search(self._pattern, text):  # one stood within another
+            text = re.sub(r"[\[\]]", " ", text)
+        return " ".join(text.split())
 
     def words(self) -> tuple[str, ...]:
         """Of the compact wording."""

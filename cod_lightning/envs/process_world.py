@@ -13,7 +13,7 @@ from cod_lightning.envs.worker_pool import PendingCall, WorkerPool
 from cod_lightning.envs.world_worker import Call, CallResult, Limits
 from cod_lightning.envs.wrapped import WrappedWorld, delegated
 from cod_lightning.errors import ConfigError, check_at_least, check_positive
-from cod_lightning.types import EpisodeStatus
+from cod_lightning.types import EpisodeStatus, Task
 
 
 class ProcessWorld(WrappedWorld):
@@ -93,6 +93,14 @@ class ProcessWorld(WrappedWorld):
     @property
     def results(self) -> Sequence[str]:
         return self.latest.results
+
+    @property
+    def offer(self) -> str:
+        return self.latest.offer
+
+    def proposed(self, response: str, task: Task) -> Task | None:
+        """In this process, as `sample_pack`: a task is an object of the world's own."""
+        return self._here().proposed(response, task)
 
     max_turns = delegated("latest.max_turns")
     reward_range = delegated("latest.reward_range")

@@ -75,6 +75,8 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     success: bool = False
     status: EpisodeStatus | None = None
     """None while the task goes on."""
+    offer: str = ""
+    """After `reset`."""
     max_turns: int = 0
     reward_range: tuple[float, float] = (0.0, 1.0)
 
@@ -177,6 +179,7 @@ def answer(call: Call) -> CallResult:
             results=tuple(map(_plain, env.results)),
             success=bool(env.success),
             status=EpisodeStatus(env.status) if over else None,
+            offer=_plain(env.offer) if call.method == "reset" else "",
             max_turns=int(env.max_turns),
             reward_range=(float(low), float(high)),
         )

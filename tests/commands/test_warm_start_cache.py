@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from cod_lightning.commands import warm_start
 from cod_lightning.commands.sources import sources
@@ -49,6 +50,13 @@ def test_of_several_that_want_the_same_one_trains_and_all_find_it(trained, capsy
     said = capsys.readouterr().err
     assert "another process makes" in said
     assert said.count("once; then cached") == 1
+
+
+def test_of_two_ranks_that_find_it_the_first_says_so(trained, capsys, monkeypatch) -> None:
+    for rank in (0, 0, 1):
+        monkeypatch.setattr(rank_zero_only, "rank", rank)
+        warm_start.ensure_warm_start("warm_start/levers", 1, 1)
+    assert capsys.readouterr().err.count("warm start: cached in") == 1
 
 
 def test_a_cache_that_cannot_be_is_refused_by_its_variable(trained, tmp_path, monkeypatch) -> None:

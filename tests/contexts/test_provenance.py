@@ -1,11 +1,15 @@
 """Entries that are shown with where they come from: off by default, the same code for three mechanisms, and not to be forged."""
 
+import re
+import time
+
 import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import EpisodesContext, NotebookContext, SkillsContext
 from cod_lightning.contexts.base import Answer
 from cod_lightning.contexts.notebook_wording import Operation, OperationKind
+from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.contexts.skills_wording import SkillKind, SkillOperation
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
@@ -84,6 +88,21 @@ def test_an_entry_that_spells_it_is_refused_where_it_is_switched_on(kind, protoc
     for on in (True, False):
         found = written(kind(protocol, provenance=on), kind(protocol).empty(), forged)
         assert ("mark of the context's own" in found.reason) == on
+
+
+@pytest.mark.parametrize("gap", ["  ", "\n", "\u00a0", "\u200b ", " \u2060", "\t"])
+def test_other_spaces_do_not_let_it_pass(gap):
+    mark = GIVEN["natural"].replace(" ", gap)
+    assert Provenance(True, "natural").without(f"{mark} 2=red") == "2=red"
+    assert re.search(Provenance(True, "natural").marks[0], LATER["natural"].replace(" ", gap))
+
+
+def test_fifty_thousand_within_each_other_are_left_out_in_less_than_a_second():
+    provenance, text = Provenance(True, "natural"), "[written after task " * 50_000 + "1, which was solved]" * 50_000
+    begun = time.perf_counter()
+    found = provenance.without(text)
+    assert time.perf_counter() - begun < 1
+    assert provenance.without(found) == found
 
 
 @PROTOCOLS

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
@@ -76,6 +77,20 @@ def test_the_log_of_faults_names_the_line_of_the_world_that_raised_in_a_worker(c
         FAULT_LOG.removeHandler(caplog.handler)
     assert "In its worker process:" in caplog.text
     assert f'File "{inspect.getsourcefile(FaultyLevers)}", line' in caplog.text
+
+
+def test_proposals_are_asked_for_and_made_by_the_world_that_the_task_has_begun():
+    plain = Mixture({"doors": Doors(protocol="compact"), "levers": Levers(protocol="compact")})
+    apart = ProcessWorld(copy.deepcopy(plain), num_workers=1)
+    asked = []
+    for index in range(6):
+        task = first_task(plain, index)
+        for world in (plain, apart):
+            world.reset(options={"task": task})
+            asked.append((world.offer, *(world.proposed(text, task) for text in ("open=2", "want=red"))))
+        assert asked[-1] == asked[-2]
+    assert {offer for offer, *_ in asked} == {"doors", "levers"}
+    apart.close()
 
 
 def test_wrapped_again_or_within_a_mixture_it_is_still_the_same():
