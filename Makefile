@@ -59,6 +59,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python tests/soak/same_curves.py --out docs/results/same_curves.json
 	PYTHONPATH=. .venv/bin/python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs runs/foreign_worlds
 	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
+	PYTHONPATH=. .venv/bin/python tests/soak/ahead.py --out docs/results/ahead.json
 	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
 	PYTHONPATH=. .venv/bin/python tests/soak/distillation.py --runs runs/distillation
 	PYTHONPATH=. .venv/bin/python tests/soak/memory.py --out docs/results/memory.json
