@@ -94,22 +94,38 @@ def check_rounds(
         raise ConfigError("data.pack_size", pack_size, expected, f"Set it to {2 * pack_size}, or change data.plan.")
 
 
-def check_proposals(plan: LifecyclePlan, env: TextEnv, pack: Pack, chat: Chat) -> None:
-    """Where the plan has proposals, the environment makes tasks of them, and asks for them in words that the policy knows."""
+def check_proposals(
+    plan: LifecyclePlan,
+    env: TextEnv,
+    pack: Pack,
+    chat: Chat,
+    context: ContextMechanism,
+    window: int,
+    max_new_tokens: int,
+) -> None:
+    """Where the plan has proposals, the environment makes tasks of them, and asks for them in words that the policy knows, as
+    many as fit into its window."""
     if all(one.kind is not EpisodeKind.PROPOSE for one in planned(plan, len(pack))):
         return
     with answering(partial(unplayable, env), "an environment that begins a task"):
         world = copy.deepcopy(env)
         world.reset(options={"task": pack.tasks[0]})
-        offer: object = world.offer
+        rules, offer = world.rules, world.offer
         world.close()
-    if not isinstance(offer, str):
+    if not isinstance(offer, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unplayable(env, f"an environment whose offer is text, not a {type(offer).__name__}")
     if not offer:
         expected = f"a plan without proposals, since {type(env).__name__} makes no tasks of them"
         remedy = "Choose plan=every_task, env=doors or env=levers, or give yours offer and proposed()."
         raise ConfigError("data.plan", type(plan).__name__, expected, remedy)
     see_known(offer, chat, env, "offer")
+    prompt = len(first_ids(chat, context.prepare(context.empty(), rules, offer).system, offer, ()))
+    if (needed := prompt + max_new_tokens) > window:
+        expected = (
+            f"at least {needed}: offer makes a prompt of {prompt} tokens, and data.max_new_tokens={max_new_tokens}"
+        )
+        remedy = "Raise the window, or shorten the offer."
+        raise ConfigError("model.policy.window", window, expected, remedy)
 
 
 def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:

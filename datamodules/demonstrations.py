@@ -88,7 +88,8 @@ class DemonstrationDataModule(ItemDataModule):
             return
         policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
         self._speak_as(policy)
-        check_proposals(self.plan, self.env, first_pack(self.env, self.pack_size, self.seed), self.chat)
+        first = first_pack(self.env, self.pack_size, self.seed)
+        check_proposals(self.plan, self.env, first, self.chat, self.context, self._window, self.max_new_tokens)
         needed, shown = self.tokens_needed(policy) if isinstance(policy, TinyPolicy) else (0, "")
         if needed > self.max_new_tokens:
             expected, remedy = f"at least {needed}, {shown}", f"Set it to {needed} or more."

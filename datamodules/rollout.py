@@ -227,7 +227,8 @@ class RolloutDataModule(ItemDataModule):
                 raise ConfigError("data.thinking_budget", self.thinking_budget, expected, "Leave it out.")
             first = first_pack(self.env, self.pack_size, self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
-            check_proposals(self.plan, self.env, first, chat)
+            room = (policy.window, self.max_new_tokens)
+            check_proposals(self.plan, self.env, first, chat, self.context, *room)
             for part in self.rewards.values():
                 part.check()
             if self.frozen is not None:

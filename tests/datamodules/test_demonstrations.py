@@ -112,6 +112,14 @@ def test_a_plan_with_proposals_is_refused_where_the_environment_makes_no_tasks_o
         data.setup("fit")
 
 
+def test_an_offer_that_is_too_long_for_the_window_is_refused_with_what_it_needs():
+    world = type("Long", (Levers,), {"offer": "levers " * 500})(protocol="compact")
+    data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL, window=300)))
+    with pytest.raises(ConfigError, match=r"model\.policy\.window is 300; expected at least 5\d\d: offer makes"):
+        data.setup("fit")
+
+
 class Shy(Levers):
     """Its players propose nothing."""
 
