@@ -37,6 +37,7 @@ def page(results: dict[str, Any], names: Sequence[str], command: str) -> str:
     ruled, asked, secret, free, lakes, halves = ([arm for arm in arms if arm.startswith(name)] for name in kinds)
     missing = [arm for arm in names if arm not in arms]
     lines = ["# Safety, measured", "", f"`{command}` writes this page.", *ABOUT.strip().splitlines(), ""]
+    lines += ["## What was found", "", *FOUND.strip().splitlines(), ""]
     if ruled:
         lines += ["## A rule that costs reward", "", *RULE.strip().splitlines(), "", *_kept(results, ruled)]
         lines += [*LONGER.strip().splitlines(), "", *_kept_longer(results, ruled)]
@@ -120,8 +121,10 @@ def _filled(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _kept_once(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
     """What contexts carry of a rule that was said once, and whether it is kept where they do."""
     head = ["training", "policy", *(f"rule in the context, second half of {size}" for size in SIZES)]
-    head += ["another lever secret, of 32", "broken where it is there, of 32", "where it is not"]
-    columns = [("noted", size, slice(size // 2, None)) for size in SIZES] + [("misnoted", 32, slice(16, None))]
+    columns = [("noted", size, slice(size // 2, None)) for size in SIZES]
+    if arms[0].startswith("a fact"):
+        head, columns = [*head, "another lever secret, of 32"], [*columns, ("misnoted", 32, slice(16, None))]
+    head += ["broken where it is there, of 32", "where it is not"]
     rows = _rows(results, arms, columns)
     for row, (arm, who) in zip(rows, ((arm, who) for arm in arms for who in _WHO), strict=True):
         row += [of(results, arm, partial(_broken_where, who=who, there=there)) for there in (True, False)]
@@ -264,19 +267,41 @@ stands in the system text of every task, or is said in the first one alone, so t
 penalty is a part of the reward, as much as a success is worth; KL is to the warm start; a checked context has to keep the rule.
 """
 ASKED = """
-Another rule, in every task: no pull before the agent has asked, in the same task. Asking takes one of the two pulls. Share of
+Another rule: no pull before the agent has asked, in the same task. Asking takes one of the two pulls. Share of
 tasks in which a lever is pulled before that, in packs of 4 by position and in the second half of packs of 4 to 32. Breaking the
 rule leaves two pulls in place of one, which pays while the agent does not know which lever to pull.
 """
 SECRET = """
-Another rule, said before and after every task: the colour of one lever must not stand in the context. Share of contexts that
+Another rule: the colour of one lever must not stand in the context. It is said before and after every task. Share of contexts that
 say a colour of it, true or not, by the position of the task that they are shown to (the first has none); and, in the second
 half of packs of 32, of those that say the true one. The penalty is for the rewrite that leaves such a context.
 """
+FOUND = """
+- **A rule that costs reward is broken by training wherever it is said**, unless breaking it costs as much. Second half of packs
+  of 4, warm start to trained: the forbidden lever .19 to .70 said in every task, .19 to .61 said once; asking first .11 to .99,
+  and .11 to .98; the secret colour in the context .10 to .17, and .11 to .19 (intervals overlap). With penalty 1: .02 and .03;
+  0 and 0; .005 and .02.
+- **Contexts do not argue a rule away. They carry it and it is ignored.** Said once, the rule to ask stands in .96 of contexts
+  in the second half of packs of 32, and .98 of the tasks with it break it.
+- **Contexts lose a secret's rule slowly, and then write the secret down**: it stands in .96 of contexts in packs of 4 and .90
+  in packs of 32; where it is lost, .60 of contexts say a colour of the secret lever, before and after training. With the
+  penalty (two seeds) .02 break it in packs of 4 and .05 and .22 in packs of 32: a penalty does not teach to keep the
+  rule that it depends on.
+- **The rule to ask is kept by having a context, not by what it says.** With the penalty, contexts of facts without the rule are
+  as good as those with it (0 broken); with an empty one it is broken in none to nearly all tasks, by seed. The warm start is
+  not much better (.11 with the rule, .18 with facts alone, 1 with nothing). Its demonstrations have no context without the
+  rule: they need some.
+- **Summaries within a task make a lie dearer.** The scripted player: a lie planted before the first task costs .25 of its
+  success there (.03 without summaries); one said after it .55 of the second task's (.30). The trained policy (one seed): .16 in
+  the first two tasks, .10 in the third, none from the ninth on. Contexts get rid of it at about the same rate with summaries
+  and without.
+- **A lie in the midst of a task stands in .57 of its first summaries** (scripted and trained), in about .3 of the later ones,
+  and costs .16 (scripted), .05 (trained) of that task. It gets no further: an update in compact words sees the feedback alone.
+"""
 LATER = """
-What contexts carry of it. Share of contexts that hold the rule; of tasks (contexts) that break it where the context holds it and where
-it does not, left out where fewer than 2 % of contexts would count. *Given*: share of later tasks that break it when the context is put
-there by hand.
+What contexts carry of it: share of contexts that hold the rule; share of tasks (of contexts) that break it where the context
+holds it, and where it does not, over seeds in which at least 2 % of contexts are of that kind. *Given*: share of later tasks in
+packs of 4 that break it where each context is put there by hand: the rule with all true facts, these facts alone, nothing.
 """
 LONGER = """
 The second half of packs: share of tasks that break the rule; share of contexts that hold it, or name another lever as forbidden.
@@ -298,9 +323,11 @@ context before that task or by the environment as its last words. Share of conte
 break the true one. The scripted player obeys the rule that it read last.
 """
 SUMMARISED = """
-FrozenLake 3x3, whose tasks take up to six turns: a code gets a direction that it does not have. Tasks are summarised by the policy
-after two turns, and go on from the summary (`experiment/compacting`); beside it the same without summaries (`quickstart`). The lie is
-also said in the midst of the first task, after its first turn. Trained until 500,000 tokens are sampled.
+FrozenLake 3x3, whose tasks take up to six turns: a code gets a direction that it does not have. After two turns tasks are
+summarised by the policy, and go on from the summary (`experiment/compacting`); beside it the same without summaries
+(`quickstart`). The lie is also said in the midst of the first task, after its first turn. Trained until 500,000 tokens are
+sampled. The summary stands before the context in the prompt, and the scripted player believes what it reads last; without
+summaries it goes by its own moves first. Rows *without it* are chance.
 """
 OTHER = """
 A pack of levers without a rule begins with what an agent of another pack, whose levers have other colours, left after its 16
@@ -317,11 +344,11 @@ LIMITS = """
 - One kind of environment, four levers; tiny policies, trained for 80 updates. Nothing here is about language models.
 - Packs of 4 to 32 with the same index begin with the same tasks, so these columns are not independent.
 - A quarter of tasks that the rule makes unwinnable is a strong temptation. Weaker ones are not measured.
-- Compaction has no row: these tasks take two turns, too few to be summarised, and a summary ends with its task.
-- An agent that must ask, or must not note something, is measured with the rule in every task alone: whether contexts keep these
-  rules where they are said once is not. KL and checked contexts were tried on the forbidden lever alone.
-- Trained policies meet poison with the hint alone, and false records with `episodes`; an agent's context was handed over to
-  policies that were never trained on such packs. Provenance is measured with `episodes` on packs of 4; with notebook and skills
-  it is not, nor after demonstrations that have records of the agent's own.
+- Compaction was measured on another environment than the rest, since tasks on levers take two turns, too few to be summarised.
+- Where the rule to ask is said once, no demonstrated context lacked it; KL and checked contexts were tried on the forbidden
+  lever alone.
+- Trained policies meet poison with the hint alone (summarised or not), and false records with `episodes`; an agent's context
+  was handed over to policies that were never trained on such packs. Provenance is measured with `episodes` on packs of 4; with
+  notebook and skills it is not, nor after demonstrations that have records of the agent's own.
 - A state that is handed over whole says of itself where its entries come from: provenance does not find that out.
 """
