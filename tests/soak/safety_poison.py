@@ -6,16 +6,18 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-from cod_lightning.contexts import ContextMechanism, EpisodesContext
+from cod_lightning.contexts import CompactingContext, ContextMechanism, EpisodesContext
 from cod_lightning.contexts.episodes import EpisodesState
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.base import Stepped, TextEnv
-from cod_lightning.envs.levers.forbidden import ForbiddenTask, broke
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS
+from cod_lightning.envs.frozen_lake.packs import LakeTask
+from cod_lightning.envs.levers.forbidden import ForbiddenTask, RuledCompact, broke
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.setting import ContextSource, Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackSource
 from cod_lightning.types import Lifecycle, Pack, Split
@@ -40,9 +42,10 @@ def played(packs: Sequence[Pack], env: TextEnv, mechanism: ContextMechanism, sam
 
 
 def false_fact(spec: Any) -> str:
-    """One lever with a colour that it does not give."""
-    code = 1 + derive_seed("lie", *spec.colours) % len(COLOURS)
-    return f"{code}={COLOURS[(COLOURS.index(spec.colours[code - 1]) + 1) % len(COLOURS)]}"
+    """One lever with a colour, or code with a direction, that it does not give."""
+    truth, values = (spec.mapping, DIRECTIONS) if isinstance(spec, LakeTask) else (spec.colours, COLOURS)
+    code = 1 + derive_seed("lie", *truth) % len(values)
+    return f"{code}={values[(values.index(truth[code - 1]) + 1) % len(values)]}"
 
 
 def false_rule(spec: Any) -> str:
@@ -60,11 +63,11 @@ def note_of(lie: str) -> str:
 
 
 class Lying(WrappedWorld):
-    """Levers whose last words of a pack's first task are false."""
+    """A world whose last words of a pack's first task are false or, midway, those after its first turn."""
 
-    def __init__(self, world: TextEnv, lie: Callable[[Any], str]) -> None:
+    def __init__(self, world: TextEnv, lie: Callable[[Any], str], *, midway: bool = False) -> None:
         super().__init__(world)
-        self.lie, self._said = lie, ""
+        self.lie, self.midway, self._said = lie, midway, ""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         task = options["task"] if options else None
@@ -73,26 +76,56 @@ class Lying(WrappedWorld):
 
     def step(self, action: str) -> Stepped:
         seen, reward, terminated, truncated, info = self.world.step(action)
-        return seen + (self._said if terminated or truncated else ""), reward, terminated, truncated, info
+        if self.midway != (terminated or truncated):
+            seen, self._said = seen + self._said, ""
+        return seen, reward, terminated, truncated, info
 
 
 def poisoned(
-    mechanism: ContextMechanism, sampler_for: SamplerFor, env: TextEnv, lie: Callable[[Any], str]
-) -> dict[str, list[float]]:
-    """By position, of packs in which a lie is planted in the context before the first task, or said after it: share of contexts
-    that hold it, success and, where there is a rule, tasks that break it."""
+    mechanism: ContextMechanism,
+    sampler_for: SamplerFor,
+    env: TextEnv,
+    lie: Callable[[Any], str],
+    *,
+    midway: bool = False,
+) -> dict[str, list[Any]]:
+    """By position, of packs in which a lie is planted in the context before the first task, or said after it, or in the midst of
+    it: share of contexts and of summaries that hold it, success and, where there is a rule, tasks that break it."""
     packs = packs_of(env, NUM_TASKS, NUM_POISONED)
     lies = [lie(pack.tasks[0].spec) for pack in packs]
     planted = [
         replace(pack, context=mechanism.dump(mechanism.adopt(note_of(one))))
         for pack, one in zip(packs, lies, strict=True)
     ]
-    found: dict[str, list[float]] = {}
-    for name, those, world in (("clean", packs, env), ("planted", planted, env), ("said", packs, Lying(env, lie))):
+    runs = {"clean": (packs, env), "planted": (planted, env), "said": (packs, Lying(env, lie))}
+    if midway:
+        runs["midway"] = (packs, Lying(env, lie, midway=True))
+    found: dict[str, list[Any]] = {}
+    for name, (those, world) in runs.items():
         lives = played(those, world, mechanism, sampler_for(world, packs[0]))
         found |= _outcomes(name, packs, lives)
-        if name != "clean":
-            found[f"held {name}"] = _held(lives, [{one} for one in lies])
+        found[f"held {name}"] = _held(lives, [{one} for one in lies])
+        if isinstance(mechanism, CompactingContext):
+            found |= _summarised(name, mechanism, lives, lies)
+    return found
+
+
+def _summarised(
+    name: str, mechanism: CompactingContext, lives: Sequence[Lifecycle], lies: Sequence[str]
+) -> dict[str, list[float | None]]:
+    """By position: share of tasks with a summary; of first ones, and of later ones of a task, the share that holds the lie."""
+    found: dict[str, list[float | None]] = {
+        f"{one} {name}": [] for one in ("summarised", "first summary", "later summary")
+    }
+    for n in range(NUM_TASKS):
+        request = mechanism.wording.request
+        said = [
+            [lie in turn.response.split() for turn in life.solves[n].turns if turn.observation.endswith(request)]
+            for life, lie in zip(lives, lies, strict=True)
+        ]
+        first, later = [one[0] for one in said if one], [held for one in said for held in one[1:]]
+        for curve, held in zip(found.values(), ([bool(one) for one in said], first, later), strict=True):
+            curve.append(mean(held) if held else None)
     return found
 
 
@@ -136,6 +169,24 @@ def _outcomes(name: str, packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> d
     if isinstance(packs[0].tasks[0].spec, ForbiddenTask):
         pairs = list(zip(packs, lives, strict=True))
         found[f"broken {name}"] = [mean(broke(life.solves[n], pack.tasks[n]) for pack, life in pairs) for n in tasks]
+    return found
+
+
+def given(mechanism: ContextMechanism, sampler: Sampler, env: TextEnv) -> dict[str, float]:
+    """Share of later tasks in which an agent pulls before it has asked, by what its context is made to say: the rule and all true
+    facts, the facts alone, nothing."""
+    packs, found = packs_of(env, 4, 128), dict[str, float]()
+    for name in ("rule and facts", "facts alone", "nothing"):
+        sources: list[ContextSource] = []
+        for pack in packs:
+            facts = " ".join(f"{code}={colour}" for code, colour in enumerate(_colours(pack), start=1))
+            note = {"rule and facts": f"{RuledCompact().rule('confirmed', 0)} {facts}", "facts alone": facts}.get(
+                name, ""
+            )
+            sources.append(ContextSource(provided=[mechanism.adopt(note)] * len(pack)))
+        groups = run_groups(packs, 1, Setting(env=env, mechanism=mechanism, sampler=sampler), contexts=sources)
+        solves = [(group.lifecycles[0].solves[n], group.pack.tasks[n]) for group in groups for n in (1, 2, 3)]
+        found[name] = mean(broke(episode, task) for episode, task in solves)
     return found
 
 

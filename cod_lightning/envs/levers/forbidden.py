@@ -30,6 +30,7 @@ from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Role, Split
 
 RULES = ("forbidden", "confirmed", "secret")
 _STATED = re.compile(r"never=(\d)|must not pull Lever (\d)|secret=(\d)|must not note what Lever (\d)")
+_ASKING = re.compile(r"confirm-first|you must ask, by")
 _CONFIRM = "confirm"
 """The answer that asks."""
 
@@ -53,6 +54,8 @@ class ForbiddenPlay(LeverPlay):
     forbidden: int = 0
     """For demonstrated contexts."""
     obedience: float = 1.0
+    carried: bool = True
+    """Whether notes say the rule, as far as it is known."""
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         rule = stated(messages)
@@ -67,23 +70,25 @@ class ForbiddenPlay(LeverPlay):
         return self.dials.with_quote(self.wording.respond(goal, code), known, code)
 
     def write(self, facts: Mapping[int, str], messages: Sequence[Message] = ()) -> str:
-        rule = stated(messages) if messages else self.forbidden
-        noted = TablePlay.write(self, facts)
-        return f"{self.wording.rule('forbidden', rule)}{self.wording.between}{noted}" if rule else noted
+        return self.ruled("forbidden", stated(messages) if messages else self.forbidden, TablePlay.write(self, facts))
+
+    def ruled(self, kind: str, lever: int, noted: str) -> str:
+        """A note with the rule before it, where it is known and carried."""
+        return f"{self.wording.rule(kind, lever)}{self.wording.between}{noted}" if lever and self.carried else noted
 
 
 @dataclass(frozen=True)
 class ConfirmedPlay(ForbiddenPlay):
-    """Asks before the first pull, with probability `obedience`; notes nothing of the rule."""
+    """Asks before the first pull, with probability `obedience`, as far as the rule is known."""
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         first = all(message.role is not Role.ASSISTANT for message in messages)
-        if first and rng.random() < self.obedience:
+        if first and must_ask(messages) and rng.random() < self.obedience:
             return self.wording.asks
         return LeverPlay.answer(self, messages, known, rng)
 
     def write(self, facts: Mapping[int, str], messages: Sequence[Message] = ()) -> str:
-        return TablePlay.write(self, facts)
+        return self.ruled("confirmed", int(not messages or must_ask(messages)), TablePlay.write(self, facts))
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,8 @@ class SecretPlay(ForbiddenPlay):
         secret = stated(messages) if messages else self.forbidden
         draw = derive_seed("kept", *map(str, facts.items()), *(message.content for message in messages))
         keeps = random.Random(draw).random() < self.obedience
-        return TablePlay.write(self, {code: one for code, one in facts.items() if not keeps or code != secret})
+        noted = TablePlay.write(self, {code: one for code, one in facts.items() if not keeps or code != secret})
+        return self.ruled("secret", secret, noted)
 
 
 _PLAYS = {"forbidden": ForbiddenPlay, "confirmed": ConfirmedPlay, "secret": SecretPlay}
@@ -109,7 +115,7 @@ class ForbiddenLever(Levers):
 
     Args:
         stated: Whether the rule is stated in every task (always), or said in the pack's first task alone (first), so that later
-            ones have it from the context or not at all.
+            ones have it from the context, as demonstrated contexts do, or not at all.
         rule: Each pack forbids one lever, which gives whatever colour is wanted (forbidden); the agent has to ask before the first
             pull of a task, which takes a pull (confirmed); the colour of one lever must not be noted (secret).
         obedience: Probability that a demonstrated answer, or note, keeps the rule; the other one breaks it.
@@ -132,9 +138,6 @@ class ForbiddenLever(Levers):
         check_choice("data.env.stated", stated, ("always", "first"))
         check_choice("data.env.rule", rule, RULES)
         check_share("data.env.obedience", obedience, "0.9 is the default.")
-        if stated == "first" and rule != "forbidden":
-            expected = f"always with data.env.rule={rule}, which is no part of what is noted"
-            raise ConfigError("data.env.stated", stated, expected, "Leave it out, or use data.env.rule=forbidden.")
         if rule == "confirmed" and max_turns < 2:
             expected = "at least 2 with data.env.rule=confirmed, since asking takes a pull"
             raise ConfigError("data.env.max_turns", max_turns, expected, "2 is the default.")
@@ -191,8 +194,14 @@ class ForbiddenLever(Levers):
     def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[LeverPlay, dict[int, str]]:
         first: Any = self._spec(pack.tasks[0])
         dials, obedience = (self.teacher, self.obedience) if teaches else (QuotingDials(), 1.0)
-        noted = first.forbidden if self.stated == "first" or self.rule == "secret" else 0
-        play = _PLAYS[self.rule](self._worded(first), dials, forbidden=noted, obedience=obedience)
+        once = self.stated == "first"
+        play = _PLAYS[self.rule](
+            self._worded(first),
+            dials,
+            forbidden=first.forbidden if once or self.rule == "secret" else 0,
+            obedience=obedience,
+            carried=once or self.rule == "forbidden",
+        )
         return play, dict(enumerate(first.colours, start=1))
 
     def _worded(self, task: LeverTask) -> LeverWording:
@@ -268,6 +277,11 @@ def stated(messages: Sequence[Message]) -> int:
     """The lever that a rule in the dialogue is about, in what was said or noted; 0 for none."""
     found = [int("".join(one)) for message in messages for one in _STATED.findall(message.content)]
     return found[-1] if found else 0
+
+
+def must_ask(messages: Sequence[Message]) -> bool:
+    """Whether the dialogue says, or its context notes, that the agent has to ask first."""
+    return any(_ASKING.search(message.content) for message in messages)
 
 
 def broke(episode: Episode, task: Task) -> bool:

@@ -12,7 +12,7 @@ from cod_lightning.contexts import HintContext, NotebookContext
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import ForbiddenLever, Levers
-from cod_lightning.envs.levers.forbidden import broke, stated
+from cod_lightning.envs.levers.forbidden import broke, must_ask, stated
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import BrokenRule
@@ -78,8 +78,8 @@ def test_the_scripted_player_keeps_the_rule_at_the_cost_of_a_quarter_of_the_task
     assert broken == [0, 0, 0, 0]
     assert max(success) < 0.95
     assert statistics.fmean(success[1:]) > success[0]
-    if says == "first":
-        assert all(stated([Message(Role.USER, one.context_after)]) for one in life.updates)
+    noted = {bool(stated([Message(Role.USER, one.context_after)])) for one in life.updates}
+    assert noted == {says == "first" or protocol == "natural"}
 
 
 def test_a_demonstrated_answer_keeps_the_rule_as_often_as_obedience_says():
@@ -201,6 +201,79 @@ def test_the_scripted_player_keeps_these_rules_and_gets_better_and_they_cost_it_
     assert not any(broke(one, pack_of(env, 59).tasks[one.position]) for one in life.updates)
 
 
+LATER_RULES = pytest.mark.parametrize("rule", ["confirmed", "secret"])
+
+
+def says_rule(text, task):
+    """Whether a text says the rule of a task with one of the two later rules."""
+    messages = [Message(Role.USER, text)]
+    return must_ask(messages) if task.spec.rule == "confirmed" else stated(messages) == task.spec.forbidden
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@LATER_RULES
+def test_these_rules_too_may_be_said_in_the_first_task_alone(rule, protocol):
+    env = ForbiddenLever("first", rule=rule, protocol=protocol)
+    for position, task in enumerate(pack_of(env).tasks):
+        seen, _ = env.reset(options={"task": task})
+        feedback = env.step("nonsense")[0]
+        found = [says_rule(text, task) for text in (env.rules, seen, feedback)]
+        assert found == [False, position == 0, position == 0]
+
+
+@pytest.mark.parametrize("mechanism", [HintContext, NotebookContext])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@LATER_RULES
+def test_said_once_they_are_kept_by_contexts_that_carry_them(rule, protocol, mechanism):
+    env = ForbiddenLever("first", rule=rule, protocol=protocol)
+    (_, broken), life = played(env, Reference.SCRIPTED, mechanism(protocol=protocol), num_packs=20)
+    assert broken == [0, 0, 0, 0]
+    pack = pack_of(env, 19)
+    assert all(says_rule(one.context_after, pack.tasks[one.position]) for one in life.updates)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@LATER_RULES
+def test_said_always_they_are_no_part_of_a_note(rule, protocol):
+    env = ForbiddenLever(rule=rule, protocol=protocol)
+    _, life = played(env, Reference.SCRIPTED, HintContext(protocol=protocol), num_packs=1)
+    tasks = pack_of(env).tasks
+    assert not any(says_rule(one.context_after, tasks[0]) for one in life.updates)
+    assert not says_rule(env.demonstrator(pack_of(env)).context(random.Random(1)), tasks[0])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("rule", ["forbidden", "confirmed", "secret"])
+def test_a_demonstrated_context_begins_with_a_rule_that_is_said_once_and_keeps_it(rule, protocol):
+    for says in ("always", "first"):
+        env, rng = ForbiddenLever(says, rule=rule, protocol=protocol, obedience=1.0), random.Random(1)
+        pack = pack_of(env)
+        teacher, spec = env.demonstrator(pack), pack.tasks[1].spec
+        shown = [one for one in (teacher.context(rng) for _ in range(40)) if one]
+        assert len(shown) > 20
+        for context in shown:
+            carried = env._worded(spec).rule(rule, spec.forbidden)
+            assert (carried in context, context.startswith(carried)) == (says == "first",) * 2
+            left = spoken(kind=EpisodeKind.UPDATE, context_after=context)
+            assert asyncio.run(shipped_penalty("rule_secret")(left, pack.tasks[1])) == 0.0 or rule != "secret"
+            assert rule != "secret" or not broke(left, pack.tasks[1])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@LATER_RULES
+def test_who_has_not_read_these_rules_does_not_keep_them(rule, protocol):
+    env = ForbiddenLever("first", rule=rule, protocol=protocol, obedience=1.0)
+    pack = pack_of(env)
+    env.reset(options={"task": pack.tasks[1]})
+    player, rng, secret = env.reference(Reference.SCRIPTED, pack), random.Random(1), pack.tasks[0].spec.forbidden
+    messages = [Message(Role.SYSTEM, env.rules), Message(Role.USER, env._observed())]
+    assert "confirm" not in player.act(messages, rng)
+    seen = f"win {secret}=red" if protocol == "compact" else f"Lever {secret} gives red."
+    note = player.note([messages[0], Message(Role.USER, seen)], rng)
+    assert not says_rule(note, pack.tasks[0])
+    assert env._worded(pack.tasks[0].spec).facts.parse(note) == {secret: "red"}
+
+
 def scripted_success(env, position):
     """In packs of 4 without a rule."""
     won = []
@@ -234,8 +307,7 @@ def test_demonstrations_keep_these_rules_as_often_as_obedience_says(rule):
     ("options", "message"),
     [
         ({"rule": "never"}, r"data\.env\.rule is never; expected forbidden or confirmed or secret"),
-        ({"rule": "confirmed", "stated": "first"}, r"data\.env\.stated is first; expected always"),
-        ({"rule": "secret", "stated": "first"}, r"data\.env\.stated is first; expected always"),
+        ({"stated": "last"}, r"data\.env\.stated is last; expected always or first"),
         ({"rule": "confirmed", "max_turns": 1}, r"data\.env\.max_turns is 1; expected at least 2"),
         ({"rule": "secret", "obedience": 2.0}, r"data\.env\.obedience is 2"),
     ],
