@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -68,40 +69,54 @@ PLAYED = {
 }
 """Folder of a cell -> our name of a condition -> its name in the folder's outcomes."""
 Cells = dict[str, dict[str, dict[str, dict[str, Float[np.ndarray, "P N"]]]]]
-"""Number of kinds -> seed -> suite -> condition -> success by pack and position."""
+"""Name of a cell (its number of kinds, or `1-trajectory`) -> seed -> suite -> condition -> success by pack and position."""
 
 
-def cell(count: int, seed: int, runs: Path, experiment: str = "invented", demonstrated: int | None = None) -> None:
+@dataclass(frozen=True)
+class Variant:
+    """What a cell has otherwise than the cell with as many kinds."""
+
+    kinds: int
+    groups: tuple[str, ...] = ()
+    """Config groups that its training chooses."""
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """Sizes of its policy, which then has a warm start of its own."""
+
+
+def cell(name: str, of: Variant, seed: int, runs: Path, experiment: str, demonstrated: int | None = None) -> None:
     """Test one warm start, at T=0.3 and T=1, and what reinforcement learning makes of it; each from where it was stopped.
 
-    `count` kinds are trained on, and `demonstrated` by the warm start before (default: the same).
+    The warm start before sees `demonstrated` kinds (default: those trained on).
     """
-    folder = runs / f"{count}-{seed}"
+    folder = runs / f"{name}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    env, shown = ({"env": {"init_args": {"kinds": KINDS[:n]}}} for n in (count, demonstrated or count))
+    env, shown = ({"env": {"init_args": {"kinds": KINDS[:n]}}} for n in (of.kinds, demonstrated or of.kinds))
+    model = {"model": {"policy": {"init_args": of.sizes}}} if of.sizes else {}
     warm = folder / "warm_start.yaml"
-    warm.write_text(yaml.safe_dump({"defaults": [f"/warm_start/{experiment}@_global_", "_self_"], "data": shown}))
+    begun = {"defaults": [f"/warm_start/{experiment}@_global_", "_self_"], "data": shown} | model
+    warm.write_text(yaml.safe_dump(begun))
     suites = [one | {"temperature": 0.3, "warm_start_temperatures": [1.0]} for one in SHIPPED["data"]["suites"]]
-    for name, command, data in (("warm", "test", env | {"suites": suites}), ("run", "fit", env)):
-        if (folder / name / "evaluation.json").is_file():
+    for part, command, groups, data in (("warm", "test", (), env | {"suites": suites}), ("run", "fit", of.groups, env)):
+        if (folder / part / "evaluation.json").is_file():
             continue
-        config = folder / f"{name}.yaml"
+        config = folder / f"{part}.yaml"
         defaults = [f"/experiment/{experiment}@_global_", "_self_"]
-        config.write_text(yaml.safe_dump({"defaults": defaults, "warm_start": str(warm), "data": data}))
-        argv = [sys.executable, "-m", "cod_lightning", command, "--config", str(config), "--seed_everything", str(seed)]
-        argv += ["--torch_threads", "1", "--trainer.default_root_dir", str(folder / name)]
-        if (folder / name / "checkpoints" / "last.ckpt").is_file():
+        config.write_text(yaml.safe_dump({"defaults": defaults, "warm_start": str(warm), "data": data} | model))
+        argv = [sys.executable, "-m", "cod_lightning", command, "--config", str(config), *groups]
+        argv += ["--seed_everything", str(seed), "--torch_threads", "1"]
+        argv += ["--trainer.default_root_dir", str(folder / part)]
+        if (folder / part / "checkpoints" / "last.ckpt").is_file():
             argv += ["--ckpt_path", "last"]
         subprocess.run(argv, check=True)
 
 
-def measured(runs: Path, counts: Sequence[int], seeds: Sequence[int]) -> Cells:
+def measured(runs: Path, names: Sequence[str], seeds: Sequence[int]) -> Cells:
     """The outcomes of every cell whose warm start is tested."""
     found: Cells = {}
-    for count, seed, (folder, conditions) in product(counts, seeds, PLAYED.items()):
-        tested = runs / f"{count}-{seed}" / folder
+    for name_of, seed, (folder, conditions) in product(names, seeds, PLAYED.items()):
+        tested = runs / f"{name_of}-{seed}" / folder
         if (tested / "evaluation.json").is_file():
-            suites = found.setdefault(str(count), {}).setdefault(str(seed), {suite: {} for suite in SUITES})
+            suites = found.setdefault(name_of, {}).setdefault(str(seed), {suite: {} for suite in SUITES})
             for suite, (name, key) in product(SUITES, conditions.items()):
                 outcomes = read_packs(tested / "evaluation_packs.parquet", suite, key)
                 assert outcomes is not None, f"{tested}: {suite} {key}"
@@ -207,7 +222,13 @@ def kept(old: dict[str, Any], found: Cells) -> Cells:
             }
     for count, seeds in found.items():
         both.setdefault(count, {}).update(seeds)
-    return {count: dict(sorted(both[count].items())) for count in sorted(both, key=int)}
+    return {count: dict(sorted(both[count].items())) for count in sorted(both, key=_place)}
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Where a cell stands: by its number of kinds, variants behind."""
+    count, _, variant = name.partition("-")
+    return int(count), variant
 
 
 def written(results: Cells) -> Any:
@@ -343,9 +364,9 @@ def main() -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
     if not args.page_only:
         for seed, count in product(args.seeds, args.kinds):
-            cell(count, seed, args.runs)
+            cell(str(count), Variant(count), seed, args.runs, "invented")
     old = read(args.out)
-    results = kept(old["success"], measured(args.runs, args.kinds, args.seeds))
+    results = kept(old["success"], measured(args.runs, list(map(str, args.kinds)), args.seeds))
     file = args.runs / f"{max(args.kinds)}-{args.seeds[0]}" / "warm" / "lifecycles" / "test_offset_trained.jsonl"
     shown = lives(file, 4) or old["samples"]
     args.out.write_text(json.dumps({"success": written(results), "samples": shown}, indent=1) + "\n")

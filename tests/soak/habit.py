@@ -1,6 +1,7 @@
 """Is the habit of taking notes, strengthened by training in some kinds of domains, there in others?
 
-    PYTHONPATH=. python tests/soak/habit.py --out docs/results/habit.json [--kinds 1 4 16] [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python tests/soak/habit.py --out docs/results/habit.json [--kinds 1 2 4 8 16]
+        [--variants 1-trajectory ...] [--seeds 1 2 3] [--page_only]
 
 Every cell begins with one warm start, on demonstrations of all sixteen kinds of `env/invented` in which two facts in five are noted
 rightly, and is trained by reinforcement learning on the first so many of them (`fit --config experiment/invented_weak_notes`).
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise, product
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from tests.soak.generalisation import (
     PLAYED,
     SUITES,
     Cells,
+    Variant,
     by_position,
     cell,
     interval,
@@ -41,9 +44,17 @@ from tests.soak.generalisation import (
 )
 
 EXPERIMENT, DEMONSTRATED = "invented_weak_notes", 16
+VARIANTS = {
+    "1-trajectory": Variant(1, ("credit=trajectory",)),
+    "16-bandit": Variant(16, ("source=bandit",)),
+    "1-small": Variant(1, sizes={"hidden_size": 64, "intermediate_size": 64}),
+    "1-large": Variant(1, sizes={"hidden_size": 256, "intermediate_size": 256}),
+}
+"""One thing otherwise than in the cell with as many kinds."""
+FAMILIES = "order", "threshold", "offset"
 COMMAND = "PYTHONPATH=. python tests/soak/habit.py --out docs/results/habit.json"
 Noted = dict[str, dict[str, dict[str, dict[str, float]]]]
-"""Number of kinds -> seed -> suite -> condition -> share of shown facts that the next context has."""
+"""Name of a cell -> seed -> suite -> condition -> share of shown facts that the next context has."""
 
 
 def noted(file: Path) -> float:
@@ -60,16 +71,16 @@ def noted(file: Path) -> float:
     return kept / shown if shown else float("nan")
 
 
-def all_noted(runs: Path, counts: Sequence[int], seeds: Sequence[int]) -> Noted:
+def all_noted(runs: Path, names: Sequence[str], seeds: Sequence[int]) -> Noted:
     """Of every cell that is there, for the warm start at T=0.3 and at T=1 and the trained policy."""
     found: Noted = {}
     writers = (("warm", "warm"), ("warm", "warm_hot"), ("run", "trained"))
     files = {name: (folder, PLAYED[folder][name]) for folder, name in writers}
-    for count, seed, suite in product(counts, seeds, SUITES):
+    for name_of, seed, suite in product(names, seeds, SUITES):
         for name, (folder, key) in files.items():
-            file = runs / f"{count}-{seed}" / folder / "lifecycles" / f"test_{suite}_{key}.jsonl"
+            file = runs / f"{name_of}-{seed}" / folder / "lifecycles" / f"test_{suite}_{key}.jsonl"
             if file.is_file():
-                of = found.setdefault(str(count), {}).setdefault(str(seed), {}).setdefault(suite, {})
+                of = found.setdefault(name_of, {}).setdefault(str(seed), {}).setdefault(suite, {})
                 of[name] = noted(file)
     return found
 
@@ -96,8 +107,40 @@ def over_seeds(values: Sequence[float]) -> str:
     return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]" if len(values) > 1 else f"{one.mean:.2f} (one seed)"
 
 
-def page(results: Cells, facts: Noted, samples: Sequence[str]) -> str:
+def more_noted(cells: dict[str, Any], suite: str) -> list[float]:
+    """By seed: share of facts noted by the trained policy less that of its warm start at T=0.3."""
+    return [one[suite]["trained"] - one[suite]["warm"] for one in cells.values()]
+
+
+def plain(of: dict[str, Any]) -> dict[str, Any]:
+    """The cells that are no variants."""
+    return {name: one for name, one in of.items() if name not in VARIANTS}
+
+
+def compared(results: Cells, facts: Noted) -> list[str]:
+    """The section with what differs in the variants, each below the cell that it varies."""
+    rows: list[list[str]] = []
+    shown = dict.fromkeys(name for one in results if one in VARIANTS for name in (str(VARIANTS[one].kinds), one))
+    for name in shown:
+        row = [name]
+        for suite in FAMILIES:
+            before, after = (mean(one[suite][key] for one in facts[name].values()) for key in ("warm", "trained"))
+            row.append(f"{before:.2f} to {after:.2f}: {over_seeds(more_noted(facts[name], suite))}")
+        rows.append([*row, *(interval(of(results[name], "offset")) for of in (gained, more_transfer))])
+        if name in VARIANTS:
+            both = str(VARIANTS[name].kinds), name
+            seeds = [seed for seed in results[name] if seed in results[both[0]]]
+            told, known = ([{seed: of[one][seed] for seed in seeds} for one in both] for of in (facts, results))
+            less = [np.subtract(*(more_noted(one, suite) for one in reversed(told))).tolist() for suite in FAMILIES]
+            cells = [np.subtract(*(of(one, "offset") for one in reversed(known))) for of in (gained, more_transfer)]
+            rows.append([f"{name} less {both[0]}", *map(over_seeds, less), *map(interval, cells)])
+    head = ["cell", *(f"facts noted in {suite}" for suite in FAMILIES), "success in offset", "transfer in offset"]
+    return ["## One thing otherwise", "", *VARIED.strip().splitlines(), "", table(head, rows), ""] if rows else []
+
+
+def page(cells: Cells, facts_of: Noted, samples: Sequence[str]) -> str:
     """The results as Markdown."""
+    results, facts = plain(cells), plain(facts_of)
     head = ["tested on", *(f"{count} kind{'s' * (count != '1')}" for count in results)]
 
     def by_count(title: str, of: Callable[[dict[str, Any], str], Float[np.ndarray, "S P"]]) -> list[str]:
@@ -113,15 +156,16 @@ def page(results: Cells, facts: Noted, samples: Sequence[str]) -> str:
         for name in ("warm", "warm_hot", "trained"):
             shares = [[one[suite][name] for one in seeds.values()] for seeds in facts.values()]
             rows.append([title, NAMES[name], *map(over_seeds, shares)])
-        more = [[one[suite]["trained"] - one[suite]["warm"] for one in seeds.values()] for seeds in facts.values()]
+        more = [more_noted(seeds, suite) for seeds in facts.values()]
         rows.append([title, "trained, T=1, less warm start, T=0.3, by seed", *map(over_seeds, more)])
     lines += ["## Facts that are noted", "", *NOTED.strip().splitlines(), ""]
     lines += [table([head[0], "policy", *head[1:]], rows), ""]
+    lines += compared(cells, facts_of)
     for count in dict.fromkeys((min(results, key=int), max(results, key=int))):
         lines += by_position(results, count)
     lines += ["## The same packs before and after", "", *SAMPLES.strip().splitlines(), "", *samples]
-    seeds_of = ", ".join(f"{count}: {len(seeds)}" for count, seeds in results.items())
-    return "\n".join([*lines, f"Seeds by number of kinds: {seeds_of}.", ""])
+    seeds_of = ", ".join(f"{name}: {len(seeds)}" for name, seeds in cells.items())
+    return "\n".join([*lines, f"Seeds by cell: {seeds_of}.", ""])
 
 
 ABOUT = """
@@ -156,6 +200,13 @@ not tested.
 
 Not shown: inference from what is noted; other sizes of the policy; other dials of the writer than these; longer training.
 """
+VARIED = """
+`1-trajectory` is `1` with credit by trajectory (every episode is credited with all task rewards of its lifecycle). `16-bandit` is
+`16` with a bandit over the sixteen kinds as source of training packs (`source=bandit`). `1-small` and `1-large` are `1` with
+policies half and twice as wide, of 0.22 and 1.91 million parameters, each with a warm start of its own. The columns have the
+trained policy, T=1, less its warm start: of facts noted, at T=0.3, with both shares before it; of success in tasks 1 to 3, at
+its better temperature; of transfer, at T=0.3.
+"""
 NOTED = """
 Of the facts that feedback showed and the context lacked, the share that the next context has; means over seeds with Student's
 95 % intervals.
@@ -171,32 +222,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/habit"))
-    parser.add_argument("--kinds", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--kinds", type=int, nargs="*", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=VARIANTS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--page_only", action="store_true")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
+    cells = {str(count): Variant(count) for count in args.kinds} | {name: VARIANTS[name] for name in args.variants}
     if not args.page_only:
-        for seed, count in product(args.seeds, args.kinds):
-            cell(count, seed, args.runs, EXPERIMENT, DEMONSTRATED)
+        for seed, (name, of) in product(args.seeds, cells.items()):
+            cell(name, of, seed, args.runs, EXPERIMENT, DEMONSTRATED)
     whole = {
-        count: {seed: cells for seed, cells in seeds.items() if all("trained" in one for one in cells.values())}
-        for count, seeds in measured(args.runs, args.kinds, args.seeds).items()
+        name: {seed: suites for seed, suites in seeds.items() if all("trained" in one for one in suites.values())}
+        for name, seeds in measured(args.runs, list(cells), args.seeds).items()
     }
     old = read(args.out)
     results = kept(old["success"], whole)
-    found = all_noted(args.runs, args.kinds, args.seeds)
-    both = {count: old["noted"].get(count, {}) | found.get(count, {}) for count in results}
-    facts = {count: {seed: both[count][seed] for seed in seeds} for count, seeds in results.items()}
+    found = all_noted(args.runs, list(cells), args.seeds)
+    both = {name: old["noted"].get(name, {}) | found.get(name, {}) for name in results}
+    facts = {name: {seed: both[name][seed] for seed in seeds} for name, seeds in results.items()}
     samples: list[str] = []
     for folder, title in (("warm", "Before, T=0.3"), ("run", "After, T=1")):
-        file = args.runs / f"{args.kinds[0]}-{args.seeds[0]}" / folder / "lifecycles" / "test_offset_trained.jsonl"
+        file = args.runs / f"1-{args.seeds[0]}" / folder / "lifecycles" / "test_offset_trained.jsonl"
         samples += [f"### {title}", "", *lives(file, 3)] if file.is_file() else []
     samples = samples or old["samples"]
     content = {"success": written(results), "noted": facts, "samples": samples}
     args.out.write_text(json.dumps(content, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(page(results, facts, samples))
-    plot(results, args.out.with_suffix(".svg"))
+    plot(plain(results), args.out.with_suffix(".svg"))
     return 0
 
 
