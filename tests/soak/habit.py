@@ -10,6 +10,7 @@ JSON as they were.
 """
 
 import argparse
+import csv
 import json
 import os
 import sys
@@ -56,6 +57,9 @@ COMMAND = "PYTHONPATH=. python tests/soak/habit.py --out docs/results/habit.json
 Noted = dict[str, dict[str, dict[str, dict[str, float]]]]
 """Name of a cell -> seed -> suite -> condition -> share of shown facts that the next context has."""
 
+Sampled = dict[str, dict[str, int]]
+"""Name of a cell -> seed -> tokens that training sampled."""
+
 
 def noted(file: Path) -> float:
     """Of the facts that feedback showed and the context lacked, the share that the next context has."""
@@ -82,6 +86,18 @@ def all_noted(runs: Path, names: Sequence[str], seeds: Sequence[int]) -> Noted:
             if file.is_file():
                 of = found.setdefault(name_of, {}).setdefault(str(seed), {}).setdefault(suite, {})
                 of[name] = noted(file)
+    return found
+
+
+def all_sampled(runs: Path, names: Sequence[str], seeds: Sequence[int]) -> Sampled:
+    """Of every training that is there."""
+    found: Sampled = {}
+    for name, seed in product(names, seeds):
+        file = runs / f"{name}-{seed}" / "run" / "metrics.csv"
+        if file.is_file():
+            with file.open() as lines:
+                counts = [float(row["tokens/sampled"] or 0) for row in csv.DictReader(lines)]
+            found.setdefault(name, {})[str(seed)] = int(max(counts))
     return found
 
 
@@ -117,12 +133,13 @@ def plain(of: dict[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in of.items() if name not in VARIANTS}
 
 
-def compared(results: Cells, facts: Noted) -> list[str]:
+def compared(results: Cells, facts: Noted, sampled: Sampled) -> list[str]:
     """The section with what differs in the variants, each below the cell that it varies."""
     rows: list[list[str]] = []
     shown = dict.fromkeys(name for one in results if one in VARIANTS for name in (str(VARIANTS[one].kinds), one))
     for name in shown:
-        row = [name]
+        counts = [sampled[name][seed] / 1e6 for seed in results[name]]
+        row = [name, f"{min(counts):.2f} to {max(counts):.2f}"]
         for suite in FAMILIES:
             before, after = (mean(one[suite][key] for one in facts[name].values()) for key in ("warm", "trained"))
             row.append(f"{before:.2f} to {after:.2f}: {over_seeds(more_noted(facts[name], suite))}")
@@ -133,12 +150,18 @@ def compared(results: Cells, facts: Noted) -> list[str]:
             told, known = ([{seed: of[one][seed] for seed in seeds} for one in both] for of in (facts, results))
             less = [np.subtract(*(more_noted(one, suite) for one in reversed(told))).tolist() for suite in FAMILIES]
             cells = [np.subtract(*(of(one, "offset") for one in reversed(known))) for of in (gained, more_transfer)]
-            rows.append([f"{name} less {both[0]}", *map(over_seeds, less), *map(interval, cells)])
-    head = ["cell", *(f"facts noted in {suite}" for suite in FAMILIES), "success in offset", "transfer in offset"]
+            rows.append([f"{name} less {both[0]}", "", *map(over_seeds, less), *map(interval, cells)])
+    head = [
+        "cell",
+        "million tokens",
+        *(f"facts noted in {suite}" for suite in FAMILIES),
+        "success in offset",
+        "transfer in offset",
+    ]
     return ["## One thing otherwise", "", *VARIED.strip().splitlines(), "", table(head, rows), ""] if rows else []
 
 
-def page(cells: Cells, facts_of: Noted, samples: Sequence[str]) -> str:
+def page(cells: Cells, facts_of: Noted, sampled: Sampled, samples: Sequence[str]) -> str:
     """The results as Markdown."""
     results, facts = plain(cells), plain(facts_of)
     head = ["tested on", *(f"{count} kind{'s' * (count != '1')}" for count in results)]
@@ -160,7 +183,7 @@ def page(cells: Cells, facts_of: Noted, samples: Sequence[str]) -> str:
         rows.append([title, "trained, T=1, less warm start, T=0.3, by seed", *map(over_seeds, more)])
     lines += ["## Facts that are noted", "", *NOTED.strip().splitlines(), ""]
     lines += [table([head[0], "policy", *head[1:]], rows), ""]
-    lines += compared(cells, facts_of)
+    lines += compared(cells, facts_of, sampled)
     for count in dict.fromkeys((min(results, key=int), max(results, key=int))):
         lines += by_position(results, count)
     lines += ["## The same packs before and after", "", *SAMPLES.strip().splitlines(), "", *samples]
@@ -203,9 +226,10 @@ Not shown: inference from what is noted; other sizes of the policy; other dials 
 VARIED = """
 `1-trajectory` is `1` with credit by trajectory (every episode is credited with all task rewards of its lifecycle). `16-bandit` is
 `16` with a bandit over the sixteen kinds as source of training packs (`source=bandit`). `1-small` and `1-large` are `1` with
-policies half and twice as wide, of 0.22 and 1.91 million parameters, each with a warm start of its own. The columns have the
-trained policy, T=1, less its warm start: of facts noted, at T=0.3, with both shares before it; of success in tasks 1 to 3, at
-its better temperature; of transfer, at T=0.3.
+policies half and twice as wide, of 0.22 and 1.91 million parameters, each with a warm start of its own. All train on 30,720
+lifecycles; *million tokens* are those sampled, least and most of the seeds. The other columns have the trained policy, T=1, less
+its warm start: of facts noted, at T=0.3, with both shares before it; of success in tasks 1 to 3, at its better temperature; of
+transfer, at T=0.3.
 """
 NOTED = """
 Of the facts that feedback showed and the context lacked, the share that the next context has; means over seeds with Student's
@@ -241,14 +265,16 @@ def main() -> int:
     found = all_noted(args.runs, list(cells), args.seeds)
     both = {name: old["noted"].get(name, {}) | found.get(name, {}) for name in results}
     facts = {name: {seed: both[name][seed] for seed in seeds} for name, seeds in results.items()}
+    counted, before = all_sampled(args.runs, list(cells), args.seeds), old.get("sampled", {})
+    sampled = {name: before.get(name, {}) | counted.get(name, {}) for name in results}
     samples: list[str] = []
     for folder, title in (("warm", "Before, T=0.3"), ("run", "After, T=1")):
         file = args.runs / f"1-{args.seeds[0]}" / folder / "lifecycles" / "test_offset_trained.jsonl"
         samples += [f"### {title}", "", *lives(file, 3)] if file.is_file() else []
     samples = samples or old["samples"]
-    content = {"success": written(results), "noted": facts, "samples": samples}
+    content = {"success": written(results), "noted": facts, "sampled": sampled, "samples": samples}
     args.out.write_text(json.dumps(content, indent=1) + "\n")
-    args.out.with_suffix(".md").write_text(page(results, facts, samples))
+    args.out.with_suffix(".md").write_text(page(results, facts, sampled, samples))
     plot(plain(results), args.out.with_suffix(".svg"))
     return 0
 
