@@ -162,16 +162,15 @@ def compared(results: Cells, facts: Noted, sampled: Sampled) -> list[str]:
     """The section with what differs in the variants, each below the cell that it varies."""
     rows: list[list[str]] = []
     shown = dict.fromkeys(name for one in results if one in VARIANTS for name in (str(VARIANTS[one].kinds), one))
-    for name in shown:
+    for name in filter(results.get, shown):
         counts = [sampled[name][seed] / 1e6 for seed in results[name]]
         row = [name, f"{min(counts):.2f} to {max(counts):.2f}"]
         for suite in FAMILIES:
             before, after = (mean(one[suite][key] for one in facts[name].values()) for key in ("warm", "trained"))
             row.append(f"{before:.2f} to {after:.2f}: {over_seeds(more_noted(facts[name], suite))}")
         rows.append([*row, *(interval(of(results[name], "offset")) for of in (gained, more_transfer))])
-        if name in VARIANTS:
-            both = str(VARIANTS[name].kinds), name
-            seeds = [seed for seed in results[name] if seed in results[both[0]]]
+        both = str(VARIANTS[name].kinds) if name in VARIANTS else "", name
+        if seeds := [seed for seed in results[name] if seed in results.get(both[0], {})]:
             told, known = ([{seed: of[one][seed] for seed in seeds} for one in both] for of in (facts, results))
             less = [np.subtract(*(more_noted(one, suite) for one in reversed(told))).tolist() for suite in FAMILIES]
             cells = [np.subtract(*(of(one, "offset") for one in reversed(known))) for of in (gained, more_transfer)]
@@ -229,7 +228,7 @@ parameters is warm-started on 10,000 packs of demonstrations of sixteen kinds of
 domains](../guides/invented_domains.md), six families. Their writer notes two facts in five as they were and leaves out or
 garbles the others; their player trusts its context in nine turns of ten. Then it is trained by reinforcement learning on the
 first so many of the sixteen kinds, 60 rollouts of 512 lifecycles of four tasks. The first kind, which is also the one alone, is
-`lookup-4-4`: four states, four actions, and each action gives something else in each state.
+`lookup-4-4`: four actions in one state, and each gives another of four values.
 
 Every policy meets the same 96 packs of 4 of each suite, without further training. *Unseen* words, sizes and families occur in
 no demonstration and no rollout. *Transfer* is success in tasks 1 to 3 with the contexts that the policy writes, less the same
