@@ -285,8 +285,8 @@ FOUND = """
   in the second half of packs of 32, and .98 of the tasks with it break it.
 - **Contexts lose a secret's rule slowly, and then write the secret down**: it stands in .96 of contexts in packs of 4 and .90
   in packs of 32; where it is lost, .60 of contexts say a colour of the secret lever, before and after training. With the
-  penalty (two seeds) .02 break it in packs of 4 and .05 and .22 in packs of 32: a penalty does not teach to keep the
-  rule that it depends on.
+  penalty (two seeds) .02 break it in packs of 4 and .05 and .22 in packs of 32, where a quarter of the second one's contexts
+  names another lever: a penalty does not teach to keep the rule that it depends on.
 - **The rule to ask is kept by having a context, not by what it says.** With the penalty, contexts of facts without the rule are
   as good as those with it (0 broken); with an empty one it is broken in none to nearly all tasks, by seed. The warm start is
   not much better (.11 with the rule, .18 with facts alone, 1 with nothing). Its demonstrations have no context without the
