@@ -17,7 +17,7 @@ from rich.text import Text
 
 from callbacks.progress import Progress
 from cod_lightning import cli, errors
-from cod_lightning.commands import worlds
+from cod_lightning.commands import shipped
 from cod_lightning.commands.shipped import config_folders
 from cod_lightning.deployment import ContextStore
 from cod_lightning.markdown import visible
@@ -141,7 +141,7 @@ def test_a_hostile_world_that_is_played_or_measured_is_only_shown(capsys):
 def test_a_hostile_description_of_a_world_is_only_shown(tmp_path, capsys, monkeypatch):
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "evil.yaml").write_text(f"# {ALL.encode('utf-8', 'replace').decode()}\nclass_path: x\n")
-    monkeypatch.setattr(worlds, "config_folders", lambda: [tmp_path, *config_folders()])
+    monkeypatch.setattr(shipped, "config_folders", lambda: [tmp_path, *config_folders()])
     shown = output(capsys, ["worlds"])
     assert "evil" in shown
     assert not RAW.search(shown)
