@@ -171,8 +171,8 @@ def compared(results: Cells, facts: Noted, sampled: Sampled) -> list[str]:
         rows.append([*row, *(interval(of(results[name], "offset")) for of in (gained, more_transfer))])
         both = str(VARIANTS[name].kinds) if name in VARIANTS else "", name
         if seeds := [seed for seed in results[name] if seed in results.get(both[0], {})]:
-            told, known = ([{seed: of[one][seed] for seed in seeds} for one in both] for of in (facts, results))
-            less = [np.subtract(*(more_noted(one, suite) for one in reversed(told))).tolist() for suite in FAMILIES]
+            noted_in, known = ([{seed: of[one][seed] for seed in seeds} for one in both] for of in (facts, results))
+            less = [np.subtract(*(more_noted(one, suite) for one in reversed(noted_in))).tolist() for suite in FAMILIES]
             cells = [np.subtract(*(of(one, "offset") for one in reversed(known))) for of in (gained, more_transfer)]
             rows.append([f"{name} less {both[0]}", "", *map(over_seeds, less), *map(interval, cells)])
     head = [
