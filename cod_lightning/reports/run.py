@@ -63,8 +63,18 @@ def read_run(folder: Path, name: str) -> RunFolder:
         files=tuple(map(LifecycleFile, lives)),
         credit=credit_of(folder / "config.yaml") if lives else "No lifecycles.",
         config=config,
-        notes=[*damage, *notes, *more, *none],
+        notes=[*damage, *notes, *_stale(folder), *more, *none],
     )
+
+
+def _stale(folder: Path) -> list[str]:
+    """A note where training went on after the evaluation, as in a run that was killed before its end."""
+    evaluation, newest = folder / "evaluation.json", folder / "checkpoints" / "last.ckpt"
+    if not (evaluation.exists() and newest.exists()) or evaluation.stat().st_mtime >= newest.stat().st_mtime:
+        return []
+    return [
+        "By the files' times, evaluation.json is older than checkpoints/last.ckpt: its numbers are those of earlier weights."
+    ]
 
 
 def run_names(folders: list[Path]) -> list[str]:

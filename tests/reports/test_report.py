@@ -60,6 +60,17 @@ def test_missing_parts_are_noted_and_the_rest_is_there(tmp_path):
     assert _notes(tmp_path) == ""
 
 
+def test_an_evaluation_of_earlier_weights_is_noted(tmp_path):
+    write_run(tmp_path, GROUPS)
+    newest = tmp_path / "checkpoints" / "last.ckpt"
+    newest.parent.mkdir(exist_ok=True)
+    newest.touch()
+    evaluated = (tmp_path / "evaluation.json").stat().st_mtime
+    for later, noted in ((-10, False), (10, True)):
+        os.utime(newest, (evaluated + later,) * 2)
+        assert ("its numbers are those of earlier weights" in _notes(tmp_path)) is noted
+
+
 def test_lines_left_out_are_noted_with_their_number(tmp_path):
     write_run(tmp_path, GROUPS)
     path = tmp_path / "lifecycles" / "train.jsonl"
