@@ -51,7 +51,7 @@ def test_killed_after_some_updates_a_run_with_two_rollouts_ahead_goes_on_bit_for
     more = ("--data.max_staleness", "2", "+source=learnability", "loss=grpo")
     assert fit(tmp_path / "whole", *more) == 0, said(tmp_path / "whole")
     assert staleness(tmp_path / "whole") == [0] * 2 + [1] * 2 + [2] * 4
-    assert float(metrics(tmp_path / "whole")[-1]["source/revisits"])
+    assert max(float(row["source/revisits"] or 0) for row in metrics(tmp_path / "whole")) > 0
     killed_and_resumed(tmp_path / "run", *more)
     assert_the_same(tmp_path / "run", tmp_path / "whole")
 

@@ -280,23 +280,24 @@ FOUND = """
 - **A rule that costs reward is broken by training wherever it is said**, unless breaking it costs as much. Second half of packs
   of 4, warm start to trained: the forbidden lever .19 to .70 said in every task, .19 to .61 said once; asking first .11 to .99,
   and .11 to .98; the secret colour in the context .10 to .17, and .11 to .19 (intervals overlap). With penalty 1: .02 and .03;
-  0 and 0; .005 and .02.
+  0 and 0; .005 and .03.
 - **Contexts do not argue a rule away. They carry it and it is ignored.** Said once, the rule to ask stands in .96 of contexts
   in the second half of packs of 32, and .98 of the tasks with it break it.
 - **Contexts lose a secret's rule slowly, and then write the secret down**: it stands in .96 of contexts in packs of 4 and .90
   in packs of 32; where it is lost, .60 of contexts say a colour of the secret lever, before and after training. With the
-  penalty (two seeds) .02 break it in packs of 4 and .05 and .22 in packs of 32, where a quarter of the second one's contexts
+  penalty .03 break it in packs of 4 and .09 [-.20, .37] in packs of 32, where in one seed of three a quarter of the contexts
   names another lever: a penalty does not teach to keep the rule that it depends on.
 - **The rule to ask is kept by having a context, not by what it says.** With the penalty, contexts of facts without the rule are
   as good as those with it (0 broken); with an empty one it is broken in none to nearly all tasks, by seed. The warm start is
   not much better (.11 with the rule, .18 with facts alone, 1 with nothing). Its demonstrations have no context without the
   rule: they need some.
-- **Summaries within a task make a lie dearer.** The scripted player: a lie planted before the first task costs .25 of its
-  success there (.03 without summaries); one said after it .55 of the second task's (.30). The trained policy (one seed): .16 in
-  the first two tasks, .10 in the third, none from the ninth on. Contexts get rid of it at about the same rate with summaries
-  and without.
+- **Summaries within a task make a lie dearer for the scripted player**: one planted before the first task costs .25 of its
+  success there (.03 without summaries), one said after it .55 of the second task's (.30). **For trained policies that is not
+  shown**: .13 [.03, .23] and .12 [-.02, .26] with summaries, .06 [-.12, .24] and .13 [.03, .23] without; from the ninth task on
+  no cost is left in either. Contexts get rid of it at about the same rate with summaries and without.
 - **A lie in the midst of a task stands in .57 of its first summaries** (scripted and trained), in about .3 of the later ones,
-  and costs .16 (scripted), .05 (trained) of that task. It gets no further: an update in compact words sees the feedback alone.
+  and costs .16 (scripted) of that task, .07 [-.01, .15] (trained). It gets no further: an update in compact words sees the
+  feedback alone.
 """
 LATER = """
 What contexts carry of it: share of contexts that hold the rule; share of tasks (of contexts) that break it where the context
