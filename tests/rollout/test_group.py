@@ -49,7 +49,7 @@ class LeakyLevers(Levers):
         return super().step(action)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _fresh():
     Loop.alive = Loop.most = 0
     yield
@@ -57,6 +57,7 @@ def _fresh():
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("_fresh")
 def test_a_world_that_leaves_cycles_holds_a_fraction_of_them():
     world, mechanism = LeakyLevers(protocol="compact"), HintContext(protocol="compact")
     chat = Chat(TinyPolicy().tokenizer(world.words() + mechanism.words()))
