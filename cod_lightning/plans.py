@@ -151,3 +151,8 @@ def planned(plan: LifecyclePlan, num_tasks: int, updates: bool = True) -> tuple[
             "a solve episode at the end, since no task is left to use what is written", "Leave the last one out."
         )
     return order if updates else tuple(one for one in order if one.kind is not EpisodeKind.UPDATE)
+
+
+def proposes(plan: LifecyclePlan, num_tasks: int) -> bool:
+    """Whether the plan's order for N tasks has proposals. Raises what `planned` raises."""
+    return any(one.kind is EpisodeKind.PROPOSE for one in planned(plan, num_tasks))

@@ -10,7 +10,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.errors import ConfigError, answering, check_at_least
 from cod_lightning.models.base import Policy
-from cod_lightning.plans import LifecyclePlan, planned
+from cod_lightning.plans import LifecyclePlan, proposes
 from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.attempts import Branching
@@ -20,7 +20,7 @@ from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.thoughts import thought_marks
 from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource
-from cod_lightning.types import EpisodeKind, Pack, Split, Task
+from cod_lightning.types import Pack, Split, Task
 
 
 def check_sizes(
@@ -105,7 +105,7 @@ def check_proposals(
 ) -> None:
     """Where the plan has proposals, the environment makes tasks of them, and asks for them in words that the policy knows, as
     many as fit into its window."""
-    if all(one.kind is not EpisodeKind.PROPOSE for one in planned(plan, len(pack))):
+    if not proposes(plan, len(pack)):
         return
     with answering(partial(unplayable, env), "an environment that begins a task"):
         world = copy.deepcopy(env)
@@ -119,13 +119,9 @@ def check_proposals(
         remedy = "Choose plan=every_task, env=doors or env=levers, or give yours offer and proposed()."
         raise ConfigError("data.plan", type(plan).__name__, expected, remedy)
     see_known(offer, chat, env, "offer")
-    prompt = len(first_ids(chat, context.prepare(context.empty(), rules, offer).system, offer, ()))
-    if (needed := prompt + max_new_tokens) > window:
-        expected = (
-            f"at least {needed}: offer makes a prompt of {prompt} tokens, and data.max_new_tokens={max_new_tokens}"
-        )
-        remedy = "Raise the window, or shorten the offer."
-        raise ConfigError("model.policy.window", window, expected, remedy)
+    prompt = len(first_ids(chat, _first_system(context, rules, offer), offer, ()))
+    made = f"offer makes a prompt of {prompt} tokens, and"
+    _see_room(prompt, window, max_new_tokens, made, "Raise the window, or shorten the offer.")
 
 
 def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:
@@ -227,16 +223,26 @@ def check_first_prompt(
             )
     see_known(observation, chat, env, "reset()")
     see_known(rules, chat, env, "rules")
-    with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
-        system = context.prepare(context.empty(), rules, observation).system
+    system = _first_system(context, rules, observation)
     see_known(system, chat, context, "prepare()")
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"
         raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
     prompt = len(first_ids(chat, system, observation, world.tools))
     world.close()
+    made = f"a first prompt of {prompt} tokens and"
+    _see_room(prompt, window, max_new_tokens, made, "Raise the window or lower data.max_new_tokens.")
+
+
+def _first_system(context: ContextMechanism, rules: str, observation: str) -> str:
+    """The system text before anything is in the context."""
+    with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
+        return context.prepare(context.empty(), rules, observation).system
+
+
+def _see_room(prompt: int, window: int, max_new_tokens: int, made: str, remedy: str) -> None:
+    """A prompt of so many tokens, said by `made`, and a response go into the window."""
     needed = prompt + max_new_tokens
     if needed > window:
-        expected = f"at least {needed}: a first prompt of {prompt} tokens and data.max_new_tokens={max_new_tokens}"
-        remedy = "Raise the window or lower data.max_new_tokens."
+        expected = f"at least {needed}: {made} data.max_new_tokens={max_new_tokens}"
         raise ConfigError("model.policy.window", window, expected, remedy)

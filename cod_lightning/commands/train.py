@@ -36,9 +36,8 @@ from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
-from cod_lightning.plans import planned
+from cod_lightning.plans import proposes
 from cod_lightning.training.shares import check_shares
-from cod_lightning.types import EpisodeKind
 from datamodules import RolloutDataModule
 from datamodules.checks import check_pair
 from modules import GRPOModule
@@ -138,8 +137,7 @@ class TrainCLI(CodCLI):
             raise ConfigError(
                 "warm_start", self._own().warm_start, expected, f"Set model.policy.{key}, or write another."
             )
-        plays = (planned(of.plan, of.pack_size) for of in (ours, theirs))
-        proposing, shown = (any(one.kind is EpisodeKind.PROPOSE for one in order) for order in plays)
+        proposing, shown = (proposes(of.plan, of.pack_size) for of in (ours, theirs))
         if isinstance(made.model.policy, TinyPolicy) and proposing and not shown:
             expected = (
                 f"one with data.plan=ProposeAndSolve, as here: {type(theirs.plan).__name__} demonstrates no proposal"

@@ -70,7 +70,7 @@ def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pac
     yield Verdict(late.rule, remark=" ".join(late.broken), look=bool(late.broken))
     yield (splits := _splits(world, num_packs))
     broken += bool(splits.broken)
-    hidden = sorted(set[str].intersection(*map(_constant, few))) if pack_size > 1 else []
+    hidden = _constant(few) if pack_size > 1 else []
     yield (proposals := verdict_on_proposals(world, mechanism, few[:5], hidden))
     broken += bool(proposals.broken)
     yield _spelled(world, few)
@@ -113,7 +113,7 @@ def _splits(world: TextEnv, num_packs: int) -> Verdict:
             if (other := seen.setdefault(repr([task.spec for task in one.tasks]), split)) != split:
                 yield f"a pack of {split} has the tasks of one of {other}; decide by split_of_text(what is hidden)"
                 return
-        names = sorted(set[str].intersection(*(_constant(pack) for of_split in packs.values() for pack in of_split)))
+        names = _constant([pack for of_split in packs.values() for pack in of_split])
         for what, key in (
             ("world_seed", lambda pack: pack.world_seed),
             (" and ".join(names), lambda pack: repr([getattr(pack.tasks[0].spec, one) for one in names])),
@@ -145,10 +145,13 @@ def _drawn_in_time(world: TextEnv, split: Split, num_packs: int) -> Iterator[Pac
             return
 
 
-def _constant(pack: Pack) -> set[str]:
-    """Names of the fields that are the same in all tasks of the pack."""
-    specs = [{f.name: repr(getattr(t.spec, f.name)) for f in _fields(t.spec)} for t in pack.tasks]
-    return {name for name, value in specs[0].items() if all(one.get(name) == value for one in specs)}
+def _constant(packs: Sequence[Pack]) -> list[str]:
+    """Names of the fields that are the same in all tasks of each of these packs."""
+    found: list[set[str]] = []
+    for pack in packs:
+        specs = [{f.name: repr(getattr(t.spec, f.name)) for f in _fields(t.spec)} for t in pack.tasks]
+        found.append({name for name, value in specs[0].items() if all(one.get(name) == value for one in specs)})
+    return sorted(set[str].intersection(*found))
 
 
 def _fields(spec: object) -> tuple[Field[Any], ...]:
