@@ -700,8 +700,10 @@ WARM --data.frozen.kind propose --model.trained_kinds [solve] ## data.frozen.kin
 WARM --model.trained_kinds [] ## model.trained_kinds | []
 WARM loss=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1
 WARM loss=nft +replay=signal ## data.replay | NFT
+WARM --data.max_staleness -1 ## data.max_staleness | -1
+WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | resample_packs
 """
-"""Of teachers, replay, curricula, judges and roles, each in a training that would begin with a warm start."""
+"""Of teachers, replay, curricula, judges, roles and rollouts ahead, each in a training that would begin with a warm start."""
 _SHORT = {
     "SMOKE": "fit --config smoke --warm_start null",
     "WARM": "fit --config smoke",

@@ -39,7 +39,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.plans import proposes
 from cod_lightning.training.shares import check_shares
 from datamodules import RolloutDataModule
-from datamodules.checks import check_pair
+from datamodules.checks import check_pair, check_staleness
 from modules import GRPOModule
 from modules.checks import check_combination
 
@@ -94,6 +94,7 @@ class TrainCLI(CodCLI):
             data.check_trainable()
             ranks = num_processes(config.trainer) or self.trainer.world_size
             check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
+            check_staleness(data.max_staleness, data.engine, data.resample_packs, ranks)
             self.model.check_strategy(type(self.trainer.strategy).__name__)
             policy.check_machine()
             self.memory_plan = memory.announce(self.model, data, config.trainer)
