@@ -92,7 +92,7 @@ class PrivilegedScorer(Scorer):
 
     def rows(self, rows: Batch, prompt: Prompt) -> tuple[Batch, Bool[Tensor, " B"]]:
         """The same responses after other prompts."""
-        first = rows.action_mask.int().argmax(dim=1).tolist()
+        first = [row.index(True) for row in rows.action_mask.tolist()]
         ids = [row[:length] for row, length in zip(rows.token_ids.tolist(), rows.lengths.tolist(), strict=True)]
         known, begins = torch.ones(len(rows), dtype=torch.bool), []
         for b, place in enumerate(rows.episode_index.tolist()):
@@ -101,7 +101,7 @@ class PrivilegedScorer(Scorer):
             known[b] = found is not None
             begins.append(ids[b][: first[b]] if found is None else list(found))
         rest = [(row[at:], mask[at : len(row)]) for row, mask, at in zip(ids, rows.action_mask, first, strict=True)]
-        lengths = torch.tensor([len(begin) + len(row) for begin, (row, _) in zip(begins, rest, strict=True)])
+        lengths = rows.lengths.new_tensor([len(begin) + len(row) for begin, (row, _) in zip(begins, rest, strict=True)])
         token_ids = rows.token_ids.new_zeros(len(rows), int(lengths.max()) if len(rows) else 0)
         action_mask = torch.zeros_like(token_ids, dtype=torch.bool)
         for b, (begin, (row, mask)) in enumerate(zip(begins, rest, strict=True)):

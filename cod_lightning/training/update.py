@@ -71,7 +71,7 @@ def plan_update(
     tokens = UpdateTokens(behaviour_logprobs=batch.behaviour_logprobs, advantages=token_advantages, action_mask=mask)
     marked = _marked(loss, tokens, seed)
     counts = gathered((int(mask.sum()), len(torch.unique(keys[there]))))
-    needed = token_advantages.abs().amax(dim=1).gt(NO_ADVANTAGE) | marked.any(dim=1) | every_row | loss.every_row
+    needed = token_advantages.abs().gt(NO_ADVANTAGE).any(dim=1) | marked.any(dim=1) | every_row | loss.every_row
     return Update(
         rows=(needed & there).nonzero().squeeze(1),
         advantages=token_advantages,

@@ -335,3 +335,9 @@ def test_a_teacher_that_sees_more_scores_the_same_responses_after_other_prompts(
             expected = by_definition(model, begin + ids[at:])[len(begin) - 1 :]
             assert found[row][seen.action_mask[row]].tolist() == pytest.approx(expected, abs=1e-5)
             assert batch.action_mask[row].sum() == seen.action_mask[row].sum()
+
+
+def test_a_rank_without_rows_asks_a_teacher_that_sees_more_about_none():
+    none = rows().rows(torch.zeros(0, dtype=torch.long))
+    seen, known = PrivilegedScorer().rows(none, lambda g, k, e, ids: None)
+    assert (len(seen), len(known), seen.lengths.dtype) == (0, 0, torch.long)
