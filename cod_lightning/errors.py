@@ -127,7 +127,7 @@ class ScorerFailed(CodLightningError):
 
 
 class NonFiniteLoss(CodLightningError):
-    """The loss became NaN or infinite; names the step and the file that holds the batch."""
+    """The loss, or its gradient, became NaN or infinite; names the step, and of a loss the file that holds the batch."""
 
 
 class DataError(CodLightningError):

@@ -1,5 +1,6 @@
 """What the modules share: a policy on any number of ranks, and what of it keeps its precision when the weights are cast."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -19,7 +20,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
 from cod_lightning.extras import require
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.freed_memory import keep_freed_memory
@@ -253,15 +254,24 @@ class PolicyModule(L.LightningModule):
         yield
 
     def _clip(self, limit: float | None) -> float:
-        """Clip the gradient if asked to, that of each adapter by itself; its norm over all ranks, before clipping."""
+        """Clip the gradient if asked to, that of each adapter by itself; its norm over all ranks, before clipping.
+
+        Raises `NonFiniteLoss`, on all ranks, before such a gradient is in the weights, and with them in checkpoints and caches.
+        """
         bound = float("inf") if limit is None else limit
         whole = self.trainer.strategy.model
         if isinstance(whole, FullyShardedDataParallel):
-            return float(whole.clip_grad_norm_(bound))
-        parts = [adapter_weights(self._model, name).values() for name in self.policy.adapter_names]
-        norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
-        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
-        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+            norm = whole.clip_grad_norm_(bound)
+        else:
+            parts = [adapter_weights(self._model, name).values() for name in self.policy.adapter_names]
+            norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
+            norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
+        size = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        if not math.isfinite(size):
+            raise NonFiniteLoss(
+                f"the gradient's norm is {size} at optimizer update {self.global_step}; the weights are as before. Lower model.lr."
+            )
+        return size
 
 
 def _leave_out_dropout(model: nn.Module) -> None:

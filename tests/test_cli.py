@@ -78,6 +78,7 @@ def test_the_script_finds_classes_in_the_current_folder_and_libraries_nowhere_bu
         (["--data.top_p", "0.9"], "data.top_p is 0.9; expected exactly 1"),
         (["--trainer.gradient_clip_val", "1"], "Set model.gradient_clip_val."),
         (["--trainer.accumulate_grad_batches", "2"], "Set model.token_budget"),
+        (["--trainer.precision", "16-mixed"], "trainer.precision is 16-mixed; expected one without float16"),
         (["--model.policy.init_args.window", "12"], "model.policy.window is 12; expected at least 17"),
         (["--model.policy.init_args.hidden_size", "90"], "model.policy.hidden_size is 90"),
         (["--model.lr", "0"], "model.lr is 0.0; expected a finite number above 0"),

@@ -29,6 +29,9 @@ def refuse_trainer_flags(trainer: Any) -> None:
         if (value := getattr(trainer, key)) is not None:
             expected = "null, since the module clips itself"
             raise ConfigError(f"trainer.{key}", value, expected, "Set model.gradient_clip_val.")
+    if str(value := trainer.precision) in ("16", "16-mixed", "16-true"):
+        expected = "one without float16, whose gradients need a scale that the module's clipping does not know"
+        raise ConfigError("trainer.precision", value, expected, "Choose bf16-mixed, or leave it out.")
     if (value := trainer.accumulate_grad_batches) != 1:
         expected = "1, since a batch is an optimizer update and the module splits it"
         remedy = (

@@ -10,7 +10,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.models import TinyPolicy
 from cod_lightning.plans import ProposeAndSolve, planned
 from cod_lightning.types import EpisodeKind
@@ -33,7 +33,7 @@ class Losses(L.Callback):
         self.values.append(float(trainer.callback_metrics["warm_start/loss"]))
 
 
-def fit(world, num_updates, seed=0):
+def fit(world, num_updates, seed=0, lr=3e-3):
     torch.manual_seed(seed)
     data = DemonstrationDataModule(
         world, HintContext(protocol="compact"), num_updates=num_updates, packs_per_update=2, num_packs=20, seed=seed
@@ -48,7 +48,7 @@ def fit(world, num_updates, seed=0):
         enable_model_summary=False,
         callbacks=[losses],
     )
-    module = WarmStartModule(TinyPolicy(**SMALL), lr=3e-3, warmup_updates=5)
+    module = WarmStartModule(TinyPolicy(**SMALL), lr=lr, warmup_updates=5)
     trainer.fit(module, data)
     return losses, data, module
 
@@ -59,6 +59,13 @@ def test_the_loss_falls_and_no_word_is_unknown(world):
     assert sum(losses.values[-10:]) < 0.7 * sum(losses.values[:10])
     unknown = data.chat.tokenizer.unk_token_id
     assert all((batch.token_ids != unknown).all() for batch in losses.batches)
+
+
+def test_a_warm_start_that_comes_to_no_number_ends_before_it_is_kept_for_later_runs():
+    with pytest.raises(
+        NonFiniteLoss, match=r"gradient's norm is (nan|inf) at optimizer update \d+; .* Lower model\.lr"
+    ):
+        fit(lake(), 20, lr=1e30)
 
 
 def test_an_update_has_every_episode_of_its_packs_as_one_row_each():

@@ -133,6 +133,19 @@ def test_a_lifecycle_that_failed_takes_its_credit_with_it_and_nothing_else(tmp_p
     assert advantages.values.isfinite().all()
 
 
+def test_an_update_whose_packs_all_failed_changes_nothing_and_the_run_goes_on(tmp_path):
+    class Broken(WordWorld):
+        def reset(self, *, seed=None, options=None):
+            if options["task"].id in ("2.0", "3.0"):
+                raise RuntimeError("broken")
+            return super().reset(options=options)
+
+    module, _, recorder, _ = fit(tmp_path, max_steps=2, world=Broken())
+    assert len(recorder.batches[1]) == 0 < len(recorder.batches[0])
+    assert recorder.values[1]["train/gradient_norm"] == 0 < recorder.values[0]["train/gradient_norm"]
+    assert weights(module).isfinite().all()
+
+
 @pytest.mark.parametrize("rule", [TaskCredit(), TrajectoryCredit()])
 def test_other_credit_rules_train_too(tmp_path, rule):
     *_, recorder, _ = fit(tmp_path, credit=rule, scale="group")
@@ -158,6 +171,22 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_saves_the_batch(tmp_path, m
         fit(tmp_path)
     saved = torch.load(tmp_path / "nonfinite_step0.pt")
     assert saved["token_ids"].shape == saved["action_mask"].shape
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run_before_it_is_in_the_weights(tmp_path, monkeypatch):
+    def poisoned(self, model, part):
+        logprobs, entropy = logprobs_of(self, model, part)
+        logprobs.register_hook(lambda gradient: gradient * math.inf)
+        seen.append(self)
+        return logprobs, entropy
+
+    logprobs_of, seen = GRPOModule._logprobs, []
+    monkeypatch.setattr(GRPOModule, "_logprobs", poisoned)
+    with pytest.raises(
+        NonFiniteLoss, match=r"gradient's norm is (nan|inf) at optimizer update 0; the weights are as before"
+    ):
+        fit(tmp_path)
+    assert weights(seen[0]).isfinite().all()
 
 
 def test_impossible_numbers_are_refused_by_key():
