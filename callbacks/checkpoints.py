@@ -2,6 +2,7 @@
 
 import errno
 import math
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,8 +26,17 @@ from cod_lightning.seeds import derive_seed
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_PLAYED = ("evaluation.json", "evaluation_packs.parquet", "report.html", "lifecycles/test_*", "lifecycles/predict.*")
-"""What `test`, `predict` and the end of `fit` leave of a policy in its folder."""
+_OF_A_RUN = (
+    *(
+        "evaluation.json",
+        "evaluation_packs.parquet",
+        "report.html",
+        "metrics-*.csv",
+        "tensorboard/events.out.tfevents.*",
+    ),
+    *(f"lifecycles/{name}" for name in ("train*", "validation*", "test_*", "predict.*", "faults.log")),
+)
+"""What a run leaves in its folder, beside its checkpoints, that would be read as another one's that begins there."""
 
 
 class RunCheckpoint(Checkpoint, RolloutObserver):
@@ -55,8 +65,9 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         """Updates of the newest checkpoint of this run, also if it was resumed from it."""
         self._others: set[Path] = set()
         """Checkpoints of a run that this one overwrites, or of updates that it does again; they go once there is a better one."""
-        self._overwrites = False
-        """Whether what was played with another run's policy may lie there; it goes with the first checkpoint."""
+        found = (path for name in _OF_A_RUN for path in root.glob(name))
+        self._left = {path: path.lstat().st_mtime_ns for path in found if path.is_file()}
+        """What lies there already; of another run it goes with the first checkpoint, unless this one has written it anew."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Save durably, unless the user has chosen a plugin that saves otherwise."""
@@ -75,7 +86,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         origin = trainer.ckpt_path
         own = origin is not None and Path(origin).parent.resolve() == self.folder.path.resolve()
-        self._saved_at, self._overwrites = trainer.global_step if own else None, not own
+        self._saved_at, self._left = trainer.global_step if own else None, {} if own else self._left
         self._others = {p for p in self.folder.kept() if not own or num_updates_of(p) > trainer.global_step}
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -162,10 +173,10 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         path = self.folder.finish(num_updates)
         remove(self._others - {path})
         self._others = set()
-        if self._overwrites:
-            for played in (path for name in _PLAYED for path in self.folder.path.parent.glob(name)):
-                played.unlink(missing_ok=True)
-        self._overwrites = False
+        for path, written in self._left.items():
+            if os.path.lexists(path) and path.lstat().st_mtime_ns == written:
+                path.unlink()
+        self._left = {}
         best = self._best()
         if best:
             self.folder.link(BEST, best[0])

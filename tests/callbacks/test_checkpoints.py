@@ -30,11 +30,13 @@ class Line(L.LightningModule):
         return [torch.zeros(1)]
 
 
-def fit(root: Path, epochs: int, keep: int | None = 2, ckpt_path: Path | None = None, **more) -> RunCheckpoint:
+def fit(
+    root: Path, epochs: int, keep: int | None = 2, ckpt_path: Path | None = None, module: Line | None = None, **more
+) -> RunCheckpoint:
     kept = RunCheckpoint(root, keep=keep)
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
     trainer = L.Trainer(max_epochs=epochs, callbacks=[kept], default_root_dir=root, **quiet, **more)
-    trainer.fit(Line(), ckpt_path=ckpt_path)
+    trainer.fit(module or Line(), ckpt_path=ckpt_path)
     return kept
 
 
@@ -49,17 +51,35 @@ def test_the_newest_checkpoints_are_kept(keep, updates, tmp_path):
     assert torch.load(kept.folder.last, weights_only=True)["global_step"] == 4
 
 
-def test_a_run_that_is_overwritten_takes_its_evaluation_with_it(tmp_path):
-    played = [tmp_path / name for name in ("evaluation.json", "report.html", "lifecycles/test_held_out_trained.jsonl")]
+def test_a_run_that_is_overwritten_takes_what_it_left_with_it(tmp_path):
+    """Its evaluation, its curves, and the lifecycles of a rank that the new run has not."""
     fit(tmp_path, 1)
-    (tmp_path / "lifecycles").mkdir()
-    for path in (*played, train := tmp_path / "lifecycles" / "train.jsonl"):
-        path.write_text("of the policy of before")
+    test, rank, curves = (
+        "lifecycles/test_held_out_trained.jsonl",
+        "lifecycles/train.rank1.jsonl",
+        "tensorboard/events.out.tfevents.1",
+    )
+    left = [tmp_path / name for name in ("evaluation.json", "report.html", test, rank, curves)]
+    kept = [
+        tmp_path / name
+        for name in ("lifecycles/train.jsonl", "lifecycles/notes.txt", "tensorboard/events.out.tfevents.2")
+    ]
+    for path in (*left, *kept):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("of the run of before")
     fit(tmp_path, 2, ckpt_path=tmp_path / "checkpoints" / "last.ckpt")
-    assert all(path.exists() for path in played)  # the same run goes on
-    fit(tmp_path, 1)
-    assert train.exists()
-    assert not any(path.exists() for path in played)
+    assert all(path.exists() for path in (*left, *kept))  # the same run goes on
+    kept[2].unlink()
+
+    class Writing(Line):
+        def training_step(self, batch, batch_idx):
+            for path in kept[::2]:
+                path.write_text("of this run")
+            return super().training_step(batch, batch_idx)
+
+    fit(tmp_path, 1, module=Writing())
+    assert all(path.exists() for path in kept)
+    assert not any(path.exists() for path in left)
 
 
 class Scored(Line):
