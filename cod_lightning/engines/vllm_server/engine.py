@@ -35,6 +35,7 @@ from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.watch import Watch
 from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.engines.vllm_server.weights import WeightSupply
+from cod_lightning.engines.vllm_start import check_experts
 from cod_lightning.errors import ConfigError, EngineFailure, check_at_least, check_positive
 from cod_lightning.ranks import gathered, rank
 
@@ -131,6 +132,7 @@ class VLLMServerEngine(Engine):
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         if self.start:
             check_local(self.start, self.local)
+            check_experts(served)
             if self.takes_adapters and served.adapter_rank:
                 room_for(served.adapter_rank, None)
             if self.takes_adapters and not self.dequantise:
