@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import Callback
 from callbacks.runner import runner_of
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.models.sharded import inside
+from cod_lightning.ranks import gathered
 
 
 class WeightSync(Callback):
@@ -24,7 +25,8 @@ class WeightSync(Callback):
     comes when the rollout is used up. One that is played ahead (`data.max_staleness`) is waited for first.
 
     Logs `time/sync_s` and, where the self-test ran, `engine/self_test_gap`: the largest difference (nats) between the engine's
-    log-probs of a fixed prompt's continuation and the training forward's, on any rank. Both repeat until the next sync.
+    log-probs of a fixed prompt's continuation and the training forward's, on any rank. Both repeat until the next sync. It does
+    not run while all servers of a rank are gone.
 
     Args:
         self_test: What is compared after each sync; null compares nothing.
@@ -91,7 +93,8 @@ class WeightSync(Callback):
             self.last_sync_s = time.perf_counter() - begun
             if new:
                 pl_module.weights_synced()
-            if self.self_test is not None and engine.has_weights:
+            self.last_gap = None
+            if self.self_test is not None and engine.has_weights and all(gathered(bool(engine.replicas()))):
                 context = trainer.precision_plugin.forward_context
                 model, window = pl_module.model, pl_module.policy.window
                 gap = self.self_test(engine, model, window=window, context=context, inside=inside)

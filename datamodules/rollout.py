@@ -217,7 +217,10 @@ class RolloutDataModule(ItemDataModule):
             check_pair(self.engine, policy, self.frozen)
             if not elsewhere:
                 dtype = str(policy.dtype).removeprefix("torch.")
-                self.engine.check(Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype))
+                served = Served(
+                    adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype, config=policy.config
+                )
+                self.engine.check(served)
             tokenizer = policy.tokenizer(self.words_for(policy))
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)

@@ -101,6 +101,7 @@ class LaunchCLI(PlanCLI):
         asked.urls = [f"http://server{i}:8000" for i in range(self.config.servers)]
         asked.api_key_variable = "VLLM_API_KEY"
         asked.wait_s = max(asked.wait_s, asked.local.start_timeout_s)
+        asked.return_s = max(asked.return_s, asked.local.start_timeout_s)  # of a server that is started again
         asked.weights_folder = asked.weights_folder or str(root / "launch" / "weights")
 
     def check(self) -> None:

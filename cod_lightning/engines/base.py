@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, structs
 
@@ -88,6 +88,8 @@ class Served:
     """Whether the base is kept in 4 bits."""
     dtype: str = "float32"
     """Of the other weights, by torch's name."""
+    config: Any = None
+    """Of the model, as transformers has it; None where it is not known yet."""
 
 
 class Engine(ABC):

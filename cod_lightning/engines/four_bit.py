@@ -29,4 +29,5 @@ def check_four_bit(served: Served, engine: str) -> None:
 def served_of(model: PreTrainedModel) -> Served:
     """What a model asks for once it is there."""
     rank = adapter_rank(model) if has_adapter(model) else 0
-    return Served(adapter_rank=rank, four_bit=is_four_bit(model), dtype=str(model.dtype).removeprefix("torch."))
+    dtype = str(model.dtype).removeprefix("torch.")
+    return Served(adapter_rank=rank, four_bit=is_four_bit(model), dtype=dtype, config=model.config)

@@ -19,7 +19,7 @@ from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
 from cod_lightning.engines.vllm_sampling import STOPS
-from cod_lightning.engines.vllm_start import Start, start
+from cod_lightning.engines.vllm_start import Start, check_experts, start
 from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError, EngineFailure, check_at_least
 
@@ -78,8 +78,10 @@ class VLLMEngine(Engine):
         """Of the weights, what vLLM reads."""
 
     def check(self, served: Served) -> None:
-        """A vLLM that goes with what is installed, room for the adapter, and what a base in 4 bits needs."""
+        """A vLLM that goes with what is installed, a model that it can serve, room for the adapter, and what a base in 4 bits
+        needs."""
         check_versions()
+        check_experts(served)
         if served.adapter_rank:
             room_for(served.adapter_rank, self.max_lora_rank)
         if not self.dequantise:

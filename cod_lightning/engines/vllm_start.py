@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from cod_lightning.engines.base import Served
 from cod_lightning.engines.vllm_folder import memory_folder, write_config, write_four_bit
 from cod_lightning.errors import ConfigError
 from cod_lightning.scratch import scratch_prefix
@@ -110,6 +111,19 @@ def device_options(how: "Start | LocalServers", window: int, *, sleep: bool, on_
     return options | {"block_size": 32, "enable_chunked_prefill": False, "max_num_batched_tokens": batch}
 
 
+def check_experts(served: Served) -> None:
+    """Raise `ConfigError` for a mixture of experts on a machine without a GPU."""
+    if served.config is None or torch.cuda.is_available():
+        return
+    config = served.config.get_text_config()
+    for key in ("num_experts", "num_local_experts", "n_routed_experts"):
+        if getattr(config, key, None):
+            expected = "a model without mixtures of experts: vLLM 0.32 on a CPU does not take new weights for them"
+            raise ConfigError(
+                "model.policy", f"{config.model_type} with {key}", expected, "Choose engine=transformers."
+            )
+
+
 def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
     config = model.config.get_text_config()
     longest = getattr(config, "max_position_embeddings", how.window)
@@ -118,12 +132,6 @@ def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
         raise ConfigError("model.policy.window", how.window, expected, f"Set it to {longest}.")
     if not on_cpu:
         return
-    experts = [key for key in ("num_experts", "num_local_experts", "n_routed_experts") if getattr(config, key, None)]
-    if experts:
-        expected = "a model without mixtures of experts: vLLM 0.32 on a CPU does not take new weights for them"
-        raise ConfigError(
-            "model.policy", f"{type(model).__name__} with {experts[0]}", expected, "Choose engine=transformers."
-        )
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend  # pyright: ignore[reportMissingImports]
 
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

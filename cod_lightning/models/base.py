@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.models.base_weights import BaseWeights
 from cod_lightning.types import EpisodeKind
@@ -39,6 +39,11 @@ class Policy(ABC):
     def adapter_names(self) -> tuple[str, ...]:
         """Of the adapters that kinds of episodes have, each once; empty where all share the policy's weights."""
         return tuple(dict.fromkeys(kind.role for kind in self.adapter_kinds))
+
+    @property
+    def config(self) -> PreTrainedConfig | None:
+        """Of its model; None where that is not known before the model is made."""
+        return None
 
     @abstractmethod
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:

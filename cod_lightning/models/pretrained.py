@@ -61,6 +61,11 @@ class PretrainedPolicy(Policy):
     def weights(self, folder: str) -> None:
         self.path = folder
 
+    @property
+    def config(self) -> PreTrainedConfig | None:
+        """That of the checkpoint, if one is named."""
+        return read_config(self.path, "model.policy.path") if self.path else None
+
     def check_machine(self) -> None:
         """Fused kernels, where they are asked for, are there for this architecture."""
         if self.kernels:

