@@ -166,6 +166,9 @@ class TrainingRollouts:
 
         This rank's rows, with the credit table of all ranks' groups.
         """
+        if self.runner.engine.in_flight:  # else a checkpoint waits for it, too
+            with self.runner.interruptible():
+                self.runner.ahead.settle(1)
         played, ahead = self.runner.ahead.take(), True
         if played is None:
             played, ahead = self.played(first, partial(self.runner.run, "train")), False

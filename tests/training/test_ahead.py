@@ -1,8 +1,11 @@
 """Rollouts that are played while training goes on: by which weights, what of them is kept, and how they end."""
 
 import math
+import signal
 import threading
 import time
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import lightning as L
 import pytest
@@ -12,15 +15,16 @@ from callbacks.throughput import Staleness, Throughput
 from callbacks.weight_sync import WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.errors import ConfigError, EngineRefused, TooManyFailures
+from cod_lightning.errors import ConfigError, EngineRefused, Stopped, TooManyFailures
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import RLOO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.attempts import Anchors
 from cod_lightning.rollout.deadlines import Liveness
-from cod_lightning.rollout.runner import RolloutAhead, RolloutObserver
+from cod_lightning.rollout.runner import RolloutAhead, RolloutObserver, RolloutRunner
 from cod_lightning.training.packs import Uniform
+from cod_lightning.training.rollouts import TrainingRollouts
 from datamodules.checks import check_staleness
 from datamodules.rollout import RolloutDataModule
 from modules.checks import check_combination
@@ -333,3 +337,29 @@ def test_the_seconds_of_waiting_are_counted_once():
     assert ahead.take() is True
     assert 0.03 < ahead.waited_s() < 5.0
     assert ahead.waited_s() == 0.0
+
+
+def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_not_lost():
+    runner, over = RolloutRunner(SimpleNamespace(in_flight=True)), threading.Event()  # pyright: ignore
+
+    @contextmanager
+    def interruptible():
+        def stop(number, frame):
+            raise Stopped(number)
+
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+    runner.interruptible = interruptible
+    unused = dict.fromkeys(("packs", "play", "advantages", "score", "pad_id"))
+    rollouts = TrainingRollouts(**unused, runner=runner, packs_per_rollout=1, updates_per_rollout=1)  # pyright: ignore
+    runner.ahead.begin(lambda: over.wait(5.0))
+    with pytest.raises(Stopped):
+        rollouts.next(0, 0)
+    assert len(runner.ahead) == 1
+    over.set()
+    runner.ahead.drop()
