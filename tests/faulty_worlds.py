@@ -129,6 +129,10 @@ class RudeLevers(Levers):
                 return os.getcwd(), 0.0, False, False, {}
         return super().step(action)
 
+    def proposed(self, response: str, task: Task) -> Task | None:
+        strike(response)
+        return super().proposed(response, task)
+
 
 class ChildLevers(Levers):
     """Levers that start a program on a task, note its number and where they print to in a file; a pull hangs."""

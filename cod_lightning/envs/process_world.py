@@ -17,7 +17,7 @@ from cod_lightning.types import EpisodeStatus, Task
 
 
 class ProcessWorld(WrappedWorld):
-    """Runs `reset` and `step` of a slow or fragile world in worker processes; everything else is the inner world's.
+    """Runs `reset`, `step` and `proposed` of a slow or fragile world in worker processes; everything else is the inner world's.
 
     The state of each lifecycle's world travels: a worker gets it pickled, moves it on by one call and returns it. So a world that
     hangs, crashes or takes too much costs its own lifecycle and one process, which is replaced, and episodes are those that the
@@ -26,7 +26,7 @@ class ProcessWorld(WrappedWorld):
     Args:
         world: The world inside.
         num_workers: Most processes at a time; null: as many as the machine has cores.
-        step_s: Seconds that a `reset` or a `step` may take; a process that takes longer is killed. Waiting for a free one does not
+        step_s: Seconds that such a call may take; a process that takes longer is killed. Waiting for a free one does not
             count.
         memory_gb: GiB of memory that a call may take, beyond what a worker takes without a world, and 1/64 of it the world's state,
             of which every lifecycle keeps one; null: no limit. Linux only.
@@ -99,8 +99,9 @@ class ProcessWorld(WrappedWorld):
         return self.latest.offer
 
     def proposed(self, response: str, task: Task) -> Task | None:
-        """In this process, as `sample_pack`: a task is an object of the world's own."""
-        return self._here().proposed(response, task)
+        """In a worker, whose answer is the task, pickled."""
+        (made, _) = self._run("proposed", response=response, task=task)
+        return pickle.loads(made)
 
     max_turns = delegated("latest.max_turns")
     reward_range = delegated("latest.reward_range")

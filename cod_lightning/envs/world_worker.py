@@ -1,7 +1,7 @@
 """The worker process of a `ProcessWorld`: it receives a world's state, applies one call, and returns the new state.
 
 It keeps no world between two calls, so that any worker can serve any of them and killing one affects no other lifecycle. What it
-answers is data: nothing that a world made is unpickled outside.
+answers is data: nothing that a world made is unpickled outside, but a task that was proposed.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class Call:
     state: bytes
     """The world before, pickled."""
     method: str
-    """`reset` or `step`."""
+    """`reset`, `step` or `proposed`."""
     options: dict[str, Any]
     """Its keyword arguments."""
     limits: Limits = Limits()
@@ -163,8 +163,11 @@ def answer(call: Call) -> CallResult:
     """Move the world on by one call."""
     try:
         env: TextEnv = pickle.loads(call.state)
-        observation, *outcome, _ = getattr(env, call.method)(**call.options)
-        result: list[Any] = [_plain(observation)]
+        given = getattr(env, call.method)(**call.options)
+        if call.method == "proposed":  # a task has objects of the world's own
+            given = pickle.dumps(given, pickle.HIGHEST_PROTOCOL), {}
+        shown, *outcome, _ = given
+        result: list[Any] = [shown if call.method == "proposed" else _plain(shown)]
         over = False
         if call.method == "step":
             reward, terminated, truncated = outcome

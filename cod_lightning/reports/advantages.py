@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 
 from cod_lightning.trusted import read_config
-from cod_lightning.types import Group
+from cod_lightning.types import EpisodeKind, Group
 
 if TYPE_CHECKING:
     from cod_lightning.objective.baselines import Baseline
@@ -21,7 +21,7 @@ class GroupCredit:
     returns: list[list[float | None]]
     """[K][E]; None where a reward that it needs is missing."""
     advantages: list[list[float | None]]
-    """[K][E]; None where nothing can be compared."""
+    """[K][E]; None where nothing can be compared, and in episodes that are not trained on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Credit:
     """Whether the training tilts the advantages further (`model.reweight`)."""
     group_size: int
     """K, siblings of a complete group."""
+    kinds: tuple[EpisodeKind, ...] = tuple(EpisodeKind)
+    """Those that were trained on."""
 
     def of(self, group: Group) -> GroupCredit | None:
         """For a complete group; None where siblings are missing."""
@@ -48,7 +50,8 @@ class Credit:
             return None
         table = credit_table([group])
         returns = self.rule(table)
-        advantages = credited(table, self.rule, self.baseline, "group" if self.scale == "group" else "none")
+        scale = "group" if self.scale == "group" else "none"
+        advantages = credited(table, self.rule, self.baseline, scale, kinds=self.kinds)
         return GroupCredit(_known(returns.values, returns.valid), _known(advantages.values, advantages.valid))
 
     @property
@@ -73,7 +76,10 @@ def credit_of(config: Path) -> Credit | str:
         parser.add_subclass_arguments(Baseline, "baseline")
         named = {"credit": model["credit"], "baseline": model["baseline"]}
         built: Any = parser.instantiate_classes(parser.parse_object(named))
-        return Credit(built["credit"], built["baseline"], model["scale"], model["reweight"] is not None, group_size)
+        kinds = tuple(map(EpisodeKind, model.get("trained_kinds") or EpisodeKind))
+        return Credit(
+            built["credit"], built["baseline"], model["scale"], model["reweight"] is not None, group_size, kinds
+        )
     except FileNotFoundError:
         return "No advantages: the run has no config.yaml, which names the credit rule."
     except (Exception, SystemExit) as error:  # what a foreign class_path raises costs the advantages, not the report

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cod_lightning.evaluation.view import with_interval
 from cod_lightning.markdown import escaped, fenced
-from cod_lightning.reports.suites import read_suites
+from cod_lightning.reports.suites import STALE, read_suites
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _LONGEST = 400
@@ -63,9 +63,7 @@ def render(facts: Facts) -> str:
     }
     stale, of = "", f" of run {facts.run}" if facts.run else ""
     if facts.evaluated is not None and facts.evaluated < facts.written:
-        stale = (
-            "By the files' times, evaluation.json is older than the checkpoint: these are numbers of earlier weights."
-        )
+        stale = STALE.format("the checkpoint")
     elif facts.evaluated is not None and facts.checkpoint != "last.ckpt":
         stale = "Numbers without a checkpoint's name are those of the run's last weights; this checkpoint may be an earlier one."
     what = {

@@ -12,7 +12,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.reports.advantages import Credit, credit_of
 from cod_lightning.reports.curves import Panels, read_curves
 from cod_lightning.reports.lines import LifecycleFile
-from cod_lightning.reports.suites import read_suites
+from cod_lightning.reports.suites import STALE, read_suites
 from cod_lightning.rollout import policy_logprobs
 from cod_lightning.trusted import read_config
 
@@ -72,9 +72,7 @@ def _stale(folder: Path) -> list[str]:
     evaluation, newest = folder / "evaluation.json", folder / "checkpoints" / "last.ckpt"
     if not (evaluation.exists() and newest.exists()) or evaluation.stat().st_mtime >= newest.stat().st_mtime:
         return []
-    return [
-        "By the files' times, evaluation.json is older than checkpoints/last.ckpt: its numbers are those of earlier weights."
-    ]
+    return [STALE.format("checkpoints/last.ckpt")]
 
 
 def run_names(folders: list[Path]) -> list[str]:

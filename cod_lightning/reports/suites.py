@@ -10,15 +10,19 @@ from cod_lightning.evaluation.wording import CAVEAT, sentences
 from cod_lightning.reports.records import number
 
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+STALE = "By the files' times, evaluation.json is older than {}: its numbers are those of earlier weights."
 
 
 def read_suites(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Suites by name, and notes for the reader."""
+    """Suites by name, those of several checkpoints (`test --ckpt_paths`) by name and checkpoint, and notes for the reader."""
     path = folder / "evaluation.json"
     if not path.exists():
         return {}, ["There is no evaluation.json, so success by position on held-out packs is missing."]
     try:
-        records = dict(json.loads(path.read_text(encoding="utf-8"))["suites"])
+        content = json.loads(path.read_text(encoding="utf-8"))
+        records = dict(content["suites"])
+        for number, (at, suites) in enumerate(content.get("checkpoints", {}).items(), start=1):
+            records |= {f"{name}, {number}: {_tail(at)}": record for name, record in suites.items()}
     except (OSError, RecursionError, *_UNREADABLE) as error:
         return {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."]
     suites, notes = {}, []
@@ -60,7 +64,12 @@ def _suite(record: Any) -> dict[str, Any]:
 def _whose(record: Any) -> str:
     """Which checkpoint was played, where `test` was given one: its run's folder and its name; else it was the run's policy."""
     tested = record.get("checkpoint")
-    return f", by {'/'.join(Path(str(tested)).parts[-3:])}" if tested else ""
+    return f", by {_tail(tested)}" if tested else ""
+
+
+def _tail(checkpoint: object) -> str:
+    """The end of its path."""
+    return "/".join(Path(str(checkpoint)).parts[-3:])
 
 
 def _row(row: Row) -> dict[str, Any]:

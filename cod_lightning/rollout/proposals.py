@@ -60,7 +60,8 @@ async def run_propose_episode(
                 close(dialogue)
             turns = (turn,) if dialogue.thought is None else (dialogue.thought, turn)
             episode = structs.replace(episode, turns=turns)
-            made = crossing(EnvironmentFailure, partial(env.proposed, dialogue.response, task), env)
+            make = partial(crossing, EnvironmentFailure, partial(env.proposed, dialogue.response, task), env)
+            made = await asyncio.to_thread(make) if env.blocking else make()
             if not isinstance(made, Task | None):
                 raise EnvironmentFailure(
                     f"{type(env).__name__}.proposed gave a {type(made).__name__}, not a Task or None"

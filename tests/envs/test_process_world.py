@@ -123,6 +123,17 @@ def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error)
     assert healthy.step("no such answer")[2]
 
 
+def test_who_hangs_over_a_proposal_is_replaced_and_the_next_one_is_made():
+    world = ProcessWorld(RudeLevers(protocol="compact"), num_workers=1, step_s=0.3)
+    task = first_task(world)
+    world.reset(options={"task": task})
+    with pytest.raises(WorldHung):
+        copy.deepcopy(world).proposed("hangs", task)
+    made = world.proposed("want=red", task)
+    assert made is not None
+    assert made == Levers(protocol="compact").proposed("want=red", task)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 @pytest.mark.parametrize(("action", "error"), [("memory", WorldOutOfMemory), ("cpu", WorldOutOfCPU)])
 @pytest.mark.slow

@@ -53,7 +53,14 @@ def write_logprobs(folder: Path, groups: Sequence[Group], *, updates: int = 1, s
     (folder / "lifecycles" / "train_logprobs.jsonl").write_text("".join(lines))
 
 
-def write_config(folder: Path, *, group_size: int = 2, lr: float = 0.1, credit: str = CREDIT) -> None:
+def write_config(
+    folder: Path,
+    *,
+    group_size: int = 2,
+    lr: float = 0.1,
+    credit: str = CREDIT,
+    trained_kinds: Sequence[str] | None = None,
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model = {
         "credit": {"class_path": credit, "init_args": {"style": "mean", "window": None, "discount": None}},
@@ -61,6 +68,7 @@ def write_config(folder: Path, *, group_size: int = 2, lr: float = 0.1, credit: 
         "scale": "none",
         "reweight": None,
         "lr": lr,
+        "trained_kinds": trained_kinds,
     }
     (folder / "config.yaml").write_text(yaml.safe_dump({"model": model, "data": {"group_size": group_size}}))
 

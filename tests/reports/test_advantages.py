@@ -12,14 +12,15 @@ from cod_lightning.objective.batch import credit_table
 from cod_lightning.objective.credited import credited
 from cod_lightning.objective.returns import EpisodeCredit
 from cod_lightning.reports.advantages import Credit, credit_of
+from cod_lightning.types import EpisodeKind
 from tests.records import group
 from tests.reports.made_runs import write_config
 
 GROUP = group("a", [[True, False, True], [False, False, True]])
 
 
-def _credit(folder: Path, group_size: int = 2) -> Credit:
-    write_config(folder, group_size=group_size)
+def _credit(folder: Path, group_size: int = 2, trained_kinds: list[str] | None = None) -> Credit:
+    write_config(folder, group_size=group_size, trained_kinds=trained_kinds)
     credit = credit_of(folder / "config.yaml")
     assert isinstance(credit, Credit), credit
     return credit
@@ -87,3 +88,11 @@ def test_they_are_scaled_by_the_group_where_the_training_scales_so(tmp_path):
     expected = credited(credit_table([GROUP]), EpisodeCredit(), GroupMean(), "group").values
     torch.testing.assert_close(torch.tensor([scaled.advantages]), expected)
     assert scaled.advantages != unscaled.advantages
+
+
+def test_episodes_of_a_kind_that_is_not_trained_have_none(tmp_path):
+    credit = _credit(tmp_path, trained_kinds=["update"])
+    found = credit.of(GROUP)
+    assert found is not None
+    trained = [one.kind is EpisodeKind.UPDATE for one in GROUP.lifecycles[0].episodes]
+    assert [[one is not None for one in row] for row in found.advantages] == [trained, trained]

@@ -85,6 +85,17 @@ def test_numbers_of_another_checkpoint_that_was_tested_in_the_run_s_folder_say_s
     assert "/home/ada" not in card
 
 
+def test_of_several_checkpoints_that_were_tested_together_each_has_its_numbers(tmp_path: Path) -> None:
+    path = evaluation(tmp_path)
+    of_two = {f"/home/{name}/runs/lake/checkpoints/last.ckpt": json.loads(path.read_text())["suites"] for name in "ab"}
+    path.write_text(json.dumps({"suites": {}, "checkpoints": of_two}))
+    card = render(facts(evaluation=path, evaluated=NOON + timedelta(minutes=5)))
+    assert card.count("| trained T=1 | 0.50 [0.48, 0.52] | 0.80 [0.78, 0.82] | 0.65 | +0.30 |") == 4
+    assert all(card.count(f", {number}: lake/checkpoints/last.ckpt") == 2 for number in (1, 2))
+    assert "not evaluated" not in card
+    assert "/home/" not in card
+
+
 def test_without_an_evaluation_it_says_so(tmp_path: Path) -> None:
     alone = render(facts())
     assert "**It was not evaluated**" in alone
