@@ -93,9 +93,9 @@ class StopSignals(Callback, RolloutObserver):
 
     def stop_if_asked(self) -> None:
         """Raise `Stopped` if any rank got a signal. A collective: between updates, and around everything interruptible."""
-        self.received = max(gathered(self.received))
-        if self.received:
-            raise Stopped(self.received)
+        if asked := max(gathered(self.received)):  # a signal meanwhile stays for the next time
+            self.received = asked
+            raise Stopped(asked)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -107,6 +107,8 @@ class StopSignals(Callback, RolloutObserver):
         before, self._interruptible, self._in_rollout = self._interruptible, True, True
         try:
             try:
+                if self.received:  # a signal came while ranks agreed that there was none
+                    raise Stopped(self.received)
                 yield
             finally:
                 self._interruptible, self._in_rollout = before, False

@@ -56,6 +56,29 @@ def test_a_rank_that_gives_up_its_rollout_waits_for_the_other_which_stops_too(tm
     assert on_two_ranks(tmp_path, act) == ["[0, [0, 1]] 130", "[0, [0, 1], 1] 130"]
 
 
+@pytest.mark.parametrize("told", [[0], [1], [0, 1]])
+def test_a_signal_while_ranks_agree_to_begin_a_rollout_is_not_lost(told, tmp_path, monkeypatch):
+    def act(rank: int) -> str:
+        def told_meanwhile(received: int) -> list[int]:
+            found = gathered(received)
+            if rank in told and not stop.received:
+                os.kill(os.getpid(), signal.SIGTERM)  # as where it came while this rank waited for the other
+            return found
+
+        monkeypatch.setattr("callbacks.stop_signals.gathered", told_meanwhile)
+        stop, done = watching(2), []
+        try:
+            with stop.interruptible():
+                done.append("played")
+            done.append("went on")
+        except Stopped as stopped:
+            return f"{done} {stopped.code}"
+        return "never"
+
+    expected = ["[] 143" if rank in told else "['played'] 143" for rank in range(2)]
+    assert on_two_ranks(tmp_path, act) == expected
+
+
 def test_a_rank_that_the_others_have_told_takes_its_own_first_signal_for_the_same(tmp_path):
     def act(rank: int) -> str:
         stop = watching(2)
