@@ -48,6 +48,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/deploy_kills.py --out docs/results/deploy_kills.json
 	PYTHONPATH=. .venv/bin/python tests/soak/train_kills.py --out docs/results/train_kills.json
 	PYTHONPATH=. .venv/bin/python tests/soak/job_kills.py --out docs/results/job_kills.json
+	PYTHONPATH=. .venv/bin/python tests/soak/two_nodes.py --vllm .venv-vllm/bin/python --out docs/results/two_nodes.json
 	PYTHONPATH=. .venv/bin/python tests/soak/troubles.py --out docs/results/troubles.json
 	PYTHONPATH=. .venv/bin/python tests/soak/rank_stops.py --out docs/results/rank_stops.json
 	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json

@@ -59,6 +59,18 @@ def kill(name: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+@contextmanager
+def cut_off(name: str) -> Iterator[None]:
+    """As if the node's cable were unplugged: nothing reaches it, nothing is refused, and its processes go on."""
+    node, _, place = name.rpartition("-")
+    port = ("-n", f"{node}-s", "link", "set", f"port{int(place) - 1}")
+    _run(*port, "down")
+    try:
+        yield
+    finally:
+        _run(*port, "up")
+
+
 def _ip(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
 

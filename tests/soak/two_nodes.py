@@ -1,22 +1,28 @@
 """Trains on two network namespaces of this machine, kills one, and lets the run go on; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/two_nodes.py [--out docs/results/two_nodes.json]
+    PYTHONPATH=. python tests/soak/two_nodes.py [--vllm .venv-vllm/bin/python] [--out docs/results/two_nodes.json]
 
 Every node is a namespace with an address of its own on one bridge. The job is the one that `launch` renders for Slurm, run by
 stand-ins of sbatch and srun that put each task into its node. For DDP and FSDP2: a run that nobody disturbs; the same with the
 second node killed after three updates, then the same job again; the same, then going on with one node and then with two ranks on
-it. Needs the right to make namespaces. Exits with 1 where a process is left, a job hangs, or weights differ.
+it. Then the two sample from a server on a third, a stand-in whose tokens come from seeds alone: a run that nobody disturbs; one
+whose server dies, whose third node is cut off for a while and then killed, and which goes on by the same job again, or on one
+node that trains and one that serves. With `--vllm` (a Python that has it) the server is vLLM's, in a run that nobody disturbs and
+one whose third node is killed. Needs the right to make namespaces. Exits with 1 where a process is left, a job hangs, or weights
+differ. `--parts` does some of it; what else `--out` has stays.
 """
 
 import argparse
+import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +30,7 @@ import torch
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of
-from tests import fake_slurm, namespaces
+from tests import fake_slurm, namespaces, stand_in_vllm
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 600.0
@@ -34,17 +40,31 @@ SMALL = [
     *("--data.rollouts_per_epoch", "2", "--data.updates_per_rollout", "2", "--data.packs_per_rollout", "4"),
     *("--data.group_size", "4", "--data.val_packs", "8", "--trainer.max_epochs", "2", "--gpus", "0"),
 ]
+SERVED = ("--config", "smoke", "engine=vllm_server", "--data.engine.local.kv_cache_gb", "0.25")
+BLIND = json.dumps(
+    [
+        {"class_path": "callbacks.WeightSync", "init_args": {"self_test": None}},
+        {"class_path": "callbacks.MismatchGuard", "init_args": {"warn_at": 1e9, "stop_at": 1e9}},
+    ]
+)
+"""Callbacks that take any log-probs, for those of the stand-in."""
+SERVER = "cod_lightning.engines.vllm_server.main"
+CUT_OFF_S = 5.0
 
 
 class Cluster:
     """Nodes, and a folder for what runs on them."""
 
-    def __init__(self, nodes: Mapping[str, str], folder: Path, python: str) -> None:
+    def __init__(self, nodes: Mapping[str, str], folder: Path, python: str, path: Sequence[Path] = ()) -> None:
+        folder.mkdir(exist_ok=True)
         self.nodes, self.folder, self.python = nodes, folder, python
         self.names = list(nodes.values())
         (folder / "setup.sh").write_text("export GLOO_SOCKET_IFNAME=eth0\n")
         self.environment = os.environ | fake_slurm.install(folder / "slurm", nodes)
-        self.environment |= {"PYTHONPATH": str(ROOT), "COD_LIGHTNING_CACHE": str(folder / "cache")}
+        self.environment |= {
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *path))),
+            "COD_LIGHTNING_CACHE": str(folder / "cache"),
+        }
 
     def launch(self, root: Path, *more: str) -> "Job":
         """The job, submitted by the command."""
@@ -83,6 +103,14 @@ class Job:
             assert self.running(), self.said()
             assert time.monotonic() - self.began < LIMIT_S, self.said()
             time.sleep(0.02)
+
+    def until_said(self, text: str) -> None:
+        """Until one of the logs has it."""
+        since = time.monotonic()
+        while text not in self.said():
+            assert self.running(), self.said()
+            assert time.monotonic() - since < LIMIT_S, self.said()
+            time.sleep(0.1)
 
     def end(self) -> float:
         """Seconds until it is over and no process is left on any node."""
@@ -148,24 +176,117 @@ def of_strategy(cluster: Cluster, strategy: str) -> dict[str, Any]:
     return found
 
 
+def served(cluster: Cluster, strategy: str) -> dict[str, Any]:
+    """The same where the two nodes sample from a stand-in server on a third."""
+    config = (*SERVED, f"strategy={strategy}", "--trainer.callbacks", BLIND)
+    three, third = ("--nodes", "3", "--servers", "1"), cluster.names[2]
+    whole, killed, fewer = (cluster.folder / f"served-{strategy}-{name}" for name in ("whole", "killed", "fewer"))
+    found: dict[str, Any] = {"strategy": strategy, "servers": "stand-in"}
+    found["whole_s"] = cluster.launch(whole, *config, *three).end()
+    found["updates"] = num_updates(whole)
+    assert found["updates"] == UPDATES, "the undisturbed run did not end"
+    found["weights_moved_by"] = moved(whole)
+    assert found["weights_moved_by"] > 0
+
+    job = cluster.launch(killed, *config, *three)
+    job.until(1)
+    kill_server(third)
+    job.until_said("it is started again")
+    job.until(3)
+    with namespaces.cut_off(third):
+        time.sleep(CUT_OFF_S)
+        assert job.running(), job.said()
+    found["updates_at_loss"] = num_updates(killed)
+    assert found["updates_at_loss"] <= 4, "it went on without a server"
+    namespaces.kill(third)
+    found["ends_after_loss_of_the_servers_s"] = job.end()
+    assert "the servers ended before the training did" in job.said()
+    shutil.copytree(killed, fewer, symlinks=True)
+    cluster.again(killed).end()
+    found["difference_after_going_on_with_three_nodes"] = difference(killed, whole)
+    assert found["difference_after_going_on_with_three_nodes"] == 0.0
+
+    cluster.launch(fewer, *config, "--nodes", "2", "--servers", "1", "--accept_changes", "true").end()
+    found["difference_after_going_on_with_two_nodes"] = difference(fewer, whole)
+    assert found["difference_after_going_on_with_two_nodes"] < 1e-3
+    assert num_updates(killed) == num_updates(fewer) == UPDATES
+    return found
+
+
+def with_vllm(cluster: Cluster, strategy: str) -> dict[str, Any]:
+    """The two nodes sample from vLLM on the third."""
+    config = (*SERVED, f"strategy={strategy}", "--nodes", "3", "--servers", "1")
+    whole, killed = (cluster.folder / f"vllm-{strategy}-{name}" for name in ("whole", "killed"))
+    found: dict[str, Any] = {"strategy": strategy, "servers": "vllm"}
+    found["whole_s"] = cluster.launch(whole, *config).end()
+    job = cluster.launch(killed, *config)
+    job.until(3)
+    namespaces.kill(cluster.names[2])
+    found["ends_after_loss_of_the_servers_s"] = job.end()
+    found["updates_at_loss"] = num_updates(killed)
+    assert found["updates_at_loss"] < UPDATES, "the node was killed too late"
+    cluster.again(killed).end()
+    for root in (whole, killed):
+        assert num_updates(root) == UPDATES
+        rows = list(csv.DictReader((root / "metrics.csv").open()))
+        for key in ("rollout/num_failed", "rollout/token_drift", "train/max_logprob_gap", "engine/self_test_gap"):
+            found[key] = max(found.get(key, 0.0), *(float(row[key]) for row in rows if row.get(key)))
+    assert found["rollout/num_failed"] == found["rollout/token_drift"] == 0.0, found
+    assert max(found["train/max_logprob_gap"], found["engine/self_test_gap"]) < 1e-4, found
+    found["difference_after_loss_of_the_servers"] = difference(killed, whole)
+    return found
+
+
+def kill_server(name: str) -> None:
+    """The server on a node, but not what would start it again."""
+    for pid in namespaces.pids(name):
+        if SERVER in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+            os.kill(pid, signal.SIGKILL)
+
+
+def moved(root: Path) -> float:
+    """Largest change of any weight since the first checkpoint that is left."""
+    oldest = min(CheckpointFolder(root / "checkpoints").kept(), key=num_updates_of)
+    before, after = read_checkpoint(oldest).weights(), weights(root)
+    return max(float((before[name] - after[name]).abs().max()) for name in after)
+
+
 def main() -> None:
     """All of it, in one temporary folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strategies", nargs="+", default=["ddp", "fsdp2"])
+    parser.add_argument("--parts", nargs="+", choices=["alone", "served", "vllm"])
+    parser.add_argument("--vllm", help="Python of an environment with vLLM; without it none of vLLM's servers")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if reason := namespaces.unavailable():
         sys.exit(f"no network namespaces here: {reason}")
-    record: dict[str, Any] = {"runs": []}
-    with tempfile.TemporaryDirectory() as folder, namespaces.nodes(2) as nodes:
-        cluster = Cluster(nodes, Path(folder), sys.executable)
+    parts = options.parts or ["alone", "served", *(["vllm"] if options.vllm else [])]
+    record: dict[str, Any] = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
+    runs = {_key(run): run for run in record.get("runs", [])}
+    with tempfile.TemporaryDirectory() as name, namespaces.nodes(3) as nodes:
+        folder = Path(name)
         record["addresses"] = list(nodes)
-        for strategy in options.strategies:
-            record["runs"].append(of_strategy(cluster, strategy))
-            print(json.dumps(record["runs"][-1]), file=sys.stderr, flush=True)
+        stand_in = [stand_in_vllm.install(folder / "path")]
+        real = str(Path(options.vllm).absolute()) if options.vllm else ""
+        work = {
+            "alone": (of_strategy, Cluster(nodes, folder / "alone", sys.executable)),
+            "served": (served, Cluster(nodes, folder / "served", sys.executable, stand_in)),
+            "vllm": (with_vllm, Cluster(nodes, folder / "vllm", real)),
+        }
+        for part in parts:
+            for strategy in options.strategies:
+                run = work[part][0](work[part][1], strategy)
+                print(json.dumps(run), file=sys.stderr, flush=True)
+                runs[_key(run)] = run
+                record["runs"] = list(runs.values())
+                if options.out:
+                    options.out.write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps(record))
-    if options.out:
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _key(run: Mapping[str, Any]) -> tuple[str, str]:
+    return run.get("servers", ""), run["strategy"]
 
 
 if __name__ == "__main__":
