@@ -43,9 +43,10 @@ def two():
         server.die()
 
 
-def engine_for(servers, model, folder, **kwargs):
+def engine_for(servers, model, folder, *, max_staleness=0, **kwargs):
     settings = {"weights_folder": str(folder / "weights"), "sync_timeout_s": 20.0, "max_retries": 0} | kwargs
     engine = VLLMServerEngine(urls=[server.url for server in servers], weights="nccl", **settings)
+    engine.max_staleness = max_staleness
     engine.bind(model, stop_ids=[2], window=256)
     return engine
 
@@ -79,6 +80,7 @@ def test_a_server_over_several_gpus_has_a_rank_for_each_beside_the_one_that_send
     assert two[0].init_info["rank_offset"] == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_was_started_again_is_met_anew(two, model, tmp_path):
     engine = engine_for(two, model, tmp_path)
     engine.update_weights(model.state_dict().items(), 1)
@@ -90,6 +92,33 @@ def test_a_server_that_was_started_again_is_met_anew(two, model, tmp_path):
     engine.close()
     assert [server.calls["/init_weight_transfer_engine"] for server in two] == [1, 2]
     assert [len(server.received) for server in two] == [3, 2]
+
+
+def test_turns_that_may_go_on_stand_still_while_a_server_receives(two, model, tmp_path):
+    engine = engine_for(two[:1], model, tmp_path, max_staleness=2)
+    engine.update_weights(model.state_dict().items(), 1)
+    engine.close()
+    assert two[0].calls["/pause"] == two[0].calls["/resume"] == 1
+    assert not two[0].held
+
+
+def test_a_server_of_ours_that_fails_half_way_is_ended_to_be_started_again_and_its_group_is_left(two, model, tmp_path):
+    class Process:
+        alive, stops = True, 0
+
+        def stop(self):
+            self.stops += 1
+
+    engine = engine_for(two, model, tmp_path)
+    engine.update_weights(model.state_dict().items(), 1)
+    server, process = engine._fleet.servers[1], Process()
+    server.process, two[1].ends = process, (1, 2)
+    with pytest.warns(UserWarning, match=f"left out until the next sync: {two[1].url} "):
+        engine.update_weights(model.state_dict().items(), 2)
+    assert process.stops == 1
+    assert list(engine._supply._transfers) == [two[0].url]
+    assert has(two[0], model.state_dict(), 1)
+    engine.close()
 
 
 @pytest.mark.parametrize(
