@@ -24,6 +24,7 @@ from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.resume import newest
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.engines.vllm_server.process import check_spread
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import held, locked
 from cod_lightning.training.shares import check_shares
@@ -98,6 +99,8 @@ class LaunchCLI(PlanCLI):
         if asked.urls:
             expected = "null, since the servers of --servers get addresses when the job begins"
             raise ConfigError("data.engine.urls", asked.urls, expected, "Leave one of them out.")
+        if self.config.gpus:
+            check_spread(self.config.gpus_per_server, asked.local)
         asked.urls = [f"http://server{i}:8000" for i in range(self.config.servers)]
         asked.api_key_variable = "VLLM_API_KEY"
         asked.wait_s = max(asked.wait_s, asked.local.start_timeout_s)

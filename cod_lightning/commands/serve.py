@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
 from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.clients.access import key_of
@@ -20,7 +21,7 @@ from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.fleet import Server
-from cod_lightning.engines.vllm_server.process import ServerProcess, check_local
+from cod_lightning.engines.vllm_server.process import ServerProcess, check_local, check_spread
 from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped, check_at_least
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
@@ -82,6 +83,12 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
     check_pair(engine, policy)
     for name in ("num_servers", "gpus_per_server"):
         check_at_least(f"--{name}", options[name], 1, "1 is the default.")
+    if num_gpus := torch.cuda.device_count():
+        each = options.gpus_per_server
+        check_spread(each, engine.local)
+        if options.num_servers * each > num_gpus:
+            expected, asked = f"at most the {num_gpus} GPUs that are here", f"{options.num_servers} times {each}"
+            raise ConfigError("--num_servers times --gpus_per_server", asked, expected, "Lower one of them.")
     if not 0 < options.port <= 65536 - options.num_servers:
         raise ConfigError("--port", options.port, "a port with room for all servers", "8000 is the default.")
     if isinstance(policy, LoRAPolicy) and not policy.path:
@@ -112,10 +119,9 @@ def _server(options: Any, engine: VLLMServerEngine, policy: Any, model: Path | s
     local, each = engine.local, options.gpus_per_server
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     gpus = visible.split(",") if visible else [str(i) for i in range(options.num_servers * each)]
-    arguments = (*local.arguments, *(("--tensor-parallel-size", str(each)) if each > 1 else ()))
     devices = [",".join(gpus[i * each : (i + 1) * each]) for i in range(options.num_servers)]
     process = ServerProcess(
-        replace(local, devices=tuple(devices), arguments=arguments),
+        replace(local, devices=tuple(devices)),
         index=index,
         model=model,
         dtype=local.dtype or str(policy.dtype).removeprefix("torch."),

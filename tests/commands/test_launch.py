@@ -312,6 +312,10 @@ def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
         ),
         (["--nodes", "0"], "--nodes is 0; expected at least 1"),
         (["engine=vllm_server", "--servers", "1", "--data.engine.urls", "[http://a:1]"], "data.engine.urls is"),
+        (
+            ["engine=vllm_server", "--servers=1", "--gpus=8", "--data.engine.local.arguments", "[-tp, '2']"],
+            "--gpus_per_server is 1; expected at least 2, since data.engine.local.arguments spread",
+        ),
     ],
 )
 def test_a_config_that_cannot_work_is_refused_in_one_line_before_anything_is_written(

@@ -9,8 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+from jsonargparse import Namespace
 
 from cod_lightning.cli import main
+from cod_lightning.commands.serve import _check
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.engines.vllm_server.process import LocalServers
+from cod_lightning.errors import ConfigError
+from cod_lightning.models import TinyPolicy
 from tests import stand_in_vllm
 from tests.adapted import write_base
 from tests.command_line import COMMAND, ROOT
@@ -139,3 +145,20 @@ def test_what_cannot_be_served_is_refused_in_one_line(more, message, capsys, mon
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("num_servers", "gpus_per_server", "arguments", "message"),
+    [
+        (3, 2, (), "--num_servers times --gpus_per_server is 3 times 2; expected at most the 4 GPUs"),
+        (1, 1, ("--tensor-parallel-size", "2"), "--gpus_per_server is 1; expected at least 2, since data.engine.local"),
+    ],
+)
+def test_servers_that_need_more_gpus_than_there_are_are_refused(
+    num_servers, gpus_per_server, arguments, message, monkeypatch
+):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    options = Namespace(num_servers=num_servers, gpus_per_server=gpus_per_server, port=8000)
+    engine = VLLMServerEngine(local=LocalServers(arguments=arguments))
+    with pytest.raises(ConfigError, match=message):
+        _check(options, engine, TinyPolicy())

@@ -36,6 +36,8 @@ class ServerFacts:
     dtype: str
     adapter_rank: int
     """Largest rank of an adapter that it has room for; 0 where it takes none while it runs."""
+    transfer: str
+    """How it takes weights without files (`nccl`, ...); empty where it was started for none."""
 
 
 class ServerClient:
@@ -75,6 +77,7 @@ class ServerClient:
         try:
             settings = self.get("/server_info?config_format=json")["vllm_config"]
             config, room = settings["model_config"], settings.get("lora_config") or {}
+            transfer = (settings.get("weight_transfer_config") or {}).get("backend", "")
         except (ServerRefused, EndpointFailure, KeyError, TypeError) as error:
             if "HTTP 401" in str(error):
                 remedy = "Put its key into the environment variable that data.engine.api_key_variable names."
@@ -95,6 +98,7 @@ class ServerClient:
             window=int(config["max_model_len"]),
             dtype=str(config["dtype"]).removeprefix("torch."),
             adapter_rank=int(room["max_lora_rank"]) if room and self._takes_adapters() else 0,
+            transfer=transfer,
         )
 
     def version(self) -> str:
@@ -133,7 +137,7 @@ class ServerClient:
         self.post("/pause?mode=keep")
         try:
             yield
-        except EngineFailure:
+        except Exception:
             with suppress(EngineFailure):
                 self.post("/pause?mode=abort")
                 self.post("/update_weight_version", {"new_version": "failed"})

@@ -22,6 +22,7 @@ from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
+from cod_lightning.engines.vllm_server.nccl_supply import NCCLSupply
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import (
     check_facts,
@@ -37,7 +38,7 @@ from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.engines.vllm_server.weights import WeightSupply
 from cod_lightning.engines.vllm_start import check_experts
 from cod_lightning.errors import ConfigError, EngineFailure, check_at_least, check_positive
-from cod_lightning.ranks import gathered, rank
+from cod_lightning.ranks import gathered, rank, share
 
 
 class VLLMServerEngine(Engine):
@@ -46,8 +47,8 @@ class VLLMServerEngine(Engine):
     Log-probabilities are those after temperature and top-p (`processed_logprobs`, which the server has to be started with), so
     they belong to the distribution that was sampled from. Every request carries its own seed.
 
-    Ranks share the servers that run already: rank 0 brings them the weights, once every rank has its turns back. One that was
-    started here serves the rank that started it.
+    Ranks share the servers that run already: rank 0 brings them the weights, once every rank has its turns back; by NCCL each rank
+    brings them to its share of the servers. One that was started here serves the rank that started it.
 
     Args:
         urls: Addresses of servers that run already, for example [http://gpu2:8000]; null starts one here.
@@ -137,9 +138,12 @@ class VLLMServerEngine(Engine):
                 room_for(served.adapter_rank, None)
             if self.takes_adapters and not self.dequantise:
                 check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
-        if self.weights == "nccl":
+        by_nccl = self.weights == "nccl"
+        if by_nccl:
             NCCLTransfer.check()
-        on_all([self._client(url, key) for url in self.urls], lambda one: see_reachable(one, self.wait_s))
+            by_nccl = not (self.takes_adapters and served.adapter_rank)  # an adapter goes as files
+        clients = [self._client(url, key) for url in self.urls]
+        on_all(clients, lambda one: see_reachable(one, self.wait_s, by_nccl=by_nccl))
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
@@ -155,7 +159,10 @@ class VLLMServerEngine(Engine):
         self._names = frozenset(adapter_weights(model)) if self._adapted else plain_names(model)
         longest = window or int(model.config.get_text_config().max_position_embeddings)
         self._run = gathered(self._run)[0]
-        self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
+        if self.weights == "nccl" and not self._adapted:
+            self._supply = NCCLSupply(self.weights_folder, timeout_s=self.sync_timeout_s, in_flight=self.in_flight)
+        else:
+            self._supply = WeightSupply(self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         servers = [Server(self._client(url, key)) for url in own_order(self.urls)]
         if self.start:
@@ -203,19 +210,13 @@ class VLLMServerEngine(Engine):
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
         if not self.in_flight:
             self._see_idle("weights change")
-        named = [(name, tensor.detach()) for name, tensor in weights]
-        if missing := self._names - {name for name, _ in named}:
-            raise EngineFailure(f"weight sync left out {sorted(missing)}")
+        named = self._supply.taken(weights, self._names)
         first, self.policy_version = self.policy_version < 0, policy_version
         if not self.in_flight:
             self._fleet.forget()
             self._oldest = policy_version
         mine = self._mine()
-        self._supply.renew(self._model, named, self.label, give=bool(mine))
-        try:
-            on_all(mine, self._sync)
-        finally:
-            self._supply.done()
+        self._supply.sync(self._model, named, self.label, mine)
         self._agree(mine, strict=first)
         self._oldest = policy_version
 
@@ -249,38 +250,30 @@ class VLLMServerEngine(Engine):
         return f"{self._run}:{version}"
 
     def _mine(self) -> list[Server]:
-        """Those that this rank brings weights: what it has started, and on rank 0 all others."""
-        return [server for server in self._fleet.servers if server.process is not None or rank() == 0]
+        """Those that this rank brings weights: what it has started, and on rank 0 all others, or by NCCL its share of them."""
+        shared = share(self.urls) if isinstance(self._supply, NCCLSupply) else self.urls if rank() == 0 else ()
+        return [server for server in self._fleet.servers if server.process is not None or server.url in shared]
 
     def _see_idle(self, what: str) -> None:
         """Every rank comes here with all its turns back, and none goes on before the last one came."""
         if num_live := sum(gathered(self.num_live)):
             raise EngineFailure(f"{num_live} turns are in flight; {what} only between rollouts")
 
-    def _sync(self, server: Server) -> None:
-        assert self._supply is not None
-        try:
-            self._supply.give(server)
-        except EngineFailure as failure:
-            server.lose(str(failure))
-        else:
-            server.up, server.trouble = True, ""
-
     def _agree(self, mine: Sequence[Server], *, strict: bool) -> None:
         """Tell the other ranks which servers have the weights. All raise `EngineFailure` where one rank has none that serves,
         unless one that is gone may come back."""
         troubles = gathered({server.url: server.trouble for server in mine})
+        known = {url: trouble for of_rank in troubles for url, trouble in of_rank.items()}
         for server in self._fleet.servers:
             if server not in mine:
-                server.trouble = troubles[0][server.url]
+                server.trouble = known[server.url]
                 server.up = not server.trouble
         lost = sorted({trouble for of_rank in troubles for trouble in of_rank.values() if trouble})
         if strict and lost:
-            raise EngineFailure(
-                f"{'; '.join(lost)}. Was it started for another model, or can it not read data.engine.weights_folder?"
-            )
+            assert self._supply is not None
+            raise EngineFailure(f"{'; '.join(lost)}. {self._supply.doubt}")
         serves = any(server.up for server in self._fleet.servers)
-        comes_back = self.weights == "folder" and any(_gone(server) for server in mine)
+        comes_back = not isinstance(self._supply, NCCLSupply) and any(_gone(server) for server in mine)
         found = gathered((serves, comes_back))
         if not all(serves for serves, _ in found) and not any(comes_back for _, comes_back in found):
             raise EngineFailure(f"no vLLM server took the weights: {'; '.join(lost)}")

@@ -29,6 +29,10 @@ class Server:
     def url(self) -> str:
         return self.client.url
 
+    def serve(self) -> None:
+        """It has the latest weights."""
+        self.up, self.trouble = True, ""
+
     def lose(self, why: str) -> None:
         """It serves no more turns until it comes back."""
         self.up, self.trouble = False, why

@@ -1,6 +1,7 @@
 """vLLM servers that the training starts itself: an engine in a process of its own, on this machine."""
 
 import atexit
+import math
 import os
 import re
 import signal
@@ -8,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,6 +27,9 @@ from cod_lightning.ranks import num_ranks
 
 _LINES_SHOWN = 3
 _SOCKETS, _LISTENING = Path("/proc/net/tcp"), "0A"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_SPREADS = {f"--{kind}-parallel-size" for kind in ("tensor", "pipeline", "data")} | {"-tp", "-pp", "-dp"}
+"""Arguments of vLLM whose product is the number of its GPUs."""
 _ERROR = re.compile(r"\w(Error|Exception): |error: ")
 
 
@@ -32,7 +38,8 @@ class LocalServers:
     """How vLLM servers on this machine are started."""
 
     devices: tuple[str, ...] = ()
-    """What each one gets as CUDA_VISIBLE_DEVICES, for example [1, "2,3"]; empty leaves it to the environment."""
+    """What each one gets as CUDA_VISIBLE_DEVICES, for example [1, "2,3"]; empty leaves it to the environment. One with several is
+    spread over them (tensor parallel), unless `arguments` say how."""
     dtype: str | None = None
     """What vLLM computes in; null takes the model's own."""
     max_num_seqs: int = 256
@@ -44,7 +51,7 @@ class LocalServers:
     enforce_eager: bool | None = None
     """Leave out compilation and CUDA graphs; null does so on a CPU."""
     arguments: tuple[str, ...] = ()
-    """Further arguments of vLLM's server, for example [--tensor-parallel-size, "2"]."""
+    """Further arguments of vLLM's server, for example [--max-num-batched-tokens, "8192"]."""
     start_timeout_s: float = 900.0
     """Most time until one answers."""
 
@@ -183,6 +190,8 @@ class ServerProcess:
             arguments += ["--weight-transfer-config", '{"backend": "nccl"}']
         if self.adapter_rank:
             arguments += ["--enable-lora", "--max-lora-rank", str(self.adapter_rank)]
+        if how.devices and (num := len(gpus_of(how.devices[self.index]))) > 1 and parallel(how.arguments) is None:
+            arguments += ["--tensor-parallel-size", str(num)]
         return [*arguments, *how.arguments]
 
     def _environment(self) -> dict[str, str]:
@@ -192,7 +201,7 @@ class ServerProcess:
         if self.adapter_rank:
             own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
         if self.how.devices:
-            own["CUDA_VISIBLE_DEVICES"] = self.how.devices[self.index]
+            own[_VISIBLE] = self.how.devices[self.index]
         usual = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         kept = {name: value for name, value in os.environ.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"}
         return usual | kept | own
@@ -204,9 +213,53 @@ def check_local(num: int, how: LocalServers) -> None:
     if how.devices and len(how.devices) != wanted:
         expected = f"{wanted} entries, one for each server that data.engine.start asks for on each rank"
         raise ConfigError("data.engine.local.devices", list(how.devices), expected, "Name the GPUs of each server.")
+    check_gpus(how)
     if not how.start_timeout_s > 0:
         raise ConfigError("data.engine.local.start_timeout_s", how.start_timeout_s, "above 0", "900 is the default.")
     if find_spec("vllm") is None:
         remedy = "Install it (docs/guides/vllm.md), or name servers that run elsewhere in data.engine.urls."
         raise ConfigError("data.engine.start", num, "vLLM in this environment, which has none", remedy)
     check_versions("VLLMServerEngine")
+
+
+def check_gpus(how: LocalServers) -> None:
+    """Raise `ConfigError` for GPUs that this machine does not have, or that are fewer than a server is spread over.
+
+    What the machine has is not known where CUDA_VISIBLE_DEVICES hides some of it from this process.
+    """
+    key, num = "data.engine.local.devices", 0 if os.environ.get(_VISIBLE) else torch.cuda.device_count()
+    for entry in how.devices:
+        gpus = gpus_of(entry)
+        if num and any(one.isdigit() and int(one) >= num for one in gpus):
+            expected = f"GPUs of this machine, which has {num}, counted from 0 on"
+            raise ConfigError(key, entry, expected, "Name others.")
+        if len(gpus) < (spread := parallel(how.arguments) or 1):
+            expected = f"{spread} GPUs for each server, since data.engine.local.arguments spread it over so many"
+            raise ConfigError(key, entry, expected, "Name more, or change the arguments.")
+
+
+def check_spread(gpus_per_server: int, how: Any) -> None:
+    """Raise `ConfigError` where a server gets fewer GPUs than its arguments spread it over."""
+    if gpus_per_server < (spread := parallel(how.arguments) or 1):
+        expected = f"at least {spread}, since data.engine.local.arguments spread a server over so many"
+        raise ConfigError("--gpus_per_server", gpus_per_server, expected, "Raise it, or change the arguments.")
+
+
+def gpus_of(entry: str) -> list[str]:
+    """The GPUs in a CUDA_VISIBLE_DEVICES.
+
+    >>> gpus_of("2, 3")
+    ['2', '3']
+    """
+    return [one.strip() for one in entry.split(",") if one.strip()]
+
+
+def parallel(arguments: Sequence[str]) -> int | None:
+    """How many GPUs vLLM's arguments spread a server over; none where they do not say.
+
+    >>> parallel(["--tensor-parallel-size", "2", "-pp=2"]), parallel(["--seed", "0"])
+    (4, None)
+    """
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    sizes = [after for word, after in pairwise(words) if word.replace("_", "-") in _SPREADS]
+    return math.prod(int(size) for size in sizes if size.isdigit()) if sizes else None

@@ -86,5 +86,5 @@ class Watch:
                 server.trouble = str(failure)
                 await asyncio.sleep(_PAUSE_S)
             else:
-                server.up, server.trouble = True, ""
+                server.serve()
                 return

@@ -104,6 +104,22 @@ def test_each_server_gets_its_gpus_and_the_key_and_no_other_s(tmp_path, monkeypa
     assert arguments[arguments.index("--middleware") + 1] == "cod_lightning.engines.vllm_server.guard.KeyGuard"
 
 
+@pytest.mark.parametrize(
+    ("how", "over"),
+    [
+        ({"devices": ("0",)}, []),
+        ({"devices": ("2,3",)}, ["2"]),
+        ({}, []),
+        ({"devices": ("0,1,2,3",), "arguments": ("-tp=2", "-pp", "2")}, []),
+        ({"devices": ("0,1,2,3",), "arguments": ("--seed", "0")}, ["4"]),
+    ],
+)
+def test_a_server_is_spread_over_all_its_gpus_unless_its_arguments_say_how(tmp_path, how, over):
+    arguments = process(tmp_path, **how)._arguments()
+    after = [arguments[i + 1] for i, word in enumerate(arguments) if word == "--tensor-parallel-size"]
+    assert after == over
+
+
 @pytest.mark.parametrize("path", ["/health", "/collective_rpc", "/inference/v1/generate", "/sleep", "/v1/models"])
 @pytest.mark.parametrize("header", [None, b"", b"Bearer", b"Bearer wrong", b"bearer hush", b"Bearer hush2", b"hush"])
 def test_a_started_server_answers_no_route_without_its_key(monkeypatch, path, header):
@@ -132,6 +148,20 @@ def asked(path, header, kind="http"):
     headers = [] if header is None else [(b"authorization", header)]
     asyncio.run(KeyGuard(behind)({"type": kind, "path": path, "headers": headers}, None, send))
     return sent[0].get("status") or sent[0]["code"], len(calls)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"devices": ("0,4",)}, r"devices is 0,4; expected GPUs of this machine, which has 4, counted from 0 on"),
+        ({"devices": ("3",), "arguments": ("--tensor_parallel_size=2",)}, "devices is 3; expected 2 GPUs for each"),
+    ],
+)
+def test_a_server_that_needs_more_gpus_than_there_are_is_refused(how, said, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    with pytest.raises(ConfigError, match=said):
+        check_local(1, LocalServers(**how))
 
 
 def test_what_cannot_be_started_here_is_refused_by_key(monkeypatch):
