@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 import lightning as L
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, ParallelStrategy
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -22,13 +22,14 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
 from cod_lightning.extras import require
-from cod_lightning.forward.attention import use_grouped_attention
+from cod_lightning.forward.attention import is_grouped, use_grouped_attention
 from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.last_layer import predicting, read_only_at
 from cod_lightning.forward.liger import use_liger
 from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
+from cod_lightning.forward.unpadded import Unpadded, takes_unpadded
 from cod_lightning.models.base import Policy
 from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
@@ -214,18 +215,17 @@ class PolicyModule(L.LightningModule):
         """Log-probabilities and entropies of action tokens; rows are right-padded, so the causal mask is all they need.
 
         What rows begin with is computed once, except where ranks share the layers out: they have to go through them equally
-        often.
+        often. Padding is left out where the model takes rows without (`takes_unpadded`), which all ranks ask at their first call.
         """
+        unpadded = takes_unpadded(model, lambda *case: inside(model, lambda: _through(model, *case)[0]))
         apart = isinstance(self.trainer.strategy, ModelParallelStrategy | FSDPStrategy) or not takes_prefix(model)
         shared = 0 if apart else shared_prefix(part.token_ids, part.action_mask, part.lengths)
         ids, mask = part.token_ids[:, shared:], part.action_mask[:, shared:]
+        rows = Unpadded(part.lengths - shared, ids.shape[1]) if unpadded else None
+        rows = rows if rows and rows.pays and (is_grouped(model) or not shared) else None
 
         def forward() -> tuple[Tensor, Tensor]:
-            cache = prefix_cache(model, part.token_ids[:1, :shared], len(ids)) if shared else None
-            with read_only_at(model, predicting(mask)):
-                out = model.base_model(input_ids=ids, past_key_values=cache, use_cache=cache is not None)
-            layer = output_layer(model)
-            return action_logprobs(out.last_hidden_state, layer, ids, mask, entropy_gradient=entropy_gradient)
+            return _through(model, ids, mask, rows, part.token_ids[:1, :shared], entropy_gradient=entropy_gradient)
 
         logprobs, entropies = (torch.nn.functional.pad(found, (shared, 0)) for found in inside(model, forward))
         return logprobs, entropies
@@ -272,6 +272,29 @@ class PolicyModule(L.LightningModule):
                 f"the gradient's norm is {size} at optimizer update {self.global_step}; the weights are as before. Lower model.lr."
             )
         return size
+
+
+def _through(
+    model: PreTrainedModel,
+    ids: Int[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    rows: Unpadded | None,
+    prefix: Int[Tensor, "1 P"] | None = None,
+    *,
+    entropy_gradient: bool = False,
+) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+    """Log-probabilities and entropies of action tokens of rows behind a beginning; with `rows` without their padding."""
+    shared = 0 if prefix is None else prefix.shape[1]
+    told: dict[str, Any] = {}
+    if rows is not None:
+        told = rows.inputs(model, shared)
+        ids, mask = rows.joined(ids), rows.joined(torch.nn.functional.pad(mask[:, 1:], (1, 0)))
+    cache = prefix_cache(model, prefix, len(ids)) if prefix is not None and shared else None
+    with read_only_at(model, predicting(mask)):
+        out = model.base_model(input_ids=ids, past_key_values=cache, use_cache=cache is not None, **told)
+    layer = output_layer(model)
+    logprobs, entropies = action_logprobs(out.last_hidden_state, layer, ids, mask, entropy_gradient=entropy_gradient)
+    return (logprobs, entropies) if rows is None else (rows.apart(logprobs), rows.apart(entropies))
 
 
 def _leave_out_dropout(model: nn.Module) -> None:

@@ -26,6 +26,8 @@ _ROW = 2**18
 """Most scores of so many queries, all heads together, that are written out."""
 _CHUNK = 2**19
 """About how many scores are written out at a time."""
+ROWS = "unpadded_rows"
+"""What such a layer is told by: rows that come one after the other (`forward/unpadded.py`)."""
 _READ = "_cod_lightning_read"
 """Attribute of an attention layer: where its output is read."""
 
@@ -36,6 +38,11 @@ def use_grouped_attention(model: PreTrainedModel) -> None:
         AttentionInterface.register(GROUPED, grouped_attention)
         AttentionMaskInterface.register(GROUPED, sdpa_mask)
         model.set_attn_implementation(GROUPED)
+
+
+def is_grouped(model: PreTrainedModel) -> bool:
+    """Whether it attends so."""
+    return model.config._attn_implementation == GROUPED
 
 
 @contextmanager
@@ -65,17 +72,39 @@ def grouped_attention(
 ) -> tuple[Tensor, None]:
     """As `sdpa_attention_forward`: query [b, heads, width, dim], key and value [b, kv_heads, columns, dim], mask [b, 1, width,
     columns], true where a query sees; the output is [b, width, heads, dim]. A `softcap` bounds the scores, which torch's
-    kernel does not know."""
+    kernel does not know. Rows that come one after the other are [1, heads, T, dim], and so is the output."""
+    positions: Tensor | None = getattr(module, _READ, None)
+    if (rows := kwargs.pop(ROWS, None)) is None:
+        return _attended_at(positions, module, query, key, value, attention_mask, dropout, scaling, **kwargs), None
+    positions = None if positions is None else rows.apart(positions)
+
+    def in_rectangle(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        return _attended_at(positions, module, query, key, value, mask, dropout, scaling, **kwargs)
+
+    return rows.attended(in_rectangle, query, key, value, kwargs.get("sliding_window")), None
+
+
+def _attended_at(
+    positions: Bool[Tensor, "B T"] | None,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float,
+    scaling: float | None,
+    **kwargs: Any,
+) -> Tensor:
+    """The output at these positions, or at all."""
     width, columns, softcap = query.shape[2], key.shape[2], kwargs.get("softcap")
     written_out = softcap is not None or _is_written_out(query, key, dropout)
     if attention_mask is None and written_out and width == columns and _is_causal(module, kwargs):
         attention_mask = torch.ones((1, 1, width, columns), dtype=torch.bool, device=query.device).tril()
     if attention_mask is None or attention_mask.shape[1] != 1 or kwargs.get("position_bias") is not None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
-    positions: Tensor | None = getattr(module, _READ, None)
+        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)[0]
     if written_out and positions is not None:
-        return _written_out_at(positions, query, key, value, attention_mask, _scale(query, scaling), softcap), None
-    return attend(query, key, value, attention_mask, scaling, dropout, softcap), None
+        return _written_out_at(positions, query, key, value, attention_mask, _scale(query, scaling), softcap)
+    return attend(query, key, value, attention_mask, scaling, dropout, softcap)
 
 
 def attend(

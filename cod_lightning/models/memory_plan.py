@@ -348,11 +348,12 @@ def _layer_activations(model: ModelSizes, run: RunSizes) -> float:
 
     Inputs of linear layers; queries, keys and values before and after norm and rotation; gate, up and their product. In half
     precision norms keep their input in float32. Over a frozen base weights ask for nothing, but each adapted layer keeps its own
-    input: in float32, which the adapter is in, except under autocast.
+    input: in float32, which the adapter is in, except under autocast. On a GPU rows may go without padding: the output of attention
+    is then there twice, in its rectangle and out of it, and the rest for fewer tokens, which is not counted.
     """
     h, q, kv, i = model.hidden, model.query, model.key_value, model.intermediate
     frozen = model.num_adapter_weights > 0
-    size = run.activation_bytes * (4 * h + 3 * q + 3 * kv + 4 * i + (0 if frozen else 2 * h + q + kv))
+    size = run.activation_bytes * (4 * h + 3 * q + 3 * kv + 4 * i + (0 if frozen else 2 * h + q + kv + q * run.on_gpu))
     if run.activation_bytes == 2:
         size += 2 * (2 * h + q + kv)
         if frozen:

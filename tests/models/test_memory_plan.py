@@ -7,6 +7,8 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from cod_lightning.adapters import adapter_weights
+from cod_lightning.forward import attention
+from cod_lightning.forward.unpadded import Unpadded
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
 from cod_lightning.models.memory_plan import GIB, RunSizes, activations, plan_memory, sizes_of
 
@@ -19,6 +21,14 @@ QWEN3_8B = {
     "head_dim": 128,
     "intermediate_size": 12_288,
     "tie_word_embeddings": False,
+}
+LAYER = {
+    "vocab_size": 64,
+    "hidden_size": 256,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 32,
+    "intermediate_size": 768,
 }
 RUN = RunSizes(weight_bytes=2, activation_bytes=2, num_tokens=1000, scores_bytes=2**28, on_gpu=False)
 
@@ -86,7 +96,7 @@ def test_what_does_not_fit_is_told_with_the_keys_that_change_it(eight_b):
     assert plan_memory(eight_b, four_bit, 24 * GIB, "a GPU").advice() == []
 
 
-def saved_bytes(model, ids, autocast):
+def saved_bytes(model, ids, autocast, **told):
     """Of all storages that autograd keeps from a forward pass, weights aside."""
     own = {t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers())}
     seen = {}
@@ -101,7 +111,7 @@ def saved_bytes(model, ids, autocast):
         torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t),
         torch.autocast("cpu", torch.bfloat16, enabled=autocast),
     ):
-        model.base_model(input_ids=ids, use_cache=False)
+        model.base_model(input_ids=ids, use_cache=False, **told)
     return sum(size for size, _ in seen.values())
 
 
@@ -123,15 +133,7 @@ def test_activations_are_within_15_percent_of_what_autograd_saves(kind, dtype, a
     measured, planned = [], []
     ids = torch.randint(0, 64, (1, 256))
     for num_layers in (1, 3):
-        config = Qwen3Config(
-            vocab_size=64,
-            hidden_size=256,
-            num_hidden_layers=num_layers,
-            num_attention_heads=8,
-            num_key_value_heads=4,
-            head_dim=32,
-            intermediate_size=768,
-        )
+        config = Qwen3Config(**LAYER, num_hidden_layers=num_layers)  # pyright: ignore[reportArgumentType]
         plain = Qwen3ForCausalLM(config)
         plain.save_pretrained(folder := tmp_path / str(num_layers))
         options = {"path": str(folder), "dtype": dtype, "gradient_checkpointing": checkpointing}
@@ -146,8 +148,25 @@ def test_activations_are_within_15_percent_of_what_autograd_saves(kind, dtype, a
             gradient_checkpointing=checkpointing,
             num_tokens=256,
             scores_bytes=0,
+            on_gpu=False,
         )
         sizes = sizes_of(plain, rank=8 if kind else 0)
         assert sizes.num_adapter_weights == sum(weight.numel() for weight in adapter_weights(model).values())
         planned.append(activations(sizes, run))
     assert planned[1] - planned[0] == pytest.approx(measured[1] - measured[0], rel=0.15)
+
+
+@pytest.mark.parametrize("lengths", [(64, 63, 62, 62), (64, 50, 40, 30)])
+def test_rows_without_padding_keep_no_more_than_is_planned_for_a_gpu(lengths, monkeypatch):
+    monkeypatch.setattr(attention, "_ROW", -1)  # scores that are written out are kept, too
+    kept, rows, ids = [], Unpadded(torch.tensor(lengths), 64), torch.zeros((4, 64), dtype=torch.long)
+    for num_layers in (1, 3):
+        config = Qwen3Config(**LAYER, num_hidden_layers=num_layers)  # pyright: ignore[reportArgumentType]
+        model = Qwen3ForCausalLM(config)
+        attention.use_grouped_attention(model)
+        kept.append(saved_bytes(model, rows.joined(ids), False, **rows.inputs(model, 0)))
+    run = RunSizes(weight_bytes=4, activation_bytes=4, num_tokens=256, scores_bytes=0)
+    planned = 2 * activations(sizes_of(model), run) / 3  # pyright: ignore[reportPossiblyUnboundVariable]
+    assert kept[1] - kept[0] <= planned
+    if sum(lengths) > 250:
+        assert kept[1] - kept[0] == pytest.approx(planned, rel=0.05)
