@@ -23,6 +23,7 @@ from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.seeds import derive_seed
+from cod_lightning.whole_file import write_whole
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -212,8 +213,7 @@ class RunConfig(Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if trainer.is_global_zero and stage == "fit":
-            self.root.mkdir(parents=True, exist_ok=True)
-            (self.root / "config.yaml").write_text(self.text)
+            write_whole(self.root / "config.yaml", self.text)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]

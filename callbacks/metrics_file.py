@@ -9,6 +9,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
 from cod_lightning.checkpoints.integrity import sync
+from cod_lightning.whole_file import without_link
 
 
 class MetricsFile(CSVLogger):
@@ -69,7 +70,7 @@ class _Writer(ExperimentWriter):
 
 def _replace(path: Path, rows: Sequence[Sequence[str]]) -> None:
     beside = path.with_name(f"{path.name}.writing")
-    with beside.open("w", newline="") as file:
+    with without_link(beside).open("w", newline="") as file:
         csv.writer(file).writerows(rows)
     sync(beside)
     beside.replace(path)

@@ -23,7 +23,7 @@ from cod_lightning.rollout import policy_logprobs, transcript
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
-from cod_lightning.whole_file import write_whole
+from cod_lightning.whole_file import without_link, write_whole
 
 _MOST_TRACEBACKS, _LONGEST_TRACEBACK = 100, 20_000
 _REPLACED = ("test", "predict")
@@ -128,7 +128,7 @@ class FaultFile(logging.Handler):
             return
         text = visible(logging.Formatter("%(message)s").format(record)[:_LONGEST_TRACEBACK])
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open(self._mode, encoding="utf-8", errors="replace") as file:
+        with without_link(self.path).open(self._mode, encoding="utf-8", errors="replace") as file:
             file.write(f"{text}\n\n")
         self._mode = "a"
 

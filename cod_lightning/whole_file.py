@@ -30,6 +30,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise
 
 
+def without_link(path: Path) -> Path:
+    """The path, for a file that is written bit by bit: a link that lay there is gone, and what it led to as it was."""
+    if path.is_symlink():
+        path.unlink()
+    return path
+
+
 def write_figure(stem: Path, figure: Any) -> list[Path]:
     """The same for a figure of matplotlib, as STEM.png and STEM.svg, which are returned. A dollar sign in its texts is one."""
     written = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]

@@ -1,5 +1,6 @@
 """Numbers of an objective that cannot work, and options of it and of the data that have no meaning together."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from cod_lightning.objective.returns import CreditRule
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.plans import planned
 from cod_lightning.rollout.attempts import Branching
+from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.scorers import Scorer
 from cod_lightning.training.signal_replay import SignalReplay
@@ -32,7 +34,8 @@ def check_numbers(
     """Raise `ConfigError` for optimizer settings out of range."""
     if not all(0 <= beta < 1 for beta in betas):
         raise ConfigError("model.betas", betas, "two numbers from 0 to below 1", "[0.9, 0.999] is the default.")
-    check_at_least("model.weight_decay", weight_decay, 0, "0 is the default.")
+    if not 0 <= weight_decay < math.inf:
+        raise ConfigError("model.weight_decay", weight_decay, "finite, and at least 0", "0 is the default.")
     check_at_least("model.warmup_updates", warmup_updates, 0, "0 is the default.")
     check_between("model.final_lr_fraction", final_lr_fraction, 0, 1, "1 keeps the rate constant.")
     check_positive("model.lr", lr, "The paper's is 1e-6, a tiny policy's about 1e-3.")
@@ -96,6 +99,9 @@ def _check_baseline(module: Any, data: Any) -> None:
         if module.scale != "none":
             expected = "none with baseline=accepted, whose advantages are all 1, so that nothing is left to divide by"
             raise ConfigError("model.scale", module.scale, expected, "Choose loss=reinforce, which sets it, or none.")
+        if isinstance(data.rollouts.packs.source, Bandit):
+            expected = "another one with baseline=accepted, whose advantages are all 1, in every category alike"
+            raise ConfigError("data.source", "Bandit", expected, "Choose source=learnability, or another baseline.")
         if module.loss.compares_siblings:
             expected = "one that looks at each episode alone with baseline=accepted, which leaves out all but successes"
             raise ConfigError("model.loss", type(module.loss).__name__, expected, "Choose loss=reinforce.")

@@ -1,11 +1,20 @@
 """Files that commands write into folders of others."""
 
+import logging
 import os
 import threading
+from types import SimpleNamespace
+from typing import Any
 
+import lightning as L
 import pytest
 
+from callbacks.checkpoints import RunConfig
+from callbacks.metrics_file import MetricsFile
+from callbacks.transcripts import FaultFile
 from cod_lightning.cli import main
+from cod_lightning.rollout import transcript
+from cod_lightning.rollout.table import TableWriter
 from cod_lightning.whole_file import write_whole
 from tests.records import group
 from tests.reports.made_runs import write_run
@@ -45,6 +54,33 @@ def test_a_link_is_replaced_and_a_pipe_is_written_to(tmp_path):
     write_whole(tmp_path / "pipe", "shown")
     reader.join()
     assert read == ["shown"]
+
+
+def test_what_a_run_adds_to_its_folder_goes_through_none_of_its_links(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    names = ("test_a_trained.jsonl", "faults.log", ".predict.parquet.part", "metrics.csv.writing", "config.yaml")
+    for name in names:
+        (tmp_path / name).symlink_to(precious)
+    lines, faults, draft, metrics, config = (tmp_path / name for name in names)
+    played = group("a", [[True, False], [False, True]])
+    for append in (False, True):
+        transcript.write(lines, [played], append=append)
+    FaultFile(faults, anew=False).handle(logging.makeLogRecord({"msg": "it raised"}))
+    table = TableWriter(tmp_path / "predict.parquet", run="a")
+    table.add("predict", 0, played)
+    table.finish()
+    (tmp_path / "metrics.csv").write_text("step,a\n0,1\n")
+    written = MetricsFile(tmp_path, resumed_at=1)
+    written.log_metrics({"a": 2.0}, step=1)
+    written.save()
+    trainer: Any = SimpleNamespace(is_global_zero=True)
+    RunConfig("model: {}\n", tmp_path, {}).setup(trainer, L.LightningModule(), "fit")
+    assert precious.read_text() == "precious"
+    assert [len(transcript.read(lines)), faults.read_text(), config.read_text()] == [2, "it raised\n\n", "model: {}\n"]
+    assert (tmp_path / "metrics.csv").read_text().splitlines()[-1] == "2.0,1"
+    assert not draft.exists()
+    assert not metrics.exists()
 
 
 @pytest.mark.slow

@@ -103,8 +103,8 @@ class AsymRE(Baseline):
     """Added to the mean, in units of reward; at most 0."""
 
     def __post_init__(self) -> None:
-        if not self.shift <= 0:
-            raise ConfigError("model.baseline.shift", self.shift, "at most 0", "-0.1 is a usual value.")
+        if not -math.inf < self.shift <= 0:
+            raise ConfigError("model.baseline.shift", self.shift, "finite, and at most 0", "-0.1 is a usual value.")
 
     def __call__(self, returns: Returns) -> Advantages:
         total, count = _sums(returns)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least, check_between, check_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,10 @@ class AdaptiveRED:
     """The sum counts as negative below -trigger * sum_e |s_e n_e|."""
 
     def __post_init__(self) -> None:
+        for key in ("max_temperature", "tolerance"):
+            check_positive(f"model.reweight.{key}", getattr(self, key), "Leave it out for the default.")
+        check_at_least("model.reweight.max_rounds", self.max_rounds, 1, "20 is the default.")
+        check_between("model.reweight.trigger", self.trigger, 0, 1, "1e-6 is the default.")
         if not 0 < self.min_temperature < self.max_temperature:
             raise ConfigError(
                 "model.reweight.min_temperature",

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from cod_lightning.rollout.transcript import episode_record
 from cod_lightning.types import Group
+from cod_lightning.whole_file import without_link
 
 _TURN = pa.struct(
     [
@@ -90,7 +91,7 @@ class TableWriter:
         self.draft = path.with_name(f".{path.name}.part")
         path.parent.mkdir(parents=True, exist_ok=True)
         self._rows: list[dict[str, Any]] = []
-        self._file = pq.ParquetWriter(self.draft, SCHEMA, compression="zstd")
+        self._file = pq.ParquetWriter(without_link(self.draft), SCHEMA, compression="zstd")
 
     def add(self, label: str, step: int, group: Group) -> None:
         """All episodes of the group."""

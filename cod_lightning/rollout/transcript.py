@@ -30,6 +30,7 @@ from cod_lightning.types import (
     Task,
     Turn,
 )
+from cod_lightning.whole_file import without_link
 
 SCHEMA = 1
 """Rises whenever a line of an earlier version would be misread."""
@@ -78,7 +79,7 @@ def load(lines: Iterable[str], *, source: str = "transcript") -> list[Group]:
 def write(path: Path, groups: Sequence[Group], *, step: int = 0, append: bool = True) -> None:
     """Put the groups at the end of the file, or in place of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a" if append else "w", encoding="utf-8") as file:
+    with without_link(path).open("a" if append else "w", encoding="utf-8") as file:
         file.writelines(line + "\n" for group in groups for line in dump(group, step=step))
 
 

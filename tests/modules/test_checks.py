@@ -8,6 +8,7 @@ from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO, SDPO
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.plans import UpdateEvery
 from cod_lightning.rollout.attempts import Anchors, Counterfactual
+from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.self_imitation import SelfImitation
 from cod_lightning.training.signal_replay import SignalReplay
 from modules.checks import check_combination
@@ -139,3 +140,11 @@ def test_options_that_have_a_meaning_together_are_taken(options, of_data):
 def test_numbers_without_meaning_are_refused_by_key(make, said):
     with pytest.raises(ConfigError, match=said):
         make()
+
+
+def test_a_bandit_is_refused_with_a_baseline_whose_advantages_are_all_alike():
+    made = data()
+    check_combination(module(baseline=Accepted(), scale="none"), made)
+    made.rollouts.packs.source = Bandit()
+    with pytest.raises(ConfigError, match=r"data\.source is Bandit; expected another one with baseline=accepted"):
+        check_combination(module(baseline=Accepted(), scale="none"), made)

@@ -310,6 +310,7 @@ def test_a_window_longer_than_the_pack_is_refused_before_any_rollout(tmp_path):
         (lambda: GRPOModule(TinyPolicy(), terms=[KL(), KL(estimator="k3")]), "terms is divergence; expected terms"),
         (lambda: GRPOModule(TinyPolicy(), betas=(1.0, 2.0)), r"betas is \(1\.0, 2\.0\); expected two numbers"),
         (lambda: GRPOModule(TinyPolicy(), weight_decay=-1.0), "weight_decay is -1"),
+        (lambda: GRPOModule(TinyPolicy(), weight_decay=math.inf), "weight_decay is inf"),
         (lambda: GRPOModule(TinyPolicy(), warmup_updates=-1), "warmup_updates is -1"),
     ],
 )
