@@ -80,6 +80,10 @@ class Variant:
     """Config groups that its training chooses."""
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     """Sizes of its policy, which then has a warm start of its own."""
+    only: str = ""
+    """The kind that it trains on, in place of the first so many."""
+    teacher: dict[str, float] = field(default_factory=dict[str, float])
+    """Dials of its demonstrations; a warm start of its own, too."""
     about: str = ""
     """What pages say of it."""
 
@@ -91,7 +95,11 @@ def cell(name: str, of: Variant, seed: int, runs: Path, experiment: str, demonst
     """
     folder = runs / f"{name}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    env, shown = ({"env": {"init_args": {"kinds": KINDS[:n]}}} for n in (of.kinds, demonstrated or of.kinds))
+    teacher = {"teacher": of.teacher} if of.teacher else {}
+    env, shown = (
+        {"env": {"init_args": {"kinds": kinds} | teacher}}
+        for kinds in ([of.only] if of.only else KINDS[: of.kinds], KINDS[: demonstrated or of.kinds])
+    )
     model = {"model": {"policy": {"init_args": of.sizes}}} if of.sizes else {}
     warm = folder / "warm_start.yaml"
     begun = {"defaults": [f"/warm_start/{experiment}@_global_", "_self_"], "data": shown} | model

@@ -62,6 +62,12 @@ VARIANTS = {
         sizes={"hidden_size": 256, "intermediate_size": 256},
         about="has a policy of 1.91 million parameters with a warm start of its own",
     ),
+    "graph-uninformative": Variant(
+        1,
+        only="graph-5-2",
+        teacher={"note_accuracy": 0.0},
+        about="begins with demonstrations whose notes are random, and trains on graphs (`graph-5-2`) alone",
+    ),
 }
 """One thing otherwise than in the cell with as many kinds."""
 FAMILIES = "order", "threshold", "offset"
