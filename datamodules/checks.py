@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.engines.base import Engine
+from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
+from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError, answering, check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.plans import LifecyclePlan, proposes
@@ -156,6 +157,13 @@ def check_pair(engine: Engine, policy: Policy, frozen: FrozenRole | None = None)
         raise ConfigError("data.frozen.kind", str(frozen.kind), expected, remedy)
 
 
+def check_served(engine: Engine, policy: Policy) -> None:
+    """The engine has on this machine what it needs to serve the policy."""
+    dtype = str(policy.dtype).removeprefix("torch.")
+    asked = Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype, config=policy.config)
+    engine.check(asked)
+
+
 def check_sampling(temperature: float, top_p: float) -> None:
     """Training samples from the policy itself."""
     why = "exactly 1 in training, since otherwise the ratio of policy to behaviour is biased"
@@ -178,7 +186,9 @@ def check_names(suites: Sequence[str]) -> None:
         raise ConfigError("data.suites", ", ".join(twice), "names that occur once", remedy)
 
 
-def check_turns(stop_strings: tuple[str, ...], budget: int | None, most: int, chat: Chat, engine: Engine) -> None:
+def check_turns(
+    stop_strings: tuple[str, ...], budget: int | None, most: int, chat: Chat, engine: Engine, env: TextEnv
+) -> None:
     """What ends a turn, and a thought, can be written by the policy and seen by the engine."""
     for text in stop_strings:
         if not text or chat.unknown_word(text):
@@ -193,6 +203,9 @@ def check_turns(stop_strings: tuple[str, ...], budget: int | None, most: int, ch
         expected = "null without data.enable_thinking, and for a model behind an endpoint"
         raise ConfigError("data.thinking_budget", budget, expected, "Leave it out, or set data.enable_thinking=true.")
     thought_marks(chat)
+    if own_loop(env):
+        expected = "null, since the environment leaves its turns to a program of its own"
+        raise ConfigError("data.thinking_budget", budget, expected, "Leave it out.")
 
 
 def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:

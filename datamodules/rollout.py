@@ -10,10 +10,9 @@ from typing import Any
 from lightning.pytorch.trainer.states import TrainerFn
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.engines.base import Engine, Served
+from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
-from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError, DataError, answering
 from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
 from cod_lightning.evaluation.conditions import Condition, conditions
@@ -53,6 +52,7 @@ from datamodules.checks import (
     check_reuse,
     check_rounds,
     check_sampling,
+    check_served,
     check_sizes,
     check_staleness,
     check_turns,
@@ -216,18 +216,11 @@ class RolloutDataModule(ItemDataModule):
         if self._chat is None:
             check_pair(self.engine, policy, self.frozen)
             if not elsewhere:
-                dtype = str(policy.dtype).removeprefix("torch.")
-                served = Served(
-                    adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype, config=policy.config
-                )
-                self.engine.check(served)
+                check_served(self.engine, policy)
             tokenizer = policy.tokenizer(self.words_for(policy))
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
-            check_turns(self.stop_strings, self.thinking_budget, self.max_new_tokens, chat, self.engine)
-            if self.thinking_budget is not None and own_loop(self.env):
-                expected = "null, since the environment leaves its turns to a program of its own"
-                raise ConfigError("data.thinking_budget", self.thinking_budget, expected, "Leave it out.")
+            check_turns(self.stop_strings, self.thinking_budget, self.max_new_tokens, chat, self.engine, self.env)
             first = first_pack(self.env, self.pack_size, self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             room = (policy.window, self.max_new_tokens)

@@ -177,5 +177,5 @@ def test_what_cannot_end_a_turn_or_a_thought_is_refused_by_key(chat, engine):
         ((), 4, Chat(chat.tokenizer), r"data\.thinking_budget is 4; expected null without data\.enable_thinking"),
     ):
         with pytest.raises(ConfigError, match=message):
-            check_turns(strings, budget, 12, of, engine)
-    check_turns(("</answer>",), 4, 12, chat, engine)
+            check_turns(strings, budget, 12, of, engine, WordWorld())
+    check_turns(("</answer>",), 4, 12, chat, engine, WordWorld())
