@@ -215,9 +215,15 @@ def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
 
 
 def first_pack(env: TextEnv, num_tasks: int, seed: int) -> Pack:
-    """The first pack of the training."""
+    """The first pack of the training. Raises `ConfigError` where the second has its id, by which packs are known."""
     with answering(partial(unplayable, env), "an environment that draws packs"):
-        return env.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks, seed=seed)
+        draw = partial(env.sample_pack, split=Split.TRAIN, num_tasks=num_tasks, seed=seed)
+        first, second = draw(index=0), draw(index=1)
+        alike = first.id == second.id
+    if alike:
+        expected = f"an environment whose packs have ids of their own; the first two are both {first.id!r:.80}"
+        raise ConfigError("data.env", type(env).__name__, expected, "Put split, seed and index into the Pack's id.")
+    return first
 
 
 def check_first_prompt(

@@ -93,10 +93,18 @@ class Suite:
         return replace(self, env=env, pack_size=size, wrap=Wrap.NONE, change_at=None)
 
     def packs(self, world: TextEnv) -> list[Pack]:
-        """The packs, each by its identity: the same for every policy, checkpoint and machine."""
+        """The packs, each by its identity: the same for every policy, checkpoint and machine.
+
+        Raises `ConfigError` where two have one id, by which figures are paired.
+        """
         assert self.pack_size is not None, "the pack size is open; call within()"
         draw, split, size = world.sample_pack, Split(self.split), self.pack_size
-        return [draw(split=split, index=i, num_tasks=size, seed=self.seed) for i in range(self.num_packs)]
+        packs = [draw(split=split, index=i, num_tasks=size, seed=self.seed) for i in range(self.num_packs)]
+        if len({pack.id for pack in packs}) < len(packs):
+            expected = f"packs with ids of their own; {world.name} gives several of these one id"
+            remedy = "Put split, seed and index into the Pack's id, then `test` with the run's last checkpoint."
+            raise ConfigError(f"data.suites.{self.name}.num_packs", self.num_packs, expected, remedy)
+        return packs
 
     def _check_controls(self) -> None:
         if self.controls is None:

@@ -1,5 +1,7 @@
 """A plausible mistake in a world of one's own is answered before anything is trained, by its class and the line that raised."""
 
+from dataclasses import replace
+
 import pytest
 
 from cod_lightning.contexts import HintContext
@@ -40,9 +42,16 @@ class Untaught(Levers):
         raise KeyError("no notes")
 
 
+class Nameless(Levers):
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        pack = super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
+        return replace(pack, id=f"{split}/{index // 2}")
+
+
 @pytest.mark.parametrize(
     ("world", "said"),
     [
+        (Nameless, r"data\.env is Nameless; expected .*ids of their own; the first two are both 'train/0'"),
         (Seedless, r"data\.env is Seedless; .*unexpected keyword argument 'seed', .*checks\.py:\d+"),
         (OnlyText, r"data\.env is OnlyText; .*too many values to unpack"),
         (Silent, r"data\.env is Silent; .*gave NoneType and str, not texts"),

@@ -1,5 +1,8 @@
 """Suites say what is played, and refuse what cannot be."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from jsonargparse import ArgumentParser
 
@@ -7,7 +10,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.suite import Suite, Wrap
-from cod_lightning.types import Split
+from cod_lightning.types import Pack, Split
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,15 @@ def test_the_command_line_reads_and_reprints_a_suite() -> None:
     (suite,) = parser.instantiate(parser.parse_string(parser.dump(parsed))).suites
     assert (suite.split, suite.pack_size, suite.num_packs) == (Split.VALIDATION, 8, 2048)
     assert (suite.controls, suite.wrap) == ((ConditionKind.ORACLE,), Wrap.RALPH_LOOP)
+
+
+def test_packs_of_one_id_are_refused_by_suite_since_figures_are_paired_by_it() -> None:
+    class Nameless(Levers):
+        def sample_pack(self, **options: Any) -> Pack:
+            return replace(super().sample_pack(**options), id="levers")
+
+    with pytest.raises(ConfigError, match=r"data\.suites\.a\.num_packs is 2; expected packs with ids of their own"):
+        Suite(name="a", num_packs=2, pack_size=4).packs(Nameless())
 
 
 def test_packs_go_by_identity() -> None:
