@@ -161,7 +161,7 @@ class QuotingDials(TeacherDials):
     the dialogue states something, while the others are unknown. Either way values have nothing to do with the truth."""
 
     context_gaps: float = 0.0
-    """Probability that a demonstrated context, where it is true, does not know a fact yet, as between the first task and the last."""
+    """Probability that a demonstrated context, where it is true, does not know a fact yet, as between first and last task."""
 
     def described(self) -> str:
         quoted = " The player named the fact that it went by before each answer." if self.quotes else ""
