@@ -70,10 +70,11 @@ class FactTable:
 
         return "\n".join(line(name, value) for name, value in shown)
 
-    def quote(self, response: str, value: str, code: int, known: Mapping[int, str]) -> str:
+    def quote(self, response: str, value: str, code: int, known: Mapping[int, str], question: str = "") -> str:
         """A response that wants the value and answers with that code, after the known fact that it goes by.
 
-        In sentences the fact is said from its value, as notes say it with `both_ways`.
+        In sentences the fact is said from its value, as notes say it with `both_ways`, and the question takes the place of the
+        response's own words if there is one.
 
         >>> FactTable("Lever", ("red", "blue"), compact=True, names=("1", "2")).quote("red <answer>Lever_2</answer>", "red", 2, {})
         'red 2=? <answer>Lever_2</answer>'
@@ -85,7 +86,7 @@ class FactTable:
         if self.compact:
             return f"{thought}{code}={known.get(code, UNKNOWN)} {mark}{answer}"
         name, known_as = self.names[code - 1], value if known.get(code) == value else f"{value} unknown"
-        return f"{thought.rstrip(' .')}, {self._back(name, known_as)} {mark}{answer}"
+        return f"{question or thought.rstrip(' .')}, {self._back(name, known_as)} {mark}{answer}"
 
     def _back(self, name: str, value: str) -> str:
         """A fact from its value. The code follows at once, since what a copier repeats is what followed."""
@@ -153,8 +154,9 @@ class QuotingDials(TeacherDials):
     quotes: bool = False
     """Whether a player repeats the fact that it goes by before its answer (`red 3=red <answer>Lever_3</answer>`, for a try
     `red 3=? <answer>Lever_3</answer>`), so that a policy can say a fact that it sees before it has ever noted one. In sentences
-    notes say each fact from its value, too (`- Lever 3: red, so for red Lever 3`), and the player repeats it (`I want red, so
-    for red Lever 3`, for a try `so for red unknown Lever 3`): a policy finds by copying what it looks for."""
+    notes say each fact from its value, too (`- Lever 3: red, so for red Lever 3`), and the player repeats that
+    after the question (`The wanted colour is red, so for red Lever 3`, for a try `so for red unknown Lever 3`): a policy finds by
+    copying what it looks for."""
 
     fills: Literal["any", "stated"] = "any"
     """Which entries a note makes at random, a value or unknown, where it does not go by the record: any, or those of codes of which

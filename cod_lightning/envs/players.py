@@ -183,4 +183,8 @@ class TablePlay(Play[Mapping[int, str]]):
     def respond(self, value: str, code: int, known: Mapping[int, str]) -> str:
         """A response that wants the value and answers with the code, after what is known of it where players quote."""
         response = self.wording.respond(value, code)
-        return self.table.quote(response, value, code, known) if self.dials.quotes else response
+        return self.table.quote(response, value, code, known, self.question(value)) if self.dials.quotes else response
+
+    def question(self, value: str) -> str:
+        """What the task asks, in its own words, where it names the value."""
+        return ""

@@ -50,6 +50,9 @@ class LeverPlay(TablePlay):
         code = by_colour.get(goal) or rng.choice(unknown)
         return self.respond(goal, code, known)
 
+    def question(self, value: str) -> str:
+        return self.wording.question(value)
+
 
 class Levers(TaskWorld[LeverTask]):
     """Pull the lever that gives the wanted colour.
