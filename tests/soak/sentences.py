@@ -139,8 +139,8 @@ LIMITS = (
     "- Demonstrations contained weak forms of the skill: a player that trusts its context, and a writer that notes a fact as it",
     "  was seen in 8 of 10 cases, else at random.",
     "- Levers have 24 hidden orders, all of which occur in training; held-out packs differ in orders together with goals.",
-    "- FrozenLake-Obscure in sentences was not trained. Its packs are twice as long (3x3 with six steps: 680 tokens a row, 1,230 at",
-    "  most, so that the window has to grow, against 400 on levers), and besides looking up its player has to read a map.",
+    "- FrozenLake-Obscure in sentences was not trained. Its rows are nearly twice as long (3x3 with six steps: 680 tokens, at",
+    "  most 1,230, so that the window has to grow, against 400 on levers), and besides looking up its player reads a map.",
 )
 
 
