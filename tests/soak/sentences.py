@@ -59,6 +59,9 @@ def record(folder: Path) -> dict[str, Any]:
     """What the page tells of a finished run."""
     suite = json.loads((folder / "run" / "evaluation.json").read_text())["suites"][SUITE]
     kept = {key: suite[key] for key in ("packs", "env", "positions", "controls", "paired")}
+    figures = suite["figures"]
+    kept["transfer"] = figures["forward_transfer"]["success"]
+    kept["over_warm_start"] = figures["differences"]["warm_start"]["success"]
     (weights,) = folder.glob("cache/warm_start/*/policy")
     return {**json.loads((folder / "done.json").read_text()), **kept, "nats": nats(weights)}
 
@@ -134,6 +137,9 @@ LOOK_UP = (
 LIMITS = (
     "## Limits",
     "",
+    "- Notes limit it, not the look-up: a pull costs about what is possible, a note a nat more, and much of what is noted at",
+    "  temperature 1 is made up. That is what training has to strengthen, and 16 rollouts of 64 lifecycles are few for it:",
+    "  a low temperature does more. Longer training was not tried; two hours on two cores allow several times as much.",
     "- The policy knows no more of language than these sentences, and begins as a copier (`models/induction.py`), as language",
     "  models do after their pre-training. It says nothing about how well a real checkpoint learns.",
     "- Demonstrations contained weak forms of the skill: a player that trusts its context, and a writer that notes a fact as it",
@@ -195,7 +201,11 @@ def _reading(of: dict[str, Any]) -> list[str]:
     success = [one["success"] for one in of["positions"]]
     blanked = [one["success"] for one in of["controls"]["blanked_context"]]
     gains = [of_tasks[-1] - of_tasks[0] for of_tasks in (success, blanked)]
-    lines = [f"- From the first task to the last: {gains[0]:+.3f}; with the context hidden {gains[1]:+.3f}."]
+    lines = [
+        f"- From the first task to the last: {gains[0]:+.3f}; with the context hidden {gains[1]:+.3f}.",
+        f"- From the second task on, over blanked contexts: {_difference(of['transfer'])}.",
+        f"- Over the warm start at the same temperature, 1: {_difference(of['over_warm_start'])} in the mean over positions.",
+    ]
     if best := of["paired"]["trained_minus_best_warm_start"]:
         low, high = best["ci95"]
         shown = "more than" if low > 0 else "less than" if high < 0 else "not shown to differ from"
@@ -204,6 +214,11 @@ def _reading(of: dict[str, Any]) -> list[str]:
             f"{best['mean_difference']:+.3f} [{low:+.3f}, {high:+.3f}] in the mean over positions."
         )
     return lines
+
+
+def _difference(of: dict[str, Any]) -> str:
+    low, high = of["ci95"]
+    return f"{of['mean']:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def _cell(position: dict[str, Any]) -> str:
