@@ -57,12 +57,40 @@ class FactTable:
         """The names, as a regular expression."""
         return "|".join(map(re.escape, self.names))
 
-    def write(self, facts: Mapping[int, str]) -> str:
-        """A context with a line, or a word, for every code."""
+    def write(self, facts: Mapping[int, str], *, both_ways: bool = False) -> str:
+        """A context with a line, or a word, for every code; a line says a fact from its value, too, with `both_ways`."""
         shown = [(name, facts.get(code, UNKNOWN)) for code, name in enumerate(self.names, start=1)]
         if self.compact:
             return " ".join(f"{name}={value}" for name, value in shown)
-        return "\n".join(f"- {self.noun} {name}: {'unknown' if value == UNKNOWN else value}" for name, value in shown)
+
+        def line(name: str, value: str) -> str:
+            if value == UNKNOWN:
+                return f"- {self.noun} {name}: unknown"
+            return f"- {self.noun} {name}: {value}" + (f", {self._back(name, value)}" if both_ways else "")
+
+        return "\n".join(line(name, value) for name, value in shown)
+
+    def quote(self, response: str, value: str, code: int, known: Mapping[int, str], question: str = "") -> str:
+        """A response that wants the value and answers with that code, after the known fact that it goes by.
+
+        In sentences the fact is said from its value, as notes say it with `both_ways`, and the question takes the place of the
+        response's own words if there is one.
+
+        >>> FactTable("Lever", ("red", "blue"), compact=True, names=("1", "2")).quote("red <answer>Lever_2</answer>", "red", 2, {})
+        'red 2=? <answer>Lever_2</answer>'
+        >>> table = FactTable("Lever", ("red", "blue"), compact=False, names=("1", "2"))
+        >>> table.quote("I want red. <answer>Lever 2</answer>", "red", 2, {2: "red"})
+        'I want red, so for red Lever 2 <answer>Lever 2</answer>'
+        """
+        thought, mark, answer = response.partition("<answer>")
+        if self.compact:
+            return f"{thought}{code}={known.get(code, UNKNOWN)} {mark}{answer}"
+        name, known_as = self.names[code - 1], value if known.get(code) == value else f"{value} unknown"
+        return f"{question or thought.rstrip(' .')}, {self._back(name, known_as)} {mark}{answer}"
+
+    def _back(self, name: str, value: str) -> str:
+        """A fact from its value. The code follows at once, since what a copier repeats is what followed."""
+        return f"so for {value} {self.noun} {name}"
 
     def complete(self, facts: dict[int, str]) -> dict[int, str]:
         """Facts without contradictions (of two codes with one value the later statement wins), and the last one inferred."""
@@ -124,12 +152,18 @@ class QuotingDials(TeacherDials):
     """How good demonstrations are, of a world whose facts are a table."""
 
     quotes: bool = False
-    """Whether a player repeats the fact that it goes by before its compact answer (`red 3=red <answer>Lever_3</answer>`, for a try
-    `red 3=? <answer>Lever_3</answer>`), so that a policy can say a fact that it sees before it has ever noted one."""
+    """Whether a player repeats the fact that it goes by before its answer (`red 3=red <answer>Lever_3</answer>`, for a try
+    `red 3=? <answer>Lever_3</answer>`), so that a policy can say a fact that it sees before it has ever noted one. In sentences
+    notes say each fact from its value, too (`- Lever 3: red, so for red Lever 3`), and the player repeats that
+    after the question (`The wanted colour is red, so for red Lever 3`, for a try `so for red unknown Lever 3`): a policy finds by
+    copying what it looks for."""
 
     fills: Literal["any", "stated"] = "any"
     """Which entries a note makes at random, a value or unknown, where it does not go by the record: any, or those of codes of which
     the dialogue states something, while the others are unknown. Either way values have nothing to do with the truth."""
+
+    context_gaps: float = 0.0
+    """Probability that a demonstrated context, where it is true, does not know a fact yet, as between first and last task."""
 
     def described(self) -> str:
         quoted = " The player named the fact that it went by before each answer." if self.quotes else ""
@@ -140,21 +174,10 @@ class QuotingDials(TeacherDials):
         )
         return super().described() + filled + quoted
 
-    def check(self, protocol: str) -> None:
-        """Quotes are words of the compact protocol."""
+    def check(self) -> None:
+        """Raise `ConfigError` for a value that is none of its choices, or no share."""
         check_choice("data.env.teacher.fills", self.fills, ("any", "stated"))
-        if self.quotes and protocol != "compact":
-            expected = f"false with data.env.protocol={protocol}, whose demonstrations are sentences"
-            raise ConfigError("data.env.teacher.quotes", True, expected, "Leave it out, or use protocol=compact.")
-
-    def with_quote(self, response: str, known: Mapping[int, str], code: int) -> str:
-        """A compact response that answers with that code, after the known fact about it where players quote.
-
-        >>> QuotingDials(quotes=True).with_quote("red <answer>Lever_3</answer>", {3: "red"}, 3)
-        'red 3=red <answer>Lever_3</answer>'
-        """
-        thought, mark, answer = response.partition("<answer>")
-        return f"{thought}{code}={known.get(code, UNKNOWN)} {mark}{answer}" if self.quotes else response
+        check_share("data.env.teacher.context_gaps", self.context_gaps, "0 is the default.")
 
 
 def noisy_facts(

@@ -42,6 +42,10 @@ class Play(ABC, Generic[F]):
     def noisy(self, facts: F, accuracy: float, rng: random.Random) -> F:
         """Each fact kept with that probability, else anything in its place."""
 
+    def earlier(self, truth: F, rng: random.Random) -> F:
+        """What of the truth a demonstrated context may know."""
+        return truth
+
     def junk(self, rng: random.Random) -> F:
         """Knowledge that is made up."""
         return self.noisy(self.nothing, 0.0, rng)
@@ -121,7 +125,7 @@ class Teacher(_Player[F], Demonstrator):
 
     def earlier(self, rng: random.Random) -> F:
         """What may truly be known before a task."""
-        return self.truth
+        return self.play.earlier(self.truth, rng)
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         trusting = rng.random() < self.dials.follow
@@ -165,8 +169,22 @@ class TablePlay(Play[Mapping[int, str]]):
     def noisy(self, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> Mapping[int, str]:
         return noisy_facts(self.table, facts, accuracy, rng, only_stated=self.dials.fills == "stated")
 
+    def earlier(self, truth: Mapping[int, str], rng: random.Random) -> Mapping[int, str]:
+        """All, or with gaps those that are left and what follows from them."""
+        gaps = self.dials.context_gaps
+        return self.table.complete({code: truth[code] for code in truth if rng.random() >= gaps}) if gaps else truth
+
     def junk(self, rng: random.Random) -> Mapping[int, str]:
         return {code: rng.choice(self.table.values) for code in self.table.codes}
 
     def write(self, facts: Mapping[int, str], messages: Sequence[Message] = ()) -> str:
-        return self.table.write(facts)
+        return self.table.write(facts, both_ways=self.dials.quotes)
+
+    def respond(self, value: str, code: int, known: Mapping[int, str]) -> str:
+        """A response that wants the value and answers with the code, after what is known of it where players quote."""
+        response = self.wording.respond(value, code)
+        return self.table.quote(response, value, code, known, self.question(value)) if self.dials.quotes else response
+
+    def question(self, value: str) -> str:
+        """What the task asks, in its own words, where it names the value."""
+        return ""

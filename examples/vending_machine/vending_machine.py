@@ -47,7 +47,7 @@ class MachinePlay(TablePlay):
         drink = messages[1].content.removeprefix("want=")
         buttons = [b for b in known if known[b] == drink] or [b for b in self.table.codes if b not in known]
         button = rng.choice(buttons or list(self.table.codes))
-        return self.dials.with_quote(self.wording.respond(drink, button), known, button)
+        return self.respond(drink, button, known)
 
 
 class VendingMachine(TaskWorld[Order]):

@@ -32,9 +32,9 @@ def test_a_context_names_all_codes_in_order():
 
 
 @pytest.mark.parametrize("table", TABLES)
-@given(facts=SOME_FACTS)
-def test_a_written_context_reads_back(table: FactTable, facts):
-    assert table.parse(table.write(facts)) == facts
+@given(facts=SOME_FACTS, both_ways=st.booleans())
+def test_a_written_context_reads_back(table: FactTable, facts, both_ways):
+    assert table.parse(table.write(facts, both_ways=both_ways)) == facts
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -149,3 +149,13 @@ def test_an_impossible_dial_is_named(dials, key):
 def test_a_table_with_fewer_names_than_values_is_refused():
     with pytest.raises(ConfigError, match=r"FactTable.names is \('1', '2'\); expected as many as there are values, 3"):
         FactTable("Pot", ("rose", "fern", "ivy"), compact=True, names=("1", "2"))
+
+
+def test_a_true_context_with_gaps_holds_what_is_left_and_what_follows_from_it():
+    dials = QuotingDials(context_accuracy=1.0, context_true=1.0, context_junk=0.0, context_gaps=0.5)
+    teacher = Teacher(LakePlay(CompactLake(3), dials), TRUTH, dials)
+    rng = random.Random(0)
+    known = [CompactLake.facts.parse(teacher.context(rng)) for _ in range(2000)]
+    assert all(facts.items() <= TRUTH.items() for facts in known)
+    shares = [sum(len(facts) == count for facts in known) / len(known) for count in range(5)]
+    assert shares == pytest.approx([1 / 16, 4 / 16, 6 / 16, 0, 5 / 16], abs=0.04)

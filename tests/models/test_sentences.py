@@ -1,18 +1,21 @@
 """A policy whose tokenizer is made of the sentences of its world."""
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.control_tokens import WIDELY_KNOWN
+from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import SentencePolicy
 from cod_lightning.models.sentences import BEGIN, END
 from cod_lightning.models.tiny import PAD
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.types import Message, Role
+from cod_lightning.types import Message, Role, Split
 from datamodules.sentences import sentences
 
 SAID = sentences(Levers(), HintContext())
@@ -43,6 +46,15 @@ def test_each_word_each_digit_and_each_tag_of_the_sentences_is_one_piece():
     pieces = [CHAT.text((i,)) for i in CHAT.encode("- Lever 12: gold. <answer>Lever 3</answer>")]
     assert pieces == ["-", " Lever", " 1", "2", ":", " gold", ".", " <answer>", "Lever", " 3", "</answer>"]
     assert len(TOKENIZER) < 1000
+
+
+def test_in_a_fact_said_from_its_colour_the_lever_stands_right_behind_it():
+    env = Levers(teacher=QuotingDials(quotes=True, follow=1.0))
+    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    asked = Message(Role.USER, env.wording.observation("gold", (), 2))
+    said = teacher.act([Message(Role.SYSTEM, "- Lever 3: gold, so for gold Lever 3"), asked], random.Random(0))
+    pieces = [CHAT.text((i,)) for i in CHAT.encode(said)]
+    assert pieces[-7:] == [" gold", " Lever", " 3", " <answer>", "Lever", " 3", "</answer>"]
 
 
 def num_control(ids):

@@ -135,7 +135,7 @@ class LakePlay(TablePlay):
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         direction, code = stepped(self.wording, LakeSeen.of(messages, self.wording), known, rng)
-        return self.dials.with_quote(self.wording.respond(direction, code), known, code)
+        return self.respond(direction, code, known)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
 
     def __init__(self, teacher: QuotingDials = QuotingDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = LakeParameters(**parameters)
-        teacher.check(self.parameters.protocol)
+        teacher.check()
         self.max_turns, self.teacher, self.name = self.parameters.max_turns, teacher, self.parameters.name
         self._start(LakeTask(rows=("SG", "FF"), mapping=MAPPINGS[0]))
 

@@ -28,7 +28,11 @@ class CompactLevers(Unchanging, WorldWording):
         return "levers"
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        return f"{pulls[-1][0]}={pulls[-1][1]}" if pulls else f"want={goal}"
+        return f"{pulls[-1][0]}={pulls[-1][1]}" if pulls else self.question(goal)
+
+    def question(self, goal: str) -> str:
+        """What a task asks."""
+        return f"want={goal}"
 
     def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
         return " ".join([outcome, *dict.fromkeys(f"{code}={colour}" for code, colour in pulls)])
@@ -80,7 +84,11 @@ class NaturalLevers(Unchanging, WorldWording):
         """What is seen before a pull."""
         last = f"\n{self._pull_text(pulls)}" if pulls else ""
         asked = f"Which {self.labels.noun.lower()} do you pull?"
-        return f"Pull {len(pulls) + 1} of {max_turns}.{last}\nThe wanted colour is {goal}. {asked}"
+        return f"Pull {len(pulls) + 1} of {max_turns}.{last}\n{self.question(goal)}. {asked}"
+
+    def question(self, goal: str) -> str:
+        """What a task asks, with the colour at its end."""
+        return f"The wanted colour is {goal}"
 
     def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
         """Words after the task; outcome is win, miss or malformed."""

@@ -48,7 +48,10 @@ class LeverPlay(TablePlay):
         by_colour = {colour: code for code, colour in known.items()}
         unknown = [code for code in self.table.codes if code not in known] or list(self.table.codes)
         code = by_colour.get(goal) or rng.choice(unknown)
-        return self.dials.with_quote(self.wording.respond(goal, code), known, code)
+        return self.respond(goal, code, known)
+
+    def question(self, value: str) -> str:
+        return self.wording.question(value)
 
 
 class Levers(TaskWorld[LeverTask]):
@@ -81,7 +84,7 @@ class Levers(TaskWorld[LeverTask]):
         check_share("data.env.length_penalty", length_penalty, "0 is the default.")
         check_choice("data.env.protocol", protocol, ("natural", "compact"))
         check_choice("data.env.labels", labels, ("fixed", "random"))
-        teacher.check(protocol)
+        teacher.check()
         if labels == "random" and protocol == "compact":
             expected = "fixed with data.env.protocol=compact, whose words are fixed"
             raise ConfigError("data.env.labels", labels, expected, "Leave it out, or use data.env.protocol=natural.")

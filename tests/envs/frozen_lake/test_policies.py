@@ -191,6 +191,13 @@ def test_a_teacher_that_quotes_says_what_its_last_move_meant(feedback, moved):
     assert teacher.act(later, random.Random(0)) == "right 2=right <answer>Direction_2</answer>"
 
 
+def test_a_teacher_that_quotes_in_sentences_still_reads_its_own_answers():
+    env = FrozenLakeObscure(size_min=3, size_max=3, teacher=replace(TRUE, quotes=True))
+    for index in range(5):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
+        assert all(lived.success for lived in live(env, pack, env.demonstrator(pack), "natural"))
+
+
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
     env = FrozenLakeObscure(protocol="compact", teacher=QuotingDials(note_accuracy=accuracy))

@@ -7,7 +7,6 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, draw_lake, neighbour
@@ -285,7 +284,6 @@ def test_rendering_shows_the_player_on_ice_goal_and_hole():
         ({"min_shortest_path": 0}, "max_shortest_path"),
         ({"min_shortest_path": 7}, "max_shortest_path"),
         ({"length_penalty": -0.1}, "length_penalty"),
-        ({"teacher": QuotingDials(quotes=True)}, "teacher.quotes"),
         ({"length_penalty": 2.0}, "length_penalty"),
         ({"mappings": ()}, "mappings"),
         ({"mappings": (24,)}, "mappings"),
