@@ -34,7 +34,8 @@ class Unpadded:
     def __init__(self, lengths: Int[Tensor, " B"], width: int) -> None:
         self.lengths, self.width = lengths, width
         self.inside: Bool[Tensor, "B W"] = torch.arange(width, device=lengths.device) < lengths[:, None]
-        self.places: Int[Tensor, " T"] = self.inside.flatten().nonzero().squeeze(1)
+        self._where = self.inside.nonzero(as_tuple=True)
+        self.places: Int[Tensor, " T"] = self._where[0] * width + self._where[1]
         self._masks: dict[tuple[int, int | None], Tensor] = {}
 
     @property
@@ -47,9 +48,8 @@ class Unpadded:
         return values.flatten(0, 1).index_select(0, self.places)[None]
 
     def apart(self, values: Tensor) -> Tensor:
-        """[1, T, ...] with 0 as padding: [B, W, ...]."""
-        blank = values.new_zeros(self.inside.numel(), *values.shape[2:])
-        return blank.index_put((self.places,), values[0]).unflatten(0, self.inside.shape)
+        """[1, T, ...] with 0 as padding: [B, W, ...], which is no view, since FSDP2 hangs a hook on what a forward pass returns."""
+        return values.new_zeros(*self.inside.shape, *values.shape[2:]).index_put(self._where, values[0])
 
     def inputs(self, model: PreTrainedModel, start: int) -> dict[str, Any]:
         """What the model's layers are told beside the ids; the first of each row has this position."""
