@@ -178,10 +178,23 @@ def test_it_is_asked_once(monkeypatch):
 
 
 def _asked(model):
-    rows = _rows((WIDTH, WIDTH))
+    rows = SimpleNamespace(**{name: values.to(model.device) for name, values in vars(_rows((WIDTH, WIDTH))).items()})
     module = SimpleNamespace(trainer=SimpleNamespace(strategy=None))
     PolicyModule._scored(module, model, rows)  # pyright: ignore
     return getattr(model, unpadded._KNOWN)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 5e-2)])
+@pytest.mark.parametrize("shared", [0, 8])
+def test_on_a_gpu_rows_go_without_padding_and_have_the_log_probs_of_padded_ones(shared, dtype, near):
+    model, rows = _model("qwen3").to("cuda", dtype), _rows((WIDTH, 10, 12, 10), shared)
+    rows = SimpleNamespace(**{name: values.cuda() for name, values in vars(rows).items()})
+    assert _asked(model)
+    (found, _, ours), (wanted, _, theirs) = (_with_gradients(model, rows, takes) for takes in (True, False))
+    assert torch.allclose(found, wanted, atol=near, rtol=near)
+    for name, gradient in theirs.items():
+        assert float((ours[name] - gradient).norm()) <= 10 * near * float(gradient.norm()), name
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5))

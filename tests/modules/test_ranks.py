@@ -13,6 +13,8 @@ from torch.distributed.tensor import DTensor
 from callbacks import Throughput, WeightSync
 from cod_lightning.adapters import is_adapter
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.forward import unpadded
+from cod_lightning.forward.unpadded import Unpadded
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.objective.losses import GSPO, ClipCov, KLCov
 from cod_lightning.objective.mismatch import TokenTruncate
@@ -213,6 +215,23 @@ def test_half_precision_and_recomputed_activations_train_sharded(precision, size
     assert all(torch.equal(ours[0][name], weight) for name, weight in theirs[0].items())
     assert ours[1] == theirs[1]
     assert min(ours[1]) > 0
+
+
+@pytest.mark.parametrize(("name", "number"), [("ddp", 1), ("fsdp2", 2)])
+def test_rows_without_padding_have_the_gradients_of_padded_ones(name, number, recorded, alone, tmp_path, monkeypatch):
+    monkeypatch.setattr(unpadded, "_may", lambda model: True)
+    inputs, asked = Unpadded.inputs, []
+    monkeypatch.setattr(Unpadded, "inputs", lambda self, *of: asked.append(self.inside.shape) or inputs(self, *of))
+
+    def train():
+        found = fit(name, number, tmp_path, recorded, made=RecomputingPolicy, **OBJECTIVES["rec"])
+        return found.gradients, len(asked)
+
+    for gradients, num_passes in on_ranks(number, train, tmp_path / "out"):
+        assert num_passes > 1, "only the case was asked"
+        for ours, theirs in zip(gradients, alone["rec"].gradients, strict=True):
+            for parameter, gradient in theirs.items():
+                torch.testing.assert_close(ours[parameter], gradient, rtol=0, atol=1e-5)
 
 
 @pytest.mark.soak
