@@ -68,6 +68,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/proposals.py --runs runs/proposals
 	PYTHONPATH=. .venv/bin/python tests/soak/generalisation.py --out docs/results/generalisation.json
 	PYTHONPATH=. .venv/bin/python tests/soak/habit.py --out docs/results/habit.json
+	PYTHONPATH=. .venv/bin/python tests/soak/across_worlds.py --out docs/results/across_worlds.json
 	.venv/bin/python tests/soak/sentences.py --runs runs/sentences
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 

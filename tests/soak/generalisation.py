@@ -222,6 +222,14 @@ def read(file: Path) -> dict[str, Any]:
 
 def kept(old: dict[str, Any], found: Cells) -> Cells:
     """The cells as JSON has them, of which those found anew take the place of theirs."""
+    both = parsed(old)
+    for count, seeds in found.items():
+        both.setdefault(count, {}).update(seeds)
+    return {count: dict(sorted(both[count].items())) for count in sorted(both, key=_place)}
+
+
+def parsed(old: dict[str, Any]) -> Cells:
+    """The cells as JSON has them."""
     both: Cells = {}
     for count, seeds in old.items():
         for seed, suites in seeds.items():
@@ -229,9 +237,7 @@ def kept(old: dict[str, Any], found: Cells) -> Cells:
                 suite: {name: np.array([list(map(float, pack)) for pack in one.split()]) for name, one in cells.items()}
                 for suite, cells in suites.items()
             }
-    for count, seeds in found.items():
-        both.setdefault(count, {}).update(seeds)
-    return {count: dict(sorted(both[count].items())) for count in sorted(both, key=_place)}
+    return both
 
 
 def _place(name: str) -> tuple[int, str]:
@@ -241,7 +247,7 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def written(results: Cells) -> Any:
-    """The cells as JSON has them."""
+    """The cells in the form of JSON."""
     return {
         count: {
             seed: {suite: {name: spelled(one) for name, one in by_name.items()} for suite, by_name in suites.items()}
