@@ -185,8 +185,8 @@ all words that it never has the same way, until nothing tells them apart.
 **Training on all but levers is no help with levers**: one task of 1,024 is solved. Nine worlds in so short a training are also
 less well learnt: contexts are worth something in control and terminal, in alchemy they do harm, in the six others nothing is shown.
 
-**So training elsewhere makes a world harder to learn, much of it for that reason.** From 900 demonstrated packs of levers, shown once
-each, random weights learn to use their contexts: .76 in the last task. Policies trained on all but levers, doors and lake 3x3
+**So training elsewhere makes a world harder to learn, much of it for that reason.** From 900 demonstrated packs of levers, each
+shown once, random weights learn to use their contexts: .76 in the last task. Policies trained on all but levers, doors and lake 3x3
 end at .49, .51 and .39, with gains over blanked contexts that are .31 [.21, .41], .23 [.14, .32] and .28 [.20, .36] less. One
 thing taken away, with random embeddings again for the words that it never met, the policy of all but levers learns as random
 weights do, .74 in the last task; that of doors gets back a part, .59, and its contexts are still worth .12 [.03, .21] less. No
@@ -196,8 +196,8 @@ packs neither of the two starts that were tried uses its contexts.
 **Where words are no obstacle**, looking things up and the habit of noting carry over: [carry-over](generalisation.md),
 [a habit](habit.md). There the embeddings stay the random vectors that they begin as, and the policy begins as a copier.
 
-All of this is one seed. Not measured yet: other rows, all but another world, more than one seed (the script has these), longer training, a mixture in which
-all nine are learnt well.
+All of this is one seed. Not measured yet: other rows, all but another world, more seeds (the script has these), longer training, a
+mixture in which all nine are learnt well.
 """
 POSITIONS = """
 Pairs in which no task was solved are left out. Gains are from the first task to the last.
