@@ -94,6 +94,7 @@ def classes_in(page: str) -> Iterator[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_names_only_what_exists(page):
     text = page.read_text()
+    assert re.findall(r"^(?:<{7}|>{7}|={7}$).*", text, re.MULTILINE) == []  # of a merge
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not link.startswith("http")]
     assert [link for link in links if not (page.parent / link).exists()] == []
     if not page.is_relative_to(RESULTS):
