@@ -88,9 +88,11 @@ def srun(arguments: list[str]) -> int:
         failed = "kill-on-bad-exit" in options and any(task.poll() for task in tasks)
         if os.getppid() != parent or failed:
             time.sleep(0.3 if failed else 0.0)  # KillWait
-            for task in tasks:
+            for task, place in zip(tasks, places, strict=True):
                 if task.poll() is None:
                     descend(task.pid)
+                    for left in inside(place):
+                        descend(left)  # its parent had ended
         time.sleep(0.05)
     return max(abs(task.returncode) for task in tasks)
 
@@ -98,6 +100,14 @@ def srun(arguments: list[str]) -> int:
 def nodes() -> dict[str, str]:
     """Address -> namespace."""
     return json.loads((Path(os.environ["FAKE_SLURM"]) / "nodes.json").read_text())
+
+
+def inside(namespace: str) -> list[int]:
+    """Processes in a network namespace, if one is named."""
+    if not namespace:
+        return []
+    listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
+    return [int(pid) for pid in listed.stdout.split()]
 
 
 def descend(pid: int) -> None:
