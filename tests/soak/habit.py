@@ -62,7 +62,7 @@ VARIANTS = {
         sizes={"hidden_size": 256, "intermediate_size": 256},
         about="has a policy of 1.91 million parameters with a warm start of its own",
     ),
-    "graph-uninformative": Variant(
+    "1-uninformative": Variant(
         1,
         only="graph-5-2",
         teacher={"note_accuracy": 0.0},

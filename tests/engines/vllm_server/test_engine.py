@@ -12,6 +12,7 @@ from cod_lightning.engines.base import Request, Served, digest
 from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.engines.vllm_server.turn import ServerLost
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.rollout.chat import Chat
@@ -237,7 +238,7 @@ def test_another_run_s_weights_of_the_same_version_are_noticed(two, model, tmp_p
 
 
 def test_weights_do_not_change_under_a_turn_in_flight(engine, two, model):
-    two[0].after_s = two[1].after_s = 0.1
+    two[0].after_s = two[1].after_s = 0.2
 
     async def change_meanwhile():
         task = asyncio.create_task(engine.generate(request()))
@@ -258,11 +259,12 @@ def in_flight(two, model, tmp_path):
 
 def ask_and_change(engine, two, model, version):
     """What turns say during which the weights change."""
-    two[0].after_s = two[1].after_s = 0.1
+    two[0].after_s = two[1].after_s = 0.2
 
     async def change_meanwhile():
         asked = [asyncio.create_task(engine.generate(request(f"d{i}"))) for i in range(4)]
-        await asyncio.sleep(0.05)
+        while two[0].in_flight + two[1].in_flight < 4:
+            await asyncio.sleep(0.002)
         await asyncio.to_thread(engine.update_weights, model.state_dict().items(), version)
         return await asyncio.gather(*asked)
 
@@ -393,12 +395,15 @@ def test_all_ranks_hear_that_a_shared_server_did_not_take_the_weights(two, model
 
 
 def test_turns_of_all_ranks_wait_for_a_shared_server_that_was_gone_at_a_later_sync(two, model, tmp_path):
+    def lost(*args, **kwargs):
+        raise ServerLost("unplugged")
+
     def gone_meanwhile(engine):
         engine.update_weights(model.state_dict().items(), 1)
-        address, engine._fleet.servers[0].client.url = engine._fleet.servers[0].client.url, "http://127.0.0.1:9"
-        with pytest.warns(UserWarning, match="left out until the next sync"):
-            engine.update_weights(model.state_dict().items(), 2)
-        engine._fleet.servers[0].client.url = address
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine._fleet.servers[0].client, "_ask", lost)
+            with pytest.warns(UserWarning, match="left out until the next sync"):
+                engine.update_weights(model.state_dict().items(), 2)
         (said,) = ask(engine, request())
         return said.policy_version
 
