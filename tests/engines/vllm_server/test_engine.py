@@ -10,6 +10,7 @@ import torch.distributed as dist
 from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
 from cod_lightning.engines.base import Request, Served, digest
 from cod_lightning.engines.vllm_folder import WeightFolder
+from cod_lightning.engines.vllm_server import watch
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.turn import ServerLost
@@ -59,6 +60,12 @@ def engine_for(servers, model, tmp_path, *, version=1, max_staleness=0, **kwargs
     for server in servers:
         server.prompts.clear()
     return engine
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    """A lost server is tried again soon."""
+    monkeypatch.setattr(watch, "_PAUSE_S", 0.05)
 
 
 @pytest.fixture
@@ -170,7 +177,7 @@ def test_turns_wait_for_the_only_server_to_come_back(model, tmp_path):
     server = FakeVLLM()
     engine = engine_for([server], model, tmp_path)
     server.die()
-    timer = threading.Timer(0.5, server.come_back)
+    timer = threading.Timer(0.2, server.come_back)
     timer.start()
     said = ask(engine, *(request(f"d{i}") for i in range(3)))
     timer.join()
