@@ -14,7 +14,7 @@ quickstart: .venv/installed
 	.venv/bin/python -m cod_lightning fit --config configs/quickstart.yaml
 
 test: .venv/installed-test
-	.venv/bin/python -m pytest -q -n 2
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2
 
 lint: .venv/installed-dev
 	.venv/bin/ruff check .
