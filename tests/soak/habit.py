@@ -269,15 +269,15 @@ shown to solve more than those warm starts at T=0.3 in any suite of the table be
 solves .03 [.01, .05] less, in offset the one trained on sixteen .07 [.02, .12]. What carries over makes up for weak
 demonstrations.
 
-**A smaller policy is not shown to carry it over.** With 0.22 million parameters, three seeds, a warm start of its own notes .42
-to .56 at T=0.3 already, and training adds nothing that shows: .10 [-.28, .49] in order, .07 [-.20, .34] in threshold, -.01 [-.39, .38]
-in offset. Success in offset rises by .10 [.04, .17] less than with 0.61 million.
+**A smaller policy is not shown to carry it over.** With 0.22 million parameters, three seeds, a warm start of its own notes
+.42 to .56 at T=0.3 already, and training adds nothing that shows: .10 [-.28, .49] in order, .07 [-.20, .34] in threshold,
+-.01 [-.39, .38] in offset. Success in offset rises by .10 [.04, .17] less than with 0.61 million.
 
 **A bandit over the sixteen kinds is not shown to be better** than drawing them evenly, three seeds: .03 to .05 more
 of the facts are noted in the three families, .00 [-.05, .05] more of the tasks solved in offset, all within chance.
 
-**From notes that mean nothing no habit came**, one seed: demonstrations whose notes are random, then training on graphs alone. After
-as many rollouts .01 to .02 of the facts are noted, .07 to .11 before. It is as on [lakes that show positions
+**From notes that mean nothing no habit came**, one seed: demonstrations whose notes are random, then training on graphs
+alone. After as many rollouts .01 to .02 of the facts are noted, .07 to .11 before. It is as on [lakes that show positions
 alone](uninformative_positions.md); on [levers](uninformative.md), in 400 rollouts rather than 60, it does come.
 
 Not shown: inference from what is noted; other dials of the writer than these three; longer training. Not measured yet, though the
