@@ -27,7 +27,7 @@ _ROW = 2**18
 _CHUNK = 2**19
 """About how many scores are written out at a time."""
 ROWS = "unpadded_rows"
-"""What such a layer is told by: rows that come one after the other (`forward/unpadded.py`)."""
+"""Keyword of such a layer, for rows that come one after the other (`forward/unpadded.py`)."""
 _READ = "_cod_lightning_read"
 """Attribute of an attention layer: where its output is read."""
 

@@ -2,7 +2,7 @@
 
 A layer works on each token by itself; only attention looks at rows. Where a model attends by `forward/attention.py`, queries, keys
 and values are put into a rectangle as wide as the longest row, for attention alone: its kernel is that of padded rows, and no mask
-is [T, T]. Flash and flex attention keep rows apart by themselves, told by positions that begin again at 0 and by where rows end
+is [T, T]. Flash and flex attention keep rows apart by themselves, by positions that begin again at 0 and by where rows end
 (`cu_seq_lens_q` and the like, as transformers' `FlashAttentionKwargs` has them).
 """
 
@@ -52,7 +52,7 @@ class Unpadded:
         return values.new_zeros(*self.inside.shape, *values.shape[2:]).index_put(self._where, values[0])
 
     def inputs(self, model: PreTrainedModel, start: int) -> dict[str, Any]:
-        """What the model's layers are told beside the ids; the first of each row has this position."""
+        """What the model's layers get beside the ids; the first of each row has this position."""
         columns = torch.arange(self.width, device=self.places.device).expand(self.inside.shape)
         told: dict[str, Any] = {"position_ids": self.joined(columns) + start}
         if is_grouped(model):
