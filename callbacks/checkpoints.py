@@ -28,14 +28,16 @@ from cod_lightning.whole_file import write_whole
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_A_RUN = (
-    *(
-        "evaluation.json",
-        "evaluation_packs.parquet",
-        "report.html",
-        "metrics-*.csv",
-        "tensorboard/events.out.tfevents.*",
-    ),
-    *(f"lifecycles/{name}" for name in ("train*", "validation*", "test_*", "predict.*", "faults.log")),
+    "evaluation.json",
+    "evaluation_packs.parquet",
+    "report.html",
+    "metrics-*.csv",
+    "tensorboard/events.out.tfevents.*",
+    "lifecycles/train*",
+    "lifecycles/validation*",
+    "lifecycles/test_*",
+    "lifecycles/predict.*",
+    "lifecycles/faults.log",
 )
 """What a run leaves in its folder, beside its checkpoints, that would be read as another one's that begins there."""
 

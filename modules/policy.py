@@ -285,13 +285,13 @@ def _through(
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
     """Log-probabilities and entropies of action tokens of rows behind a beginning; with `rows` without their padding."""
     shared = 0 if prefix is None else prefix.shape[1]
-    told: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if rows is not None:
-        told = rows.inputs(model, shared)
+        more = rows.inputs(model, shared)
         ids, mask = rows.joined(ids), rows.joined(torch.nn.functional.pad(mask[:, 1:], (1, 0)))
     cache = prefix_cache(model, prefix, len(ids)) if prefix is not None and shared else None
     with read_only_at(model, predicting(mask)):
-        out = model.base_model(input_ids=ids, past_key_values=cache, use_cache=cache is not None, **told)
+        out = model.base_model(input_ids=ids, past_key_values=cache, use_cache=cache is not None, **more)
     layer = output_layer(model)
     logprobs, entropies = action_logprobs(out.last_hidden_state, layer, ids, mask, entropy_gradient=entropy_gradient)
     return (logprobs, entropies) if rows is None else (rows.apart(logprobs), rows.apart(entropies))

@@ -80,6 +80,20 @@ def on_two_ranks(folder: Path, act: Callable[[int], Any], *, grouped: bool = Tru
     return on_ranks(2, on_rank, folder)
 
 
+def with_engines(folder: Path, make: Callable[[], Any], act: Callable[[Any], Any]) -> list[Any]:
+    """What `act` returns on each of two ranks, given an engine that `make` makes there and that is closed when both are done."""
+
+    def on_rank(rank: int) -> Any:
+        engine = make()
+        try:
+            return act(engine)
+        finally:
+            dist.barrier()
+            engine.close()
+
+    return on_two_ranks(folder, on_rank)
+
+
 def _start(rank: int, number: int, port: int, function: Callable[[], Any], folder: Path) -> int:
     child = os.fork()
     if child:

@@ -110,8 +110,8 @@ class SendingEngine:
         self.routes.init_weight_transfer_engine(info | {"rank_offset": 1})
 
     def send_weights(self):
-        told = self.routes.told
-        names, dtypes, shapes = ([one[i] for one in told] for i in range(3))
+        layout = self.routes.layout
+        names, dtypes, shapes = ([one[i] for one in layout] for i in range(3))
         info = {"names": names, "dtype_names": [str(d).split(".")[-1] for d in dtypes], "shapes": [*map(list, shapes)]}
         self.routes.start_weight_update()
         pool = ThreadPoolExecutor(1)

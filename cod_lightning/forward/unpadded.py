@@ -54,12 +54,12 @@ class Unpadded:
     def inputs(self, model: PreTrainedModel, start: int) -> dict[str, Any]:
         """What the model's layers get beside the ids; the first of each row has this position."""
         columns = torch.arange(self.width, device=self.places.device).expand(self.inside.shape)
-        told: dict[str, Any] = {"position_ids": self.joined(columns) + start}
+        more: dict[str, Any] = {"position_ids": self.joined(columns) + start}
         if is_grouped(model):
-            return told | {"attention_mask": _ANY.to(self.places.device), ROWS: self}
+            return more | {"attention_mask": _ANY.to(self.places.device), ROWS: self}
         ends = torch.nn.functional.pad(self.lengths.cumsum(0), (1, 0)).int()
-        told |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
-        return told | {"max_length_q": self.width, "max_length_k": self.width}
+        more |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
+        return more | {"max_length_q": self.width, "max_length_k": self.width}
 
     def attended(
         self,
@@ -101,7 +101,7 @@ def takes_unpadded(
 
     On a CPU rows stay padded, since they take no less time without (`tests/benchmarks/unpadded.py`). Elsewhere, and
     with flash or flex attention, the model has to give the same `logprobs` of ids and action mask either way: recurrent layers and
-    those that do not hand on what they are told give others.
+    those that do not hand on what they get give others.
     """
     if not hasattr(model, _KNOWN):
         setattr(model, _KNOWN, _may(model) and _does_the_same(model, logprobs))
@@ -125,7 +125,7 @@ def _does_the_same(model: PreTrainedModel, logprobs: Callable[..., Tensor]) -> b
     near = 1e-5 if exact else 2e-2  # of half precision one log-prob says little, all of them enough
     try:
         found = logprobs(ids, mask, rows)
-    except (IndexError, RuntimeError, TypeError, ValueError):  # layers that do not take, or hand on, what they are told
+    except (IndexError, RuntimeError, TypeError, ValueError):  # layers that do not take, or hand on, what they get
         return False
     expected = logprobs(ids, mask, None)
     return bool((found - expected).norm() <= near * expected.norm())

@@ -3,11 +3,11 @@
     PYTHONPATH=. python tests/soak/two_nodes.py [--vllm .venv-vllm/bin/python] [--out docs/results/two_nodes.json]
 
 Every node is a namespace with an address of its own on one bridge. The job is the one that `launch` renders for Slurm, run by
-stand-ins of sbatch and srun that put each task into its node. For DDP and FSDP2: a run that nobody disturbs; the same with the
+stand-ins of sbatch and srun that put each task into its node. For DDP and FSDP2: an undisturbed run; the same with the
 second node killed after three updates, then the same job again; the same, then going on with one node and then with two ranks on
-it. Then the two sample from a server on a third, a stand-in whose tokens come from seeds alone: a run that nobody disturbs; one
+it. Then the two sample from a server on a third, a stand-in whose tokens come from seeds alone: an undisturbed run; one
 whose server dies, whose third node is cut off for a while and then killed, and which goes on by the same job again, or on one
-node that trains and one that serves. With `--vllm` (a Python that has it) the server is vLLM's, in a run that nobody disturbs and
+node that trains and one that serves. With `--vllm` (a Python that has it) the server is vLLM's, in an undisturbed run and
 one whose third node is killed. Needs the right to make namespaces. Exits with 1 where a process is left, a job hangs, or weights
 differ. `--parts` does some of it; what else `--out` has stays.
 """

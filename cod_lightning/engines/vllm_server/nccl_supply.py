@@ -57,18 +57,18 @@ class NCCLSupply(WeightSupply):
         Raises `EngineFailure`, on all ranks, for weights that are not those of the model.
         """
         self.label, form = label, CheckpointForm(model)
-        told = described(form.parts(plain_form(model)))
+        layout = described(form.parts(plain_form(model)))
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
         with ExitStack() as changing:
             for server in servers:
                 changing.enter_context(server.changing)
             ready = [server for server, is_ready in zip(servers, on_all(servers, self._ready), strict=True) if is_ready]
             gathered(None)  # from here on a reader waits for no rank that still starts a server
-            readers = [self._reader(server, told, device) for server in ready]
+            readers = [self._reader(server, layout, device) for server in ready]
             for reader in readers:
                 reader.start()
             parts = form.parts((name, tensor.detach()) for name, tensor in named)
-            pass_by(in_buckets(parts, told, BUCKET_BYTES), readers)
+            pass_by(in_buckets(parts, layout, BUCKET_BYTES), readers)
             for server, reader in zip(ready, readers, strict=True):
                 self._settle(server, reader.end())
 
@@ -94,14 +94,14 @@ class NCCLSupply(WeightSupply):
             self._transfers[server.url] = NCCLTransfer(server.client)
         return True
 
-    def _reader(self, server: Server, told: Sequence[Described], device: int | None) -> Reader:
+    def _reader(self, server: Server, layout: Sequence[Described], device: int | None) -> Reader:
         transfer, label = self._transfers[server.url], self.label
 
         def send(weights: Iterable[tuple[str, Tensor]]) -> None:
             if device is not None:
                 torch.cuda.set_device(device)  # a new thread begins with the first GPU
             with self._held(server.client):
-                transfer.send(told, weights, reader.fail)
+                transfer.send(layout, weights, reader.fail)
                 server.client.settle(label)
             transfer.label = label
 

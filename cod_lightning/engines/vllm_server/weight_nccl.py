@@ -45,12 +45,12 @@ class NCCLTransfer:
             expected = "folder, since vLLM, whose NCCL group this is, is not in this environment"
             raise ConfigError("data.engine.weights", "nccl", expected, "Install vLLM here, or leave it out.")
 
-    def send(self, told: Sequence[Described], weights: Iterable[tuple[str, Tensor]], fail: Fail) -> None:
-        """Every tensor once, in this order, while the server receives, which is told of them first.
+    def send(self, layout: Sequence[Described], weights: Iterable[tuple[str, Tensor]], fail: Fail) -> None:
+        """Every tensor once, in this order, while the server receives, which gets their layout first.
 
         Calls `fail` as soon as the server says that it does not receive: NCCL itself waits for it, and vLLM's trainer side with it.
         """
-        self._routes.told, self._routes.fail, self._weights = told, fail, weights
+        self._routes.layout, self._routes.fail, self._weights = layout, fail, weights
         warnings.filterwarnings(
             "ignore", "Tensor '.*exceeds buffer_size_bytes"
         )  # such as embeddings: a buffer of their own
@@ -99,7 +99,7 @@ class NCCLTransfer:
 
         class Named(WeightSource):
             def metadata(self) -> list[Any]:
-                return [ParamMeta(*one) for one in transfer._routes.told]
+                return [ParamMeta(*one) for one in transfer._routes.layout]
 
             def __iter__(self) -> Iterator[tuple[str, Tensor]]:
                 return iter(transfer._weights)
@@ -112,7 +112,7 @@ class SyncRoutes:
 
     def __init__(self, server: ServerClient) -> None:
         self._server = server
-        self.told: Sequence[Described] = ()
+        self.layout: Sequence[Described] = ()
         """What is sent."""
         self.fail: Fail = lambda failure: None
 
@@ -130,7 +130,7 @@ class SyncRoutes:
     def update_weights(self, update_info: Any) -> None:
         """These; returns when they are there. Refused where the receiver would make its buffers for others than are sent."""
         with self._failing():
-            see_told(update_info, self.told)
+            see_layout(update_info, self.layout)
             self._server.post("/update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
@@ -147,7 +147,7 @@ class SyncRoutes:
             raise
 
 
-def see_told(update_info: Mapping[str, Any], sent: Sequence[Described]) -> None:
+def see_layout(update_info: Mapping[str, Any], sent: Sequence[Described]) -> None:
     """Raise `EngineFailure` where vLLM's receiver, which makes its buffers from this, would expect other tensors than are sent."""
     lists = [update_info.get(key, ()) for key in ("names", "dtype_names", "shapes")]
     if {len(one) for one in lists} != {len(sent)}:

@@ -1,4 +1,4 @@
-"""Weights that go by once, bucket by bucket, to any number of readers; nobody holds a second copy of all of them."""
+"""Weights that go by once, bucket by bucket, to any number of readers; no rank holds a second copy of all of them."""
 
 import threading
 import time
@@ -23,12 +23,12 @@ def described(parts: Iterable[Bucket]) -> list[Described]:
     return [(name, tensor.dtype, tuple(tensor.shape)) for part in parts for name, tensor in part]
 
 
-def in_buckets(parts: Iterable[Bucket], told: Sequence[Described], size: int) -> Iterator[Bucket]:
+def in_buckets(parts: Iterable[Bucket], layout: Sequence[Described], size: int) -> Iterator[Bucket]:
     """The parts in a row, in buckets of `size` bytes, of which each has a part more at most.
 
-    Raises `EngineFailure` for a tensor that is not the one that receivers were told of, before its bucket goes out.
+    Raises `EngineFailure` for a tensor that is not the one in the layout that receivers have, before its bucket goes out.
     """
-    expected, bucket, num_bytes = iter(told), Bucket(), 0
+    expected, bucket, num_bytes = iter(layout), Bucket(), 0
     for part in parts:
         for name, tensor in part:
             found, wanted = (name, tensor.dtype, tuple(tensor.shape)), next(expected, None)

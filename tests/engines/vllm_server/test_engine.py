@@ -23,7 +23,7 @@ from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
 from tests.adapted import adapted, write_base
-from tests.forked import on_two_ranks
+from tests.forked import with_engines
 from tests.stubs import PlainContext, WordWorld
 from tests.vllm_server import FakeVLLM
 
@@ -343,16 +343,7 @@ def test_the_self_test_asks_every_server(engine, two):
 
 def with_shared(act, servers, model, folder):
     """What `act` returns on each of two ranks, given an engine that is bound and has no weights yet."""
-
-    def on_rank(rank):
-        engine = engine_for(servers, model, folder / "weights", version=None)
-        try:
-            return act(engine)
-        finally:
-            dist.barrier()
-            engine.close()
-
-    return on_two_ranks(folder, on_rank)
+    return with_engines(folder, lambda: engine_for(servers, model, folder / "weights", version=None), act)
 
 
 def test_two_ranks_share_one_server_and_rank_0_brings_it_the_weights(two, model, tmp_path):

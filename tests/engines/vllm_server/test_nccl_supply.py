@@ -15,7 +15,7 @@ from cod_lightning.engines.vllm_server.nccl_supply import NCCLSupply
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.models import TinyPolicy
 from cod_lightning.models.sharded import shard, whole_weights
-from tests.forked import on_two_ranks
+from tests.forked import with_engines
 from tests.nccl_wire import ReceivingVLLM, lay_wire
 from tests.stubs import WordWorld
 
@@ -151,16 +151,7 @@ def test_a_server_that_takes_no_weights_by_nccl_is_refused_before_there_is_a_mod
 
 def on_ranks(act, servers, model, folder, **kwargs):
     """What `act` returns on each of two ranks, given an engine that is bound and has no weights yet."""
-
-    def on_rank(rank):
-        engine = engine_for(servers, model, folder, **kwargs)
-        try:
-            return act(engine)
-        finally:
-            dist.barrier()
-            engine.close()
-
-    return on_two_ranks(folder, on_rank)
+    return with_engines(folder, lambda: engine_for(servers, model, folder, **kwargs), act)
 
 
 def in_step(model):
@@ -216,7 +207,7 @@ def test_a_server_that_ends_half_way_is_lost_on_all_ranks_alike_and_the_other_ha
 
 
 @pytest.mark.slow
-def test_a_server_that_stands_still_costs_itself_and_nobody_s_time_out(two, model, tmp_path):
+def test_a_server_that_stands_still_costs_itself_and_no_other_s_time_out(two, model, tmp_path):
     def at_the_first_sync(engine):
         with pytest.raises(EngineFailure, match=f"{two[1].url} stood still for 0.5 s while it was sent weights"):
             engine.update_weights(in_step(model), 1)

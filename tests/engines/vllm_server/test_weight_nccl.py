@@ -15,7 +15,7 @@ from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer, SyncRout
 from cod_lightning.errors import ConfigError, EngineFailure
 from tests.vllm_server import FakeVLLM
 
-TOLD = [("a", torch.float32, (2, 3)), ("b", torch.bfloat16, (4,))]
+LAYOUT = [("a", torch.float32, (2, 3)), ("b", torch.bfloat16, (4,))]
 UPDATE = {"names": ["a", "b"], "dtype_names": ["float32", "bfloat16"], "shapes": [[2, 3], [4]]}
 
 
@@ -28,7 +28,7 @@ def server():
 
 def test_every_call_of_a_transfer_has_its_route(server):
     routes = SyncRoutes(ServerClient(server.url, "", 5.0))
-    routes.told = TOLD
+    routes.layout = LAYOUT
     routes.init_weight_transfer_engine({"world_size": 2})
     routes.start_weight_update()
     routes.update_weights(UPDATE)
@@ -57,7 +57,7 @@ def test_every_call_of_a_transfer_has_its_route(server):
 def test_a_server_is_told_of_what_is_sent_or_of_nothing(change, said, server):
     failures = []
     routes = SyncRoutes(ServerClient(server.url, "", 5.0))
-    routes.told, routes.fail = TOLD, failures.append
+    routes.layout, routes.fail = LAYOUT, failures.append
     with pytest.raises(EngineFailure, match=said) as raised:
         routes.update_weights(UPDATE | change)
     assert "\n" not in str(raised.value)
@@ -85,12 +85,12 @@ def test_vllm_s_own_classes_take_what_they_are_given(server):
 
     transfer = NCCLTransfer(ServerClient(server.url, "", 5.0))
     NCCLTrainerInitInfo(**transfer.init_info())
-    transfer._routes.told = TOLD
+    transfer._routes.layout = LAYOUT
     transfer._weights = [("a", torch.zeros(2, 3)), ("b", torch.zeros(4, dtype=torch.bfloat16))]
     source = transfer._source()
     sent = list(NCCLTrainerWeightTransferEngine._checked_iter(source, source.metadata()))
     assert [name for name, _ in sent] == ["a", "b"]
-    transfer._routes.told = [("a", torch.float32, (5,))]
+    transfer._routes.layout = [("a", torch.float32, (5,))]
     assert source.metadata()[0].shape == (5,)
 
 

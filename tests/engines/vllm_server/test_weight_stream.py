@@ -10,13 +10,13 @@ from cod_lightning.engines.vllm_server.weight_stream import Reader, described, i
 from cod_lightning.errors import EngineFailure
 
 NAMED = [(f"w{i}", torch.full((i + 1,), float(i))) for i in range(12)]
-TOLD = described([NAMED])
+LAYOUT = described([NAMED])
 
 
 def passed(readers, size=16):
     for reader in readers:
         reader.start()
-    pass_by(in_buckets([[one] for one in NAMED], TOLD, size), readers)
+    pass_by(in_buckets([[one] for one in NAMED], LAYOUT, size), readers)
     return [reader.end() for reader in readers]
 
 
@@ -31,7 +31,7 @@ def test_all_readers_get_everything_in_order():
 
 
 def test_a_bucket_has_its_size_and_one_part_more_at_most():
-    buckets = list(in_buckets([[one] for one in NAMED], TOLD, 24))
+    buckets = list(in_buckets([[one] for one in NAMED], LAYOUT, 24))
     assert [one for bucket in buckets for one in bucket] == NAMED
     assert all(sum(t.nbytes for _, t in bucket[:-1]) < 24 for bucket in buckets)
     assert all(sum(t.nbytes for _, t in bucket) >= 24 for bucket in buckets[:-1])
