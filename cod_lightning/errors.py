@@ -35,6 +35,10 @@ class ConfigError(CodLightningError, ValueError):
         super().__init__(f"{key} is {value}; expected {expected}. {remedy}")
         self.key, self.value, self.expected, self.remedy = key, value, expected, remedy
 
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, str, str, str]]:
+        """It may come from another process."""
+        return type(self), (self.key, str(self.value), self.expected, self.remedy)
+
 
 @contextlib.contextmanager
 def answering(refused: Callable[[str], ConfigError], expected: str) -> Iterator[None]:

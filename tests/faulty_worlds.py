@@ -10,6 +10,7 @@ from typing import Any
 
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.wrapped import WrappedWorld
+from cod_lightning.errors import ConfigError
 from cod_lightning.types import Pack, Split, Task
 
 HANG_S = 3600.0
@@ -108,6 +109,16 @@ class Bomb:
 
     def __reduce__(self) -> Any:
         return os._exit, (7,)
+
+
+class UndrawnLevers(Levers):
+    """Levers of which pack 1 is never drawn, and of which there is no pack 2."""
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        strike("hangs" if index == 1 else "")
+        if index == 2:
+            raise ConfigError("data.num_packs", index, "at most 2", "Lower it.")
+        return super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
 
 
 class RudeLevers(Levers):

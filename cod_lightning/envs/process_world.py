@@ -13,11 +13,11 @@ from cod_lightning.envs.worker_pool import PendingCall, WorkerPool
 from cod_lightning.envs.world_worker import Call, CallResult, Limits
 from cod_lightning.envs.wrapped import WrappedWorld, delegated
 from cod_lightning.errors import ConfigError, check_at_least, check_positive
-from cod_lightning.types import EpisodeStatus, Task
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
 
 class ProcessWorld(WrappedWorld):
-    """Runs `reset`, `step` and `proposed` of a slow or fragile world in worker processes; everything else is the inner world's.
+    """Calls `sample_pack`, `reset`, `step` and `proposed` of a slow or fragile world in worker processes, all else in this one.
 
     The state of each lifecycle's world travels: a worker gets it pickled, moves it on by one call and returns it. So a world that
     hangs, crashes or takes too much costs its own lifecycle and one process, which is replaced, and episodes are those that the
@@ -97,6 +97,15 @@ class ProcessWorld(WrappedWorld):
     @property
     def offer(self) -> str:
         return self.latest.offer
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """In a worker, whose answer is the pack, pickled, or the `ConfigError` that the world raised. Raises as `reset` does."""
+        options = {"split": split, "index": index, "num_tasks": num_tasks, "seed": seed}
+        call = Call(state=_pickled(self.world), method="sample_pack", options=options, limits=self._limits)
+        made = pickle.loads(self._pool.run(call, self.step_s, PendingCall()).result[0])
+        if isinstance(made, ConfigError):
+            raise made
+        return made
 
     def proposed(self, response: str, task: Task) -> Task | None:
         """In a worker, whose answer is the task, pickled."""

@@ -1,7 +1,7 @@
 """The worker process of a `ProcessWorld`: it receives a world's state, applies one call, and returns the new state.
 
 It keeps no world between two calls, so that any worker can serve any of them and killing one affects no other lifecycle. What it
-answers is data: nothing that a world made is unpickled outside, but a task that was proposed.
+answers is data: nothing that a world made is unpickled outside, but a pack that was drawn and a task that was proposed.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ import msgspec
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.descendants import MARK
-from cod_lightning.errors import EnvironmentFailure, described
+from cod_lightning.errors import ConfigError, EnvironmentFailure, described
 from cod_lightning.terminal import CleanStream
 from cod_lightning.types import EpisodeStatus
 
@@ -50,7 +50,7 @@ class Call:
     state: bytes
     """The world before, pickled."""
     method: str
-    """`reset`, `step` or `proposed`."""
+    """`sample_pack`, `reset`, `step` or `proposed`."""
     options: dict[str, Any]
     """Its keyword arguments."""
     limits: Limits = Limits()
@@ -163,6 +163,8 @@ def answer(call: Call) -> CallResult:
     """Move the world on by one call."""
     try:
         env: TextEnv = pickle.loads(call.state)
+        if call.method == "sample_pack":
+            return CallResult(result=(_drawn(env, call.options),))
         given = getattr(env, call.method)(**call.options)
         if call.method == "proposed":  # a task has objects of the world's own
             given = pickle.dumps(given, pickle.HIGHEST_PROTOCOL), {}
@@ -195,6 +197,15 @@ def answer(call: Call) -> CallResult:
     except Exception as error:
         trace = "".join(traceback.format_exception(error, limit=-_MOST_FRAMES))[-_LONGEST_TRACEBACK:]
         return CallResult(error=described(error), traceback=trace)
+
+
+def _drawn(env: TextEnv, options: dict[str, Any]) -> bytes:
+    """The pack, or what the world says of it to the person who typed the config, pickled."""
+    try:
+        made = env.sample_pack(**options)
+    except ConfigError as refusal:
+        made = refusal
+    return pickle.dumps(made, pickle.HIGHEST_PROTOCOL)
 
 
 def _plain(text: object) -> Any:

@@ -33,7 +33,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
-from tests.faulty_worlds import STEP_S, ChildLevers, FaultyLevers, GreedyLevers, RudeLevers, SlowLevers
+from tests.faulty_worlds import STEP_S, ChildLevers, FaultyLevers, GreedyLevers, RudeLevers, SlowLevers, UndrawnLevers
 from tests.stubs import FunctionEngine
 
 MECHANISM = HintContext(protocol="compact")
@@ -132,6 +132,16 @@ def test_who_hangs_over_a_proposal_is_replaced_and_the_next_one_is_made():
     made = world.proposed("want=red", task)
     assert made is not None
     assert made == Levers(protocol="compact").proposed("want=red", task)
+
+
+def test_who_hangs_over_a_pack_is_replaced_and_what_the_world_refuses_is_said_in_its_own_words():
+    world = ProcessWorld(UndrawnLevers(), num_workers=1, step_s=0.3)
+    first = first_task(world)
+    with pytest.raises(WorldHung):
+        first_task(world, index=1)
+    with pytest.raises(ConfigError, match=r"^data\.num_packs is 2; expected at most 2\. Lower it\.$"):
+        first_task(world, index=2)
+    assert first_task(world) == first == first_task(Levers())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
