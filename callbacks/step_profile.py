@@ -15,6 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 from callbacks.runner import runner_of
 from cod_lightning.reports.step_profile import Function, Phases, Spent, summary
 from cod_lightning.rollout.runner import RolloutObserver
+from cod_lightning.whole_file import without_link, write_whole
 
 
 class StepProfile(Callback, RolloutObserver):
@@ -119,7 +120,7 @@ class StepProfile(Callback, RolloutObserver):
         assert self._torch is not None
         assert self._python is not None
         folder.mkdir(parents=True, exist_ok=True)
-        self._torch.export_chrome_trace(str(folder / "trace.json.gz"))
+        self._torch.export_chrome_trace(str(without_link(folder / "trace.json.gz")))
         events = [
             Spent(event.key, (event.self_cpu_time_total + event.self_device_time_total) / 1e6, event.count)
             for event in self._torch.key_averages()
@@ -131,6 +132,6 @@ class StepProfile(Callback, RolloutObserver):
         ]
         operators = sorted(events, key=lambda one: -one.seconds)
         page = summary(self._phases, operators, functions, (self._seconds[1], self._seconds[2]))
-        (folder / "summary.md").write_text(page)
+        write_whole(folder / "summary.md", page)
         self._torch = self._python = None
         print(f"Profile of a step: {folder / 'summary.md'}, {folder / 'trace.json.gz'}")

@@ -37,6 +37,7 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scoring
 from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update, split_by_token_budget
 from cod_lightning.types import EpisodeKind, Group
+from cod_lightning.whole_file import without_link
 from modules.checks import check_combination, check_kinds, check_numbers, check_terms
 from modules.policy import OptimizerName, PolicyModule
 
@@ -342,7 +343,7 @@ class GRPOModule(PolicyModule):
         saved = {
             name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")
         }
-        torch.save(saved | {"policy_logprobs": logprobs.detach()}, path)
+        torch.save(saved | {"policy_logprobs": logprobs.detach()}, without_link(path))
         what = float(loss) if not bool(torch.isfinite(loss)) else "made of non-finite log-probabilities"
         raise NonFiniteLoss(
             f"the loss is {what} at optimizer update {self.global_step}; its micro-batch is saved in {path}. "

@@ -18,6 +18,7 @@ from cod_lightning.evaluation.evolution import Evolution, Round
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Pack, Split
+from cod_lightning.whole_file import write_whole
 
 _FILE = "evolution.json"
 
@@ -110,12 +111,12 @@ def _write(folder: Path, cli: Any, evolution: Evolution, rounds: Sequence[Round]
         "candidates": candidates,
         "rounds": [{**asdict(one), "before": _known(one.before), "after": _known(one.after)} for one in rounds],
     }
-    (folder / _FILE).write_text(json.dumps(record, indent=1) + "\n")
+    write_whole(folder / _FILE, json.dumps(record, indent=1) + "\n")
     state = folder / "best.json"
-    state.write_text(evolution.setting.mechanism.dump(evolution.best.state))
+    write_whole(state, evolution.setting.mechanism.dump(evolution.best.state))
     started = {"inside": cli.asked["data"]["context"], "first": str(state.absolute())}
     config = {"data": {"context": {"class_path": "cod_lightning.contexts.StartedContext", "init_args": started}}}
-    (folder / "context.yaml").write_text(yaml.safe_dump(config))
+    write_whole(folder / "context.yaml", yaml.safe_dump(config))
 
 
 def _known(value: float) -> float | None:

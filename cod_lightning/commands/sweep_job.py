@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_record, write_record
+from cod_lightning.whole_file import without_link
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -80,7 +81,7 @@ def _run(folder: Path, record: JobRecord, line: list[str]) -> JobRecord:
     for name in _LAST:
         (folder / name).unlink(missing_ok=True)
     begun = time.perf_counter()
-    with (folder / "log.txt").open("a" if record.num_attempts > 1 else "w") as log:
+    with without_link(folder / "log.txt").open("a" if record.num_attempts > 1 else "w") as log:
         child = subprocess.Popen(line, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             write_record(folder, replace(record, pid=child.pid))

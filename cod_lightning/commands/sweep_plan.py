@@ -17,6 +17,7 @@ from cod_lightning.commands.config_files import find_config, full_key, inline
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, groups
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord
+from cod_lightning.whole_file import write_whole
 
 SEED = "seed_everything"
 _OF_A_WARM_START = {"model": ("policy",), "trainer": ("accelerator", "devices", "precision")}
@@ -50,7 +51,7 @@ class Job:
     def write_config(self) -> None:
         """Put `job.yaml` there, which `fit --config` takes too."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "job.yaml").write_text(yaml.safe_dump(self.config, sort_keys=False))
+        write_whole(self.folder / "job.yaml", yaml.safe_dump(self.config, sort_keys=False))
 
 
 def plan(config: str, overrides: Sequence[str], root: Path, threads: int) -> list[Job]:

@@ -44,7 +44,11 @@ def fit(folder: Path, rollouts: int, rollouts_per_epoch: int, *extra: L.Callback
 def test_it_leaves_a_page_and_a_trace_and_the_training_as_it_was(tmp_path, capsys):
     plain = fit(tmp_path, 6, 8)
     assert not (tmp_path / "profile").exists()
+    (tmp_path / "profile").mkdir()
+    for name in ("summary.md", "trace.json.gz"):
+        (tmp_path / "profile" / name).symlink_to(tmp_path / "precious")
     assert torch.equal(plain, fit(tmp_path, 6, 8, StepProfile()))
+    assert not (tmp_path / "precious").exists(), "links are replaced and never written through"
     page = (tmp_path / "profile" / "summary.md").read_text()
     assert "4 lifecycles" in page
     assert "`cod_lightning/engines`" in page

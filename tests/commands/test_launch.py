@@ -128,8 +128,16 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 @needs_proc
 def test_a_job_starts_servers_and_agents_with_one_key_and_ends_the_servers_with_the_training(tmp_path):
-    job = Job(tmp_path, plan(tmp_path), TRAIN_S="0.2")
+    made, precious = plan(tmp_path), tmp_path / "precious"
+    precious.write_text("precious")
+    made.folder.mkdir(parents=True)
+    for name in ("train.0.log", "serve.0.log", "ended"):
+        (made.folder / name).symlink_to(precious)
+    before = precious.stat().st_mtime_ns
+    job = Job(tmp_path, made, TRAIN_S="0.2")
     job.until_over()
+    assert precious.stat().st_mtime_ns == before
+    assert not any(path.is_symlink() for path in made.folder.iterdir()), "links are replaced and never written through"
     serve, *agents = sorted(
         (one for one in job.started() if one["argv"] != ["rank"]), key=lambda one: "fit" in one["argv"]
     )

@@ -41,6 +41,8 @@ def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, record: Job
 
 
 def test_a_job_that_ends_well_is_finished_and_its_cost_is_written_down(monkeypatch, tmp_path, capsys) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "log.txt").symlink_to(tmp_path / "precious")
     found = ends(monkeypatch, tmp_path, WHOLE + "x = bytearray(60_000_000); print('done')")
     assert (found.status, found.error, found.num_attempts, found.pid) == (JobStatus.FINISHED, None, 1, None)
     assert found.wall_s > 0
@@ -49,7 +51,7 @@ def test_a_job_that_ends_well_is_finished_and_its_cost_is_written_down(monkeypat
     first, last = capsys.readouterr().out.splitlines()
     assert first == "[1/2] cell seed=1: begins"
     assert last.startswith("[1/2] cell seed=1: finished in ")
-    assert (tmp_path / "log.txt").read_text() == "done\n"
+    assert [(tmp_path / name).read_text() for name in ("log.txt", "precious")] == ["done\n", "precious"]
 
 
 @pytest.mark.parametrize(

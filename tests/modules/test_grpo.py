@@ -167,8 +167,11 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_saves_the_batch(tmp_path, m
 
     logprobs_of = GRPOModule._logprobs
     monkeypatch.setattr(GRPOModule, "_logprobs", poisoned)
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "nonfinite_step0.pt").symlink_to(tmp_path / "precious")
     with pytest.raises(NonFiniteLoss, match=r"update 0; its micro-batch is saved in .*nonfinite_step0\.pt"):
         fit(tmp_path)
+    assert (tmp_path / "precious").read_text() == "precious"
     saved = torch.load(tmp_path / "nonfinite_step0.pt")
     assert saved["token_ids"].shape == saved["action_mask"].shape
 

@@ -24,6 +24,7 @@ from cod_lightning.engines.vllm_start import device_options
 from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranks import num_ranks
+from cod_lightning.whole_file import without_link
 
 _LINES_SHOWN = 3
 _SOCKETS, _LISTENING = Path("/proc/net/tcp"), "0A"
@@ -94,7 +95,7 @@ class ServerProcess:
         self.stop()
         self.model = model or self.model
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        with without_link(self.log).open("ab") as log:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "cod_lightning.engines.vllm_server.main", *self._arguments()],
                 stdin=subprocess.PIPE,  # its end tells the server that we are gone

@@ -54,6 +54,8 @@ def test_a_server_ends_with_the_process_that_started_it_even_if_that_one_is_kill
 
 
 def test_a_server_that_does_not_start_is_told_of_with_the_end_of_its_log(tmp_path, monkeypatch):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "a.log").symlink_to(tmp_path / "precious")
     server = process(tmp_path)
     monkeypatch.setattr(server, "_arguments", lambda: ["--no-such-flag"])
     monkeypatch.setattr(sys, "executable", "/bin/ls")  # ends at once, with code 2 and words of its own
@@ -61,6 +63,7 @@ def test_a_server_that_does_not_start_is_told_of_with_the_end_of_its_log(tmp_pat
     with pytest.raises(EngineFailure, match=r"ended with code 2; its log .*a\.log ends: .*no-such-flag"):
         server.wait(lambda: False)
     server.stop()
+    assert (tmp_path / "precious").read_text() == "precious", "a link is replaced and never written through"
 
 
 def test_a_server_that_starts_for_ever_is_given_up(tmp_path, monkeypatch):
