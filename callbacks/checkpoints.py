@@ -2,7 +2,6 @@
 
 import errno
 import math
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,7 +36,7 @@ _OF_A_RUN = (
     "lifecycles/validation*",
     "lifecycles/test_*",
     "lifecycles/predict.*",
-    "lifecycles/faults.log",
+    "lifecycles/faults*",
 )
 """What a run leaves in its folder, beside its checkpoints, that would be read as another one's that begins there."""
 
@@ -68,9 +67,8 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         """Updates of the newest checkpoint of this run, also if it was resumed from it."""
         self._others: set[Path] = set()
         """Checkpoints of a run that this one overwrites, or of updates that it does again; they go once there is a better one."""
-        found = (path for name in _OF_A_RUN for path in root.glob(name))
-        self._left = {path: path.lstat().st_mtime_ns for path in found if path.is_file()}
-        """What lies there already; of another run it goes with the first checkpoint, unless this one has written it anew."""
+        self._left = [path for name in _OF_A_RUN for path in root.glob(name) if path.is_file()]
+        """What lies there already; of another run it goes when this one begins, as its config does."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Save durably, unless the user has chosen a plugin that saves otherwise."""
@@ -87,9 +85,13 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
             follow(trainer, self)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        origin = trainer.ckpt_path
+        """The folder is this run's from here on; checkpoints of another one stay until there is one of its own."""
+        origin = trainer.ckpt_path  # known from here on
         own = origin is not None and Path(origin).parent.resolve() == self.folder.path.resolve()
-        self._saved_at, self._left = trainer.global_step if own else None, {} if own else self._left
+        if not own and trainer.is_global_zero:
+            remove(self._left)
+        trainer.strategy.barrier()
+        self._saved_at = trainer.global_step if own else None
         self._others = {p for p in self.folder.kept() if not own or num_updates_of(p) > trainer.global_step}
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -176,10 +178,6 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         path = self.folder.finish(num_updates)
         remove(self._others - {path})
         self._others = set()
-        for path, written in self._left.items():
-            if os.path.lexists(path) and path.lstat().st_mtime_ns == written:
-                path.unlink()
-        self._left = {}
         best = self._best()
         if best:
             self.folder.link(BEST, best[0])
@@ -205,7 +203,9 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
 
 
 class RunConfig(Callback):
-    """Writes `config.yaml`, which `--config` takes again; checkpoints hold the same, for a run that goes on to be compared with.
+    """Writes `config.yaml`, which `--config` takes again, when training begins.
+
+    Checkpoints hold the same, for a run that goes on to be compared with.
 
     `code` has a digest of the code of every class of the user's own.
     """
@@ -213,8 +213,8 @@ class RunConfig(Callback):
     def __init__(self, text: str, root: Path, code: Mapping[str, str]) -> None:
         self.text, self.root, self.code = text, root, dict(code)
 
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        if trainer.is_global_zero and stage == "fit":
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.is_global_zero:
             write_whole(self.root / "config.yaml", self.text)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:

@@ -56,9 +56,7 @@ class Transcripts(RolloutCallback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        self._faults = FaultFile(
-            lifecycles_file(trainer, "faults", "log"), anew=stage == "fit" and not trainer.ckpt_path
-        )
+        self._faults = FaultFile(lifecycles_file(trainer, "faults", "log"))
         FAULT_LOG.addHandler(self._faults)
         if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "add_row_listener"):
             self._logprobs = LogprobWriter(trainer)
@@ -112,14 +110,12 @@ class FaultFile(logging.Handler):
     """The first tracebacks of what cost lifecycles, in one file of bounded size.
 
     Args:
-        path: The file; there is none until something fails.
-        anew: Whether the first fault replaces the file of before.
+        path: The file; there is none until something fails. What it holds already stays.
     """
 
-    def __init__(self, path: Path, anew: bool) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
         self.path, self.num_faults = path, 0
-        self._mode = "w" if anew else "a"
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write it, without control characters."""
@@ -128,9 +124,8 @@ class FaultFile(logging.Handler):
             return
         text = visible(logging.Formatter("%(message)s").format(record)[:_LONGEST_TRACEBACK])
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with without_link(self.path).open(self._mode, encoding="utf-8", errors="replace") as file:
+        with without_link(self.path).open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"{text}\n\n")
-        self._mode = "a"
 
 
 class LogprobWriter:

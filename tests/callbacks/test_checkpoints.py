@@ -59,27 +59,25 @@ def test_a_run_that_is_overwritten_takes_what_it_left_with_it(tmp_path):
         "lifecycles/train.rank1.jsonl",
         "tensorboard/events.out.tfevents.1",
     )
-    left = [tmp_path / name for name in ("evaluation.json", "report.html", test, rank, curves)]
-    kept = [
-        tmp_path / name
-        for name in ("lifecycles/train.jsonl", "lifecycles/notes.txt", "tensorboard/events.out.tfevents.2")
-    ]
+    faults = "lifecycles/faults.rank1.log"
+    left = [tmp_path / name for name in ("evaluation.json", "report.html", test, rank, curves, faults)]
+    kept = [tmp_path / "lifecycles" / name for name in ("train.jsonl", "notes.txt")]
     for path in (*left, *kept):
         path.parent.mkdir(exist_ok=True)
         path.write_text("of the run of before")
     fit(tmp_path, 2, ckpt_path=tmp_path / "checkpoints" / "last.ckpt")
     assert all(path.exists() for path in (*left, *kept))  # the same run goes on
-    kept[2].unlink()
 
-    class Writing(Line):
+    class Killed(Line):
         def training_step(self, batch, batch_idx):
-            for path in kept[::2]:
-                path.write_text("of this run")
-            return super().training_step(batch, batch_idx)
+            kept[0].write_text("of this run")
+            raise KeyError("killed before its first checkpoint")
 
-    fit(tmp_path, 1, module=Writing())
+    with pytest.raises(KeyError):
+        fit(tmp_path, 1, module=Killed())
     assert all(path.exists() for path in kept)
     assert not any(path.exists() for path in left)
+    assert names(RunCheckpoint(tmp_path)) == ["last.ckpt", "update-00000001.ckpt", "update-00000002.ckpt"]
 
 
 class Scored(Line):

@@ -108,6 +108,10 @@ def test_the_traceback_of_what_cost_a_lifecycle_is_in_the_run_s_folder_and_the_l
     assert capsys.readouterr().err == f"120 faults; tracebacks: {path}\n"
     run_one(Broken())
     assert path.read_text() == text, "after the run nothing is logged"
+    transcripts.setup(run, PlayedModule(), "fit")  # Lightning names the checkpoint that a run goes on from after that
+    run_one(Broken())
+    transcripts.teardown(run, PlayedModule(), "fit")
+    assert path.read_text().startswith(text), "a run that goes on keeps what is there"
 
 
 def run_one(world: TextEnv) -> Group:

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningCLI
+from lightning.pytorch.loops.fit_loop import _FitLoop
 
 from cod_lightning.cli import main
 from cod_lightning.commands.lightning_cli import CodCLI
@@ -63,7 +63,7 @@ def test_the_config_that_is_kept_begins_a_run_anew_and_overwrites_none(tmp_path,
     def ended(*_, **__):
         raise SystemExit(0)
 
-    monkeypatch.setattr(Trainer, "_run_stage", ended)
+    monkeypatch.setattr(_FitLoop, "advance", ended)
     words = "fit --config smoke --warm_start null --overwrite true --trainer.default_root_dir"
     with pytest.raises(SystemExit):
         main([*words.split(), str(tmp_path)])
