@@ -31,7 +31,7 @@ from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyL
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
-from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs
+from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scoring
@@ -248,10 +248,12 @@ class GRPOModule(PolicyModule):
             beside = TermInputs(
                 policy_logprobs=logprobs, entropies=entropy, scores=part.scores, action_mask=part.action_mask
             )
+            figures: dict[str, float] = {}  # terms of one scorer have its missing tokens in common
             for term in self.terms:
                 sums = term(beside)
                 loss = loss + term.coefficient * sums.loss / max(1, update.num_action_tokens)
-                of_terms = added(of_terms, term.figures(sums))
+                figures |= term.figures(sums)
+            of_terms = added(of_terms, figures)
             self._stop_if_not_finite(loss, logprobs, part)
             self._backward(loss, last=last)
             for listener in self._row_listeners:
@@ -357,11 +359,11 @@ class GRPOModule(PolicyModule):
         count = table.valid[..., table.solves].sum(dim=(0, 1))
         mean = table.known_rewards[..., table.solves].sum(dim=(0, 1)) / count.clamp_min(1)
         values |= {f"reward/position_{n}": float(r) for n, r in enumerate(mean) if count[n]}
-        values |= {"lifecycles": float(count[0])}
+        values |= {"lifecycles": float(table.valid[..., 0].numel())}
         if (metrics := totals.metrics) is not None:
             tokens = max(1.0, float(metrics.num_tokens))
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
-            self.latest |= {name: value / tokens for name, value in totals.terms.items()}
+            self.latest |= means(self.terms, totals.terms, tokens)
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
                 self.latest |= apart.figures(ahead=self._data.max_staleness > 0)
                 if self.mismatch is not None:

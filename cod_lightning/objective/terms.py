@@ -8,7 +8,7 @@ one frozen dataclass, named in `model.terms`.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -44,7 +44,7 @@ class TermSums:
     loss: Float[Tensor, ""]
     """Before the coefficient and the division by the update's tokens."""
     logged: float = 0.0
-    """What is logged under `LossTerm.logged_as`, as a mean over tokens."""
+    """What is logged under `LossTerm.logged_as`, as a mean over tokens with a score."""
     num_missing: int = 0
     """Action tokens without a score, which the term leaves out."""
 
@@ -217,6 +217,21 @@ class EntropyBonus(LossTerm):
     def __call__(self, inputs: TermInputs) -> TermSums:
         """Entropies are 0 where no action token is."""
         return TermSums(loss=-inputs.entropies.sum())
+
+
+def means(terms: Sequence[LossTerm], sums: Mapping[str, float], num_tokens: float) -> dict[str, float]:
+    """Sums of all `LossTerm.figures` over so many action tokens as means: of a term over those that it does not leave out.
+
+    It has no figure where it leaves out all of them.
+    """
+    found = {name: value / num_tokens for name, value in sums.items()}
+    for term in terms:
+        missing = max((sums.get(f"{name}_missing", 0.0) for name in term.needs), default=0.0)
+        if missing and term.logged_as in found:
+            del found[term.logged_as]
+            if missing < num_tokens:
+                found[term.logged_as] = sums[term.logged_as] / (num_tokens - missing)
+    return found
 
 
 def _log_ratio(inputs: TermInputs, to: str) -> tuple[Bool[Tensor, "B T"], Float[Tensor, "B T"]]:

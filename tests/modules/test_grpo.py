@@ -14,7 +14,7 @@ from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import ClipCov, KLCov
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from cod_lightning.objective.terms import KL, EntropyBonus
+from cod_lightning.objective.terms import JSD, KL, EntropyBonus
 from cod_lightning.training.scorers import CheckpointScorer, PrivilegedScorer, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from datamodules.rollout import RolloutDataModule
@@ -369,21 +369,28 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
 
 
 class Asked(Scorer):
-    """Notes whether gradients were on; every token is as likely as any."""
+    """Notes whether gradients were on; every token is as likely as any, and every third one has no score."""
 
     def __init__(self):
         self.with_gradient = []
 
     def score(self, rows, forward):
         self.with_gradient.append(torch.is_grad_enabled())
-        return torch.full(rows.token_ids.shape, -1.0)
+        return torch.full(rows.token_ids.shape, -1.0).masked_fill(rows.token_ids % 3 == 0, math.nan)
 
 
-def test_other_models_score_without_gradients(tmp_path):
+def test_other_models_score_without_gradients_and_tokens_without_a_score_count_once_and_in_no_mean(tmp_path):
     asked = Asked()
-    fit(tmp_path, max_steps=1, terms=[KL(to="teacher")], scorers={"teacher": asked})
+    *_, recorder, _ = fit(
+        tmp_path, max_steps=1, terms=[KL(to="teacher", estimator="k1"), JSD()], scorers={"teacher": asked}
+    )
     assert asked.with_gradient
     assert not any(asked.with_gradient)
+    (batch, logged) = recorder.batches[0], recorder.values[0]
+    scored = batch.action_mask & batch.scores["teacher"].isfinite()
+    assert logged["train/teacher_missing"] == pytest.approx(1 - float(scored.sum() / batch.action_mask.sum()))
+    gap = (batch.behaviour_logprobs - batch.scores["teacher"])[scored]
+    assert logged["train/divergence_teacher"] == pytest.approx(float(gap.mean()), abs=1e-3)
 
 
 def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_another_prompt_have_none(tmp_path):

@@ -159,6 +159,7 @@ def test_a_missing_reward_of_any_value_leaves_an_update_and_its_log_as_they_are(
         table = replace(batch.credit, rewards=rewards, valid=valid)
         module._log_update(replace(batch, credit=table), Totals(None, 0.0, 0.0), {})
     assert logged[0] == logged[1]
+    assert logged[0]["train/lifecycles"] == 4 * 4, "those without a reward at their first task too"
 
 
 def test_rotary_frequencies_are_moved_and_never_cast(tmp_path):

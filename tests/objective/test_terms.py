@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.terms import JSD, KL, ForwardKL, TermInputs
+from cod_lightning.objective.terms import JSD, KL, ForwardKL, TermInputs, means
 
 VOCABULARY = 6
 
@@ -88,6 +88,14 @@ def test_tokens_without_a_score_and_tokens_of_prompts_are_left_out_and_extremes_
     assert policy.grad.isfinite().all()
     assert policy.grad[0, 1] < 0 < policy.grad[0, 0], "more of what the teacher likes better, less of the other"
     assert term.figures(sums).keys() == {name, "teacher_missing"}
+
+
+def test_a_mean_is_over_the_tokens_that_have_a_score():
+    terms = (KL(), KL(to="teacher"), JSD())
+    sums = {"divergence": 2.0, "divergence_teacher": 2.0, "jsd_teacher": 1.0, "teacher_missing": 6.0}
+    expected = {"divergence": 0.2, "divergence_teacher": 0.5, "jsd_teacher": 0.25, "teacher_missing": 0.6}
+    assert means(terms, sums, 10) == pytest.approx(expected)
+    assert means(terms, sums, 6).keys() == {"divergence", "teacher_missing"}, "nothing is known of the teacher's"
 
 
 @pytest.mark.parametrize("options", [{"beta": 0.0}, {"beta": 1.0}, {"beta": math.nan}, {"coefficient": 0.0}])
