@@ -52,6 +52,8 @@ class FakeVLLM:
         self.prefix_cache_stuck = 0
         self.held = False
         """Whether turns stand still."""
+        self.asleep = False
+        """Whether they do for want of memory."""
         self.num_aborts = 0
         self.prompts: list[tuple[int, ...]] = []
         self.loaded: list[frozenset[str]] = []
@@ -117,6 +119,10 @@ class FakeVLLM:
         if path in ("/pause", "/resume"):
             self.held, self.num_aborts = path == "/pause", self.num_aborts + (query == "mode=abort")
             return 200, {"status": f"{path[1:]}d"}
+        if path in ("/is_paused", "/is_sleeping"):
+            return 200, {path[1:]: self.held if path == "/is_paused" else self.asleep}
+        if path == "/wake_up" and not query:
+            self.asleep = False
         if path == "/reset_prefix_cache":
             self.prefix_cache_stuck -= 1
             return 200, {"success": self.prefix_cache_stuck < 0}
@@ -162,7 +168,7 @@ class FakeVLLM:
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
         begun, num_aborts = self.version, self.num_aborts
         time.sleep(self.after_s)
-        while self.held and self.num_aborts == num_aborts:
+        while (self.held or self.asleep) and self.num_aborts == num_aborts:
             time.sleep(0.002)
         with self._lock:
             self.in_flight -= 1

@@ -89,6 +89,7 @@ class ServerClient:
                 f"a server with --logprobs-mode processed_logprobs (its own is {mode}), since the ratio needs them"
             )
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY)
+        self._rouse()
         try:
             self.post(GENERATE, turn_body(_PROBE, stop_ids=[]))
         except ServerRefused as refusal:
@@ -100,6 +101,13 @@ class ServerClient:
             adapter_rank=int(room["max_lora_rank"]) if room and self._takes_adapters() else 0,
             transfer=transfer,
         )
+
+    def _rouse(self) -> None:
+        """Undo what a run that was killed has left: memory that was given back, turns that stand still for new weights."""
+        for state, route in (("is_sleeping", "/wake_up"), ("is_paused", "/resume")):
+            with suppress(ServerRefused):  # a server without sleep mode
+                if self.get(f"/{state}").get(state):
+                    self.post(route)
 
     def version(self) -> str:
         """Label of its weights; `default` after a start."""

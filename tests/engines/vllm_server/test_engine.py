@@ -506,6 +506,13 @@ def test_a_server_that_is_not_there_is_named_before_there_is_a_model():
         VLLMServerEngine(urls=[server.url]).check(Served())
 
 
+def test_servers_that_a_killed_run_left_asleep_or_with_turns_held_serve_the_next_one(two, model, tmp_path):
+    two[0].held = two[1].asleep = True
+    engine = engine_for(two, model, tmp_path, sync_timeout_s=2.0)
+    assert len(ask(engine, *(request(str(n)) for n in range(4)))) == 4
+    assert (two[0].held, two[1].asleep) == (False, False)
+
+
 def test_a_window_too_short_for_the_policy_is_refused(model, tmp_path):
     server = FakeVLLM(window=128)
     with pytest.raises(ConfigError, match=r"at least 256 \(model\.policy\.window\), not 128"):
