@@ -33,7 +33,7 @@ def in_buckets(parts: Iterable[Bucket], layout: Sequence[Described], size: int) 
         for name, tensor in part:
             found, wanted = (name, tensor.dtype, tuple(tensor.shape)), next(expected, None)
             if found != wanted:
-                raise EngineFailure(f"weight sync gave {in_words(found)}; servers were told of {in_words(wanted)}")
+                raise EngineFailure(f"weight sync gave {in_words(found)}; servers were sent {in_words(wanted)}")
             bucket.append((name, tensor))
             num_bytes += tensor.nbytes
         if num_bytes >= size:

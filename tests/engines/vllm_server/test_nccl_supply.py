@@ -125,9 +125,9 @@ def test_a_server_of_ours_that_fails_half_way_is_ended_to_be_started_again_and_i
     ("change", "said"),
     [
         (lambda named: named[:-1], r"weight sync left out lm_head\.weight"),
-        (lambda named: named[::-1], r"weight sync gave lm_head\.weight .*; servers were told of model\.embed_tokens"),
+        (lambda named: named[::-1], r"weight sync gave lm_head\.weight .*; servers were sent model\.embed_tokens"),
         (lambda named: [(n, t.half()) for n, t in named], r"gave model\.embed_tokens\.weight \(float16 .*\(float32 "),
-        (lambda named: [*named, ("more", named[0][1])], r"gave more \(float32 .*; servers were told of none"),
+        (lambda named: [*named, ("more", named[0][1])], r"gave more \(float32 .*; servers were sent none"),
     ],
 )
 def test_weights_that_are_not_those_that_servers_were_told_of_are_refused_in_one_line(
