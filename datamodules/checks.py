@@ -159,9 +159,13 @@ def check_pair(engine: Engine, policy: Policy, frozen: FrozenRole | None = None)
 
 def check_served(engine: Engine, policy: Policy) -> None:
     """The engine has on this machine what it needs to serve the policy."""
+    engine.check(asked_of(policy))
+
+
+def asked_of(policy: Policy) -> Served:
+    """What an engine is to serve of the policy."""
     dtype = str(policy.dtype).removeprefix("torch.")
-    asked = Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype, config=policy.config)
-    engine.check(asked)
+    return Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype, config=policy.config)
 
 
 def check_sampling(temperature: float, top_p: float) -> None:
@@ -215,15 +219,23 @@ def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
 
 
 def first_pack(env: TextEnv, num_tasks: int, seed: int) -> Pack:
-    """The first pack of the training. Raises `ConfigError` where the second has its id, by which packs are known."""
-    with answering(partial(unplayable, env), "an environment that draws packs"):
-        draw = partial(env.sample_pack, split=Split.TRAIN, num_tasks=num_tasks, seed=seed)
-        first, second = draw(index=0), draw(index=1)
-        alike = first.id == second.id
-    if alike:
+    """The first pack of the training."""
+    return _pack(env, 0, num_tasks, seed)
+
+
+def check_ids(env: TextEnv, first: Pack, seed: int) -> None:
+    """The pack after the first one has another id, by which packs are known."""
+    if first.id == _pack(env, 1, len(first), seed).id:
         expected = f"an environment whose packs have ids of their own; the first two are both {first.id!r:.80}"
         raise ConfigError("data.env", type(env).__name__, expected, "Put split, seed and index into the Pack's id.")
-    return first
+
+
+def _pack(env: TextEnv, index: int, num_tasks: int, seed: int) -> Pack:
+    with answering(partial(unplayable, env), "an environment that draws packs"):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=seed)
+        if not isinstance(pack, Pack):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"sample_pack() gave a {type(pack).__name__}, not a Pack")
+        return pack
 
 
 def check_first_prompt(

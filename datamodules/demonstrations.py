@@ -33,7 +33,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
-from datamodules.checks import check_proposals, first_pack, unplayable
+from datamodules.checks import check_ids, check_proposals, first_pack, unplayable
 from datamodules.items import ItemDataModule
 
 _LOOKED_AT = 16
@@ -89,6 +89,7 @@ class DemonstrationDataModule(ItemDataModule):
         policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
         self._speak_as(policy)
         first = first_pack(self.env, self.pack_size, self.seed)
+        check_ids(self.env, first, self.seed)
         check_proposals(self.plan, self.env, first, self.chat, self.context, self._window, self.max_new_tokens)
         needed, shown = self.tokens_needed(policy) if isinstance(policy, TinyPolicy) else (0, "")
         if needed > self.max_new_tokens:

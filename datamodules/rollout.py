@@ -46,6 +46,7 @@ from datamodules.checks import (
     check_baseline,
     check_comparing,
     check_first_prompt,
+    check_ids,
     check_names,
     check_pair,
     check_proposals,
@@ -222,6 +223,7 @@ class RolloutDataModule(ItemDataModule):
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
             check_turns(self.stop_strings, self.thinking_budget, self.max_new_tokens, chat, self.engine, self.env)
             first = first_pack(self.env, self.pack_size, self.seed)
+            check_ids(self.env, first, self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             room = (policy.window, self.max_new_tokens)
             check_proposals(self.plan, self.env, first, chat, self.context, *room)

@@ -9,12 +9,19 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
+from cod_lightning.types import Split
 from datamodules import DemonstrationDataModule, RolloutDataModule
+from datamodules.checks import first_pack
 
 
 class Seedless(Levers):
     def sample_pack(self, split, index, num_tasks):
         return super().sample_pack(split=split, index=index, num_tasks=num_tasks)
+
+
+class Packless(Levers):
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        return None
 
 
 class OnlyText(Levers):
@@ -53,6 +60,7 @@ class Nameless(Levers):
     [
         (Nameless, r"data\.env is Nameless; expected .*ids of their own; the first two are both 'train/0'"),
         (Seedless, r"data\.env is Seedless; .*unexpected keyword argument 'seed', .*checks\.py:\d+"),
+        (Packless, r"data\.env is Packless; .*sample_pack\(\) gave a NoneType, not a Pack"),
         (OnlyText, r"data\.env is OnlyText; .*too many values to unpack"),
         (Silent, r"data\.env is Silent; .*gave NoneType and str, not texts"),
         (Unordered, r"data\.env is Unordered; .*a tuple, in the same order in every process, and no set"),
@@ -64,6 +72,20 @@ def test_a_training_in_a_world_with_a_mistake_is_refused_in_one_line(world, said
     with pytest.raises(ConfigError, match=said) as raised:
         data.check_with(TinyPolicy())
     assert "\n" not in str(raised.value)
+
+
+class Counted(Levers):
+    drawn = 0
+
+    def sample_pack(self, **identity):
+        type(self).drawn += 1
+        return super().sample_pack(**identity)
+
+
+def test_the_second_pack_is_drawn_only_where_ids_are_compared():
+    world = Counted()
+    assert first_pack(world, 4, seed=1) == Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=4, seed=1)
+    assert world.drawn == 1
 
 
 def test_a_mechanism_whose_words_are_no_tuple_is_refused():
