@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 from jsonargparse import Namespace
+from transformers import MixtralConfig
 
 from cod_lightning.cli import main
-from cod_lightning.commands.serve import _check
+from cod_lightning.commands.serve import run
+from cod_lightning.commands.serving import _check
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import ConfigError
-from cod_lightning.models import TinyPolicy
+from cod_lightning.models import PretrainedPolicy, TinyPolicy
 from tests import stand_in_vllm
 from tests.adapted import write_base
 from tests.command_line import COMMAND, ROOT
@@ -162,3 +164,30 @@ def test_servers_that_need_more_gpus_than_there_are_are_refused(
     engine = VLLMServerEngine(local=LocalServers(arguments=arguments))
     with pytest.raises(ConfigError, match=message):
         _check(options, engine, TinyPolicy())
+
+
+def test_a_mixture_of_experts_is_refused_on_a_cpu_before_a_server_starts(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "hush")
+    monkeypatch.setattr("cod_lightning.commands.serving.check_local", lambda *_: None)  # vLLM need not be here
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    MixtralConfig(num_local_experts=4).save_pretrained(tmp_path)
+    options = Namespace(num_servers=1, gpus_per_server=1, port=8000)
+    with pytest.raises(ConfigError, match=r"model\.policy is mixtral with num_\w+; .* on a CPU"):
+        _check(options, VLLMServerEngine(), PretrainedPolicy(str(tmp_path), window=64))
+
+
+@pytest.mark.parametrize("spelled", [("--until", "{}"), ("--until={}",)])
+def test_a_training_that_ends_while_libraries_are_imported_ends_the_servers(spelled, tmp_path, monkeypatch):
+    mark = tmp_path / "ended"
+    asked = []
+
+    def stand_in(argv, changed):
+        asked.append(changed(str(mark)))
+        mark.touch()
+        asked.append(changed(str(mark)))
+        return 0
+
+    monkeypatch.setattr("cod_lightning.commands.serving.run", stand_in)
+    assert run([part.format(mark) for part in spelled]) == 0
+    assert asked == [False, True]
+    mark.unlink()

@@ -133,17 +133,21 @@ class VLLMServerEngine(Engine):
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         if self.start:
             check_local(self.start, self.local)
-            check_experts(served)
-            if self.takes_adapters and served.adapter_rank:
-                room_for(served.adapter_rank, None)
-            if self.takes_adapters and not self.dequantise:
-                check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
+            self.check_started(served)
         by_nccl = self.weights == "nccl"
         if by_nccl:
             NCCLTransfer.check()
             by_nccl = not (self.takes_adapters and served.adapter_rank)  # an adapter goes as files
         clients = [self._client(url, key) for url in self.urls]
         on_all(clients, lambda one: see_reachable(one, self.wait_s, by_nccl=by_nccl))
+
+    def check_started(self, served: Served) -> None:
+        """Raise `ConfigError` for what servers of this machine could not serve, whoever starts them."""
+        check_experts(served)
+        if self.takes_adapters and served.adapter_rank:
+            room_for(served.adapter_rank, None)
+        if self.takes_adapters and not self.dequantise:
+            check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
