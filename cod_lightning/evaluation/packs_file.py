@@ -48,19 +48,23 @@ def write_packs(path: Path, played: Sequence[PlayedCondition]) -> None:
 def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
     """The outcomes of a condition of a suite, of the policy as it stood; None where it was not played.
 
-    Raises `DataError` where the file is missing or foreign.
+    Raises `DataError` where the file is missing or foreign, or a pack has not every position once.
     """
     table = _read(path)
     wanted = _compute.equal(_keys(table), "\0".join((suite, condition, "None")))
     columns = table.filter(wanted).sort_by([("pack", "ascending"), ("position", "ascending")]).to_pydict()
     if not columns["pack"]:
         return None
-    num_positions = 1 + max(columns["position"])
+    num_rows, num_positions = len(columns["pack"]), 1 + max(columns["position"])
+    pack_ids = tuple(columns["pack"][:: max(1, num_positions)])
+    if num_rows != num_positions * len(set(pack_ids)) or columns["position"] != [
+        n % num_positions for n in range(num_rows)
+    ]:
+        raise DataError(f"{path} has packs of {suite}, {condition}, without every position once. Evaluate again.")
     success, rewards = (
         np.array([np.nan if value is None else value for value in columns[name]]).reshape(-1, num_positions)
         for name in ("success", "reward")
     )
-    pack_ids = tuple(columns["pack"][::num_positions])
     return Outcomes(rewards=rewards, success=success, pack_ids=pack_ids)
 
 

@@ -132,14 +132,21 @@ def _varied(cells: list[Cell]) -> list[str]:
 
 
 def read_finished(folder: Path, record: JobRecord, suite: str) -> FinishedRun | None:
-    """The run, as far as a suite is concerned; None where it was not evaluated on it."""
+    """The run, as far as a suite is concerned; None where it was not evaluated on it. Raises `DataError` for damaged files."""
     outcomes = read_packs(folder / "evaluation_packs.parquet", suite, ConditionKind.TRAINED)
     if outcomes is None:
         return None
     blanked = read_packs(folder / "evaluation_packs.parquet", suite, "blanked_context")
-    with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        rows = [{k: float(v) for k, v in row.items() if k and v} for row in csv.DictReader(file)]
-    curve, cost = tuple(_curve(rows)), _cost(rows, record)
+    path = folder / "metrics.csv"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [{k: float(v) for k, v in row.items() if k and v} for row in csv.DictReader(file)]
+        curve, cost = tuple(_curve(rows)), _cost(rows, record)
+    except (OSError, ValueError, KeyError, csv.Error) as error:
+        said = " ".join(str(error).split())[:200]
+        raise DataError(
+            f"{path} is no metrics.csv of this project ({type(error).__name__}: {said}). Move {folder} away."
+        ) from error
     return FinishedRun(folder=folder, record=record, outcomes=outcomes, blanked=blanked, curve=curve, cost=cost)
 
 

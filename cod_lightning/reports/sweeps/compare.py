@@ -120,8 +120,9 @@ def _area(run: FinishedRun, tokens: np.ndarray) -> float:
 
 
 def _best(warm_starts: Mapping[str, BySeed]) -> str | None:
-    """The condition of the warm start that solves most."""
-    means = {name: float(np.nanmean(success_table(runs))) for name, runs in warm_starts.items()}
+    """The condition of the warm start that solves most, of those of which anything is known."""
+    tables = {name: success_table(runs) for name, runs in warm_starts.items()}
+    means = {name: np.nanmean(table) for name, table in tables.items() if not np.isnan(table).all()}
     return max(means, key=lambda name: means[name], default=None)
 
 

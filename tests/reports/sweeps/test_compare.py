@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
@@ -16,7 +18,7 @@ from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.crossed import crossed_estimate
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.evaluation.packs_file import write_packs
+from cod_lightning.evaluation.packs_file import SCHEMA, write_packs
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.schema import SuiteRecord
 from cod_lightning.evaluation.suite import Suite
@@ -128,6 +130,43 @@ def test_each_run_is_paired_with_its_own_seed_s_warm_start_at_its_best_temperatu
     assert sweep["warm_start"]["best_temperature"] == "warm_start_t0.3"
     above = np.stack([successes(s, 0.3) - successes(s, 0.2) for s in (1, 2, 3)])
     assert sweep["cells"][0]["minus_warm_start"]["mean"]["mean"] == pytest.approx(above.mean(), abs=1e-4)
+
+
+def test_a_warm_start_of_which_nothing_is_known_is_not_the_best(root: Path) -> None:
+    for seed in (1, 2, 3):
+        known = {"trained": np.zeros((PACKS, 3)), "warm_start": np.zeros((PACKS, 3))}
+        evaluated(root / f"start-{seed}", START, known | {"warm_start_t0.3": np.full((PACKS, 3), np.nan)})
+    assert only(root)["warm_start"]["best_temperature"] == "warm_start"
+    for seed in (1, 2, 3):
+        lost = dict.fromkeys(("trained", "warm_start", "warm_start_t0.3"), np.full((PACKS, 3), np.nan))
+        evaluated(root / f"start-{seed}", START, lost)
+    assert only(root)["warm_start"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("metrics.csv", b"step,tokens/sampled\n0,many\n", "is no metrics.csv of this project .ValueError"),
+        ("metrics.csv", b"step,tokens/sampled\n0,1\n", "is no metrics.csv of this project .KeyError"),
+        ("metrics.csv", None, "is no metrics.csv of this project .FileNotFoundError"),
+        ("evaluation_packs.parquet", [0, 2], "without every position once"),
+        ("evaluation_packs.parquet", [0, 0], "without every position once"),
+        ("evaluation_packs.parquet", [2**31 - 1, 0], "without every position once"),
+        ("evaluation_packs.parquet", [-1, -1], "without every position once"),
+    ],
+)
+def test_a_damaged_file_of_a_job_is_named_in_one_line(root: Path, name: str, content: Any, said: str) -> None:
+    path = sorted(root.glob("episode-*"))[0] / name
+    if content is None:
+        path.unlink()
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        rows = [{"suite": "held_out", "condition": "trained", "pack": "a", "position": n} for n in content]
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
+    with pytest.raises(DataError, match=said) as raised:
+        compare([root])
+    assert "\n" not in str(raised.value)
 
 
 def test_costs_and_curves_come_from_the_metrics(root: Path) -> None:
