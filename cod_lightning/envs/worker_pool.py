@@ -20,6 +20,8 @@ from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung, World
 
 _START_S = 120.0
 """For a worker to import the world."""
+_END_S = 10.0
+"""For a worker that was killed to be gone."""
 _MOST_BYTES = 2**30
 """Of an answer."""
 _PROCESSES = threading.Lock()
@@ -68,8 +70,9 @@ class Worker:
         self.kill()
         self.connection.close()
         with _PROCESSES:
-            self.process.join()
-            self.process.close()
+            self.process.join(_END_S)
+            if self.process.exitcode is not None:  # else it waits for a disk or a driver, and the system cannot end it
+                self.process.close()
         end_marked(self.mark)
 
 

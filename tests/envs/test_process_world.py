@@ -223,6 +223,27 @@ def test_a_worker_imports_neither_torch_nor_a_model():
     assert done.stdout == "torch: False, transformers: False\n", done.stderr
 
 
+def test_a_worker_that_the_system_cannot_end_is_left():
+    class Stuck:
+        """A process that waits for a disk."""
+
+        pid = exitcode = None
+
+        def kill(self):
+            """In vain."""
+
+        def join(self, timeout=None):
+            assert timeout is not None, "it would be waited for for ever"
+
+    world = ProcessWorld(Levers(protocol="compact"), num_workers=1)
+    world.reset(options={"task": first_task(world)})
+    (worker,) = world._pool._all
+    real, worker.process = worker.process, Stuck()
+    worker.close()
+    real.join(10)
+    assert not real.is_alive(), "its mark ends it where the system can"
+
+
 def test_no_worker_outlives_its_world():
     world = ProcessWorld(Levers(protocol="compact"), num_workers=1)
     world.reset(options={"task": first_task(world)})

@@ -166,7 +166,8 @@ class ServerProcess:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)  # a child of its own that outlived it
             time.sleep(0.05)
-        child.wait()
+        with suppress(subprocess.TimeoutExpired):  # the system cannot end what waits for a driver
+            child.wait(1.0)
         if child.stdin is not None:
             child.stdin.close()
 

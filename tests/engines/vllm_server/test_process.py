@@ -66,6 +66,23 @@ def test_a_server_that_does_not_start_is_told_of_with_the_end_of_its_log(tmp_pat
     assert (tmp_path / "precious").read_text() == "precious", "a link is replaced and never written through"
 
 
+def test_a_server_that_the_system_cannot_end_is_left(tmp_path, monkeypatch):
+    class Stuck:
+        """A process that waits for a driver."""
+
+        pid, stdin = 1, None
+
+        def wait(self, timeout=None):
+            assert timeout is not None, "it would be waited for for ever"
+            raise subprocess.TimeoutExpired("vllm", timeout)
+
+    server = process(tmp_path)
+    monkeypatch.setattr("os.killpg", lambda *_: None)
+    server._child = Stuck()
+    server.stop()
+    assert not server.alive
+
+
 def test_a_server_that_starts_for_ever_is_given_up(tmp_path, monkeypatch):
     server = process(tmp_path, start_timeout_s=0.05)
     monkeypatch.setattr(type(server), "alive", True)
