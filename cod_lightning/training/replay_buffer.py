@@ -276,13 +276,17 @@ class ReplayBuffer:
 
     def _check_whole(self, kept: dict[str, Any]) -> None:
         """Raise `ConfigError` for rows that are not those of the episodes: they would be cut at the wrong places."""
-        tokens, rows = sum(one["num_tokens"] for one in kept["episodes"]), sum(map(sum, kept["lengths"]))
+        counts = [one["num_tokens"] for one in kept["episodes"]]
+        tokens, rows = sum(counts), [*map(len, kept["lengths"])]
         values: list[Tensor] = [torch.empty(0) if kept[name] is None else kept[name] for name in _TOKENS]
         per_episode = {len(kept[name]) for name in ("episodes", "owners", "lengths", "versions")}
-        if len(per_episode) > 1 or {tokens, rows, *map(len, values)} != {tokens}:
+        whole = len(per_episode) == 1 and {tokens, *map(len, values)} == {tokens}
+        if not whole or [*map(sum, kept["lengths"])] != counts or [*map(len, kept["versions"])] != rows:
             raise self._error("a checkpoint with the tokens of all its episodes, no more and no fewer")
         if tokens and not (values[0].min() >= 0 and values[2].isfinite().all()):
             raise self._error("a checkpoint with token ids and finite log-probs")
+        if not all(0 <= owner < kept["num_ranks"] for owner in kept["owners"]):
+            raise self._error(f"a checkpoint with an owner of each episode among its {kept['num_ranks']} ranks")
 
     def _checked(self, method: str) -> AbstractContextManager[None]:
         return answering(self._error, f"a replay that answers `{method}`")

@@ -560,6 +560,9 @@ def test_the_replay_of_the_guide_replays_the_latest_successes():
         lambda kept: kept["lengths"].pop(),
         lambda kept: kept["lengths"][0].append(10**12),
         lambda kept: kept["owners"].append(0),
+        lambda kept: kept["owners"].__setitem__(0, 7),
+        lambda kept: kept["lengths"].__setitem__(slice(2), [[1, *kept["lengths"][0]], [kept["lengths"][1][0] - 1]]),
+        lambda kept: kept["versions"].__setitem__(0, []),
         lambda kept: kept["episodes"][0].update(num_tokens=10**400),
     ],
 )
