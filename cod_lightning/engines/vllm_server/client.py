@@ -77,14 +77,24 @@ class ServerClient:
         try:
             settings = self.get("/server_info?config_format=json")["vllm_config"]
             config, room = settings["model_config"], settings.get("lora_config") or {}
-            transfer = (settings.get("weight_transfer_config") or {}).get("backend", "")
-        except (ServerRefused, EndpointFailure, KeyError, TypeError) as error:
+            transfer = str((settings.get("weight_transfer_config") or {}).get("backend", ""))
+            mode, window, dtype = config.get("logprobs_mode"), int(config["max_model_len"]), str(config["dtype"])
+            most_rank = int(room["max_lora_rank"]) if room else 0
+        except (
+            ServerRefused,
+            EndpointFailure,
+            AttributeError,
+            KeyError,
+            OverflowError,
+            TypeError,
+            ValueError,
+        ) as error:
             if "HTTP 401" in str(error):
                 remedy = "Put its key into the environment variable that data.engine.api_key_variable names."
                 raise ConfigError("data.engine.urls", self.url, "a server that accepts our key", remedy) from None
             expected = "a vLLM server of version 0.32 or newer in development mode (/server_info is missing)"
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY) from None
-        if (mode := config.get("logprobs_mode")) != "processed_logprobs":
+        if mode != "processed_logprobs":
             expected = (
                 f"a server with --logprobs-mode processed_logprobs (its own is {mode}), since the ratio needs them"
             )
@@ -96,9 +106,9 @@ class ServerClient:
             expected = f"a server that takes token ids at {GENERATE}; it said: {refusal}"
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY) from None
         return ServerFacts(
-            window=int(config["max_model_len"]),
-            dtype=str(config["dtype"]).removeprefix("torch."),
-            adapter_rank=int(room["max_lora_rank"]) if room and self._takes_adapters() else 0,
+            window=window,
+            dtype=dtype.removeprefix("torch."),
+            adapter_rank=most_rank if most_rank and self._takes_adapters() else 0,
             transfer=transfer,
         )
 

@@ -61,12 +61,14 @@ def answer_of(content: Any) -> ServerAnswer:
         known = 0 if cached is None else len(content["prompt_token_ids"])
         cached = min(max(0, int(cached or 0)), known)
         versions = frozenset(str(span["version"]) for span in spans)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise EngineFailure(f"a vLLM server's answer lacks {type(error).__name__}: {error}") from None
     if ids != spelled:
         raise EngineFailure("a vLLM server's log-probs are not those of its tokens")
     if reason not in STOPS:
         raise ServerLost(f"a vLLM server ended the request with {reason!r}")
+    if ids and not versions:  # vLLM says null where it does not know
+        raise EngineFailure("a vLLM server does not say which weights sampled its tokens")
     return ServerAnswer(
         ids=ids,
         logprobs=logprobs,

@@ -486,6 +486,7 @@ def test_a_server_without_room_for_the_adapter_takes_merged_weights_where_that_i
     ("fault", "said"),
     [
         ({"dev_mode": False}, "development mode"),
+        ({"window": "wide"}, "development mode"),
         ({"scale_out": False}, "--enable-scale-out"),
         ({"logprobs_mode": "raw_logprobs"}, "processed_logprobs"),
     ],

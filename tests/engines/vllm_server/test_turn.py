@@ -43,3 +43,18 @@ def test_prompt_tokens_count_only_where_the_server_says_how_many_it_had(usage, c
 def test_what_is_no_answer_fails_the_turn(usage):
     with pytest.raises(EngineFailure, match="a vLLM server's answer lacks"):
         answer_of(ANSWER | {"usage": usage})
+
+
+@pytest.mark.parametrize(("key", "value"), [("token_ids", [4, float("inf")]), ("prompt_token_ids", [2**40])])
+def test_numbers_that_are_no_ids_fail_the_turn(key, value):
+    (choice,) = ANSWER["choices"]
+    spoilt = ANSWER | {key: value} if key in ANSWER else {**ANSWER, "choices": [choice | {key: value}]}
+    with pytest.raises(EngineFailure, match="a vLLM server's answer lacks OverflowError"):
+        answer_of(spoilt)
+
+
+@pytest.mark.parametrize("spans", [None, []])
+def test_tokens_of_weights_that_are_not_named_fail_the_turn(spans):
+    (choice,) = ANSWER["choices"]
+    with pytest.raises(EngineFailure, match="does not say which weights sampled its tokens"):
+        answer_of({**ANSWER, "choices": [choice | {"weight_versions": spans}]})
