@@ -195,7 +195,7 @@ def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Fac
         checkpoint=checkpoint.path.name,
         updates=checkpoint.global_step,
         written=_time(checkpoint.path),
-        config=cli.asked,
+        config=_trained_with(checkpoint, cli.asked),
         world=data.env.name,
         num_parameters=model.num_parameters(),
         dtype=str(model.dtype).removeprefix("torch."),
@@ -206,6 +206,13 @@ def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Fac
         written_by=checkpoint.versions,
         exported_by={**versions, "python": platform.python_version()},
     )
+
+
+def _trained_with(checkpoint: Checkpoint, asked: dict[str, Any]) -> dict[str, Any]:
+    """The config that the checkpoint holds, whatever this command was asked with; that one where it holds none."""
+    kept = (checkpoint.content.get("run_config") or {}).get("config") or {}
+    parts = {part: {**asked[part], **kept.get(part, {})} for part in ("model", "data", "trainer")}
+    return asked | kept | parts
 
 
 def _time(path: Path) -> datetime:

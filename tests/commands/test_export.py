@@ -96,6 +96,17 @@ def test_the_cards_program_runs_and_its_card_says_that_nothing_was_measured(run,
     assert printed.getvalue().strip()
 
 
+def test_the_card_tells_how_the_checkpoint_was_trained_whatever_config_it_is_exported_with(run, out):
+    other = ["--config", str(run / "config.yaml"), "--model.lr", "0.5", "--model.reweight", "null"]
+    checkpoint = str(run / "checkpoints" / "last.ckpt")
+    assert main(["export", *other, "--ckpt_path", checkpoint, "--out", str(out)]) == 0
+    theirs = (out / "README.md").read_text()
+    shutil.rmtree(out)
+    assert export(run, out) == 0
+    assert theirs == (out / "README.md").read_text()
+    assert any("learning rate" in line and "0.01" in line for line in theirs.splitlines())
+
+
 def test_the_cards_commands_take_the_folder(run, out, capsys):
     assert export(run, out) == 0
     (block,) = re.findall(r"```bash\n(.*?)```", (out / "README.md").read_text(), flags=re.S)
