@@ -15,7 +15,7 @@ from cod_lightning.plans import LifecyclePlan, proposes
 from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.attempts import Branching
-from cod_lightning.rollout.boundaries import see_known
+from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.thoughts import thought_marks
@@ -241,7 +241,7 @@ def _pack(env: TextEnv, index: int, num_tasks: int, seed: int) -> Pack:
 def check_first_prompt(
     env: TextEnv, context: ContextMechanism, task: Task, window: int, chat: Chat, max_new_tokens: int
 ) -> None:
-    """A first prompt is in words that the policy knows; there is room for it, its response, and what the context budgets."""
+    """A first prompt is in words that the policy knows, and fits with its response and what the context budgets into the window."""
     context.check(window, max_new_tokens)
     check_hooks(env, context)
     with answering(partial(unplayable, env), "an environment that begins a task"):
@@ -256,6 +256,7 @@ def check_first_prompt(
     see_known(rules, chat, env, "rules")
     system = _first_system(context, rules, observation)
     see_known(system, chat, context, "prepare()")
+    see_sentences(env, context, chat)
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"
         raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")

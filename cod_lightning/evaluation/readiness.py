@@ -9,6 +9,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.condition_kinds import DEFAULT_CONTROLS, ConditionKind
 from cod_lightning.evaluation.provided_contexts import check_oracle
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.rollout.boundaries import see_sentences
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Pack, Split
 
@@ -23,6 +24,8 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
     first = settled.env.sample_pack(
         split=Split(settled.split), index=0, num_tasks=settled.pack_size or pack_size, seed=settled.seed
     )
+    if suite.env is not None:
+        see_sentences(suite.env, mechanism, chat, f"data.suites.{suite.name}.env")
     _check_words(settled, settled.env, first, mechanism, chat)
     if settled.controls is None:
         missing = {control for control in DEFAULT_CONTROLS if _lacking(settled.env, first, control)}

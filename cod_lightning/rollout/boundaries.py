@@ -88,6 +88,15 @@ def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism, method: st
         )
 
 
+def see_sentences(env: TextEnv, mechanism: ContextMechanism, chat: Chat, key: str = "data.env") -> None:
+    """Raise `ConfigError` where a language model would meet an environment in single words beside a context in sentences."""
+    if not chat.closed and env.words() and not mechanism.words():
+        found = f"{type(env).__name__} in single words, which are for tiny policies"
+        expected = f"an environment in sentences for a language model, as {type(mechanism).__name__} is"
+        remedy = "Set data.env.protocol=natural, or choose context=hint_compact if single words are meant."
+        raise ConfigError(key, found, expected, remedy)
+
+
 def checked_opening(found: object, mechanism: ContextMechanism) -> tuple[Message, ...]:
     """The messages that open an update. Raises `ContextFailure` for anything else."""
     messages = tuple(found) if isinstance(found, Sequence) else ()

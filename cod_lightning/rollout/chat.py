@@ -86,6 +86,8 @@ class Chat:
         self._word_ids = word_ids(self.backend)
         self._vocabulary = frozenset(tokenizer.get_vocab()) if self._word_ids else None
         """All words, where any other one would be read as an unknown one."""
+        self.closed = self._vocabulary is not None
+        """Whether the policy knows single words alone, as tiny ones do."""
         self._plain = self.backend is not None and not tokenizer.clean_up_tokenization_spaces
         """Whether decoding is the backend's alone."""
         self.num_ids = len(tokenizer)

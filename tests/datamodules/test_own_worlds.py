@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.models import TinyPolicy
+from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.types import Split
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from datamodules.checks import first_pack
@@ -86,6 +87,14 @@ def test_the_second_pack_is_drawn_only_where_ids_are_compared():
     world = Counted()
     assert first_pack(world, 4, seed=1) == Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=4, seed=1)
     assert world.drawn == 1
+
+
+def test_a_language_model_is_refused_a_world_in_single_words_beside_a_context_in_sentences():
+    world, policy = Levers(protocol="compact"), EndpointPolicy()
+    RolloutDataModule(world, HintContext("compact"), OpenAIEngine()).check_with(policy, elsewhere=True)
+    RolloutDataModule(Levers(), HintContext(), OpenAIEngine()).check_with(policy, elsewhere=True)
+    with pytest.raises(ConfigError, match=r"data\.env is Levers in single words.*Set data\.env\.protocol=natural"):
+        RolloutDataModule(world, HintContext(), OpenAIEngine()).check_with(policy, elsewhere=True)
 
 
 def test_a_mechanism_whose_words_are_no_tuple_is_refused():

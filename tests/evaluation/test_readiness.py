@@ -76,3 +76,9 @@ def test_a_world_in_words_that_a_tiny_policy_has_not_is_refused() -> None:
     for foreign in (Levers(), GridNavigation(side_min=4, side_max=4, levels=3, protocol="compact")):
         with pytest.raises(ConfigError, match=r"data\.suites\.mine\.env .* words that the policy was made with"):
             settled(Suite(name="mine", env=foreign), chat=tiny_chat())
+
+
+def test_a_suite_in_single_words_is_refused_to_a_language_model_whose_context_is_in_sentences() -> None:
+    with pytest.raises(ConfigError, match=r"data\.suites\.mine\.env is Levers in single words"):
+        settled(Suite(name="mine", env=LEVERS), Levers(), HintContext())
+    assert settled(Suite(name="mine", env=Levers()), Levers(), HintContext())

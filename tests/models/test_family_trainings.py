@@ -24,7 +24,8 @@ SETTINGS = (
         "model.optimizer": "adamw",
         "model.lr": 0.01,
         "model.policy.init_args.dtype": "float32",
-        "model.policy.init_args.window": 1500,
+        "model.policy.init_args.window": 3000,
+        "data.env.init_args.protocol": "natural",
     }
 )
 
