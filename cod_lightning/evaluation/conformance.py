@@ -15,6 +15,8 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.gymnasium_world import GymnasiumTask
+from cod_lightning.envs.question_world import QuestionTask
 from cod_lightning.evaluation.conformance_form import begun, drawn, first_steps, first_task, members, stepped
 from cod_lightning.evaluation.conformance_play import verdicts_on_play
 from cod_lightning.evaluation.conformance_proposals import verdict_on_proposals
@@ -31,6 +33,7 @@ _DRAWS = 150
 _DRAWS_S = 2.0
 _MOST_SHARED = 0.1
 """Of the packs of a split; in a world of very many rules one is drawn again by chance."""
+_SHARED = "tasks of a pack share what is hidden"
 
 
 def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pack_size: int) -> Iterator[Verdict]:
@@ -75,6 +78,7 @@ def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pac
     broken += bool(proposals.broken)
     yield _spelled(world, few)
     yield _repeated(packs)
+    yield _unshared(packs)
     if broken:  # a world without an end would be played for ever
         yield Verdict("play by references", remark="left out until the rules above hold")
     else:
@@ -210,6 +214,20 @@ def _repeated(packs: Sequence[Pack]) -> Verdict:
     if 2 * sum(later) <= len(later):
         return Verdict(rule)
     return Verdict(rule, remark=f"{remark}: a context that notes answers solves them; ask for smaller packs", look=True)
+
+
+def _unshared(packs: Sequence[Pack]) -> Verdict:
+    """Whether any field of the specification is the pack's, so that there is something which a context can carry.
+
+    Left open where specifications are not the world's own: rows of a list share what their group does.
+    """
+    specs = [pack.tasks[0].spec for pack in packs]
+    if not all(_fields(spec) and not isinstance(spec, (QuestionTask, GymnasiumTask)) for spec in specs):
+        return Verdict(_SHARED, remark="not looked at; see that the tasks of each group do")
+    if any(len({repr(getattr(spec, name)) for spec in specs}) > 1 for name in _constant(packs)):
+        return Verdict(_SHARED)
+    remark = "no field of `spec` is the same in all tasks of a pack and another one in other packs: what could a context carry?"
+    return Verdict(_SHARED, remark=remark, look=True)
 
 
 def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:

@@ -20,11 +20,12 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
     """Lifecycles by the loop of the training: random, scripted without its context, scripted, oracle."""
     rows: dict[ConditionKind, ReferenceRow] = {}
     lives: dict[ConditionKind, list[Lifecycle]] = {}
+    lacking: list[Verdict] = []
     for kind in (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.SCRIPTED, ConditionKind.ORACLE):
         try:
             world.reference(kind.reference or Reference.RANDOM, packs[0])
         except NotImplementedError:
-            yield Verdict(f"{kind.value} play", remark="the world has no such reference")
+            lacking.append(Verdict(f"{kind.value} play", remark="the world has no such reference"))
             continue
         lives[kind] = list(play_reference(world, packs, kind, mechanism))
         row = rows[kind] = summarise(kind, lives[kind])
@@ -36,6 +37,11 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
             tuple(broken[:MOST_EXAMPLES]),
             "success by position " + " ".join(f"{one.mean:.2f}" for one in row.success),
         )
+    if not rows:
+        remark = "the world has none, so nothing here has solved a task: do so once with `play`, and look at success and reward"
+        yield Verdict("play by references", remark=remark, look=True)
+        return
+    yield from lacking
     if world.words():
         unknown = tuple(_unknown(lives, world, mechanism))
         yield Verdict("words() lists every word that is shown, answered or noted", unknown[:MOST_EXAMPLES])

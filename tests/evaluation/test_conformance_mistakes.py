@@ -245,6 +245,27 @@ def test_a_split_without_a_rule_is_named_and_not_waited_for(monkeypatch):
     assert f"no pack of split {without} was found in 0.3 s" in sentence
 
 
+class Unshared(Machine):
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        pack = super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
+        orders = [rng.sample(DRINKS, len(DRINKS)) for rng in map(random.Random, range(index, index + num_tasks))]
+        tasks = [replace(t, spec=replace(t.spec, gives=tuple(o))) for t, o in zip(pack.tasks, orders, strict=True)]
+        return replace(pack, tasks=tuple(tasks))
+
+
+def test_tasks_that_share_nothing_are_shown_to_a_person():
+    assert "what could a context carry?" in looks(Unshared())["tasks of a pack share what is hidden"]
+
+
+class Unplayed(Machine):
+    def reference(self, kind, pack):
+        raise NotImplementedError
+
+
+def test_a_world_that_nobody_has_solved_is_not_said_to_be_in_order():
+    assert [*looks(Unplayed())] == ["play by references"]
+
+
 class Winless(Machine):
     wins = ("won",)
 
