@@ -48,7 +48,7 @@ class GymnasiumWorld(TextEnv):
 
     def __init__(
         self,
-        env: gymnasium.Env[str, str],
+        env: gymnasium.Env,  # without types in brackets, with which jsonargparse makes the bare gymnasium.Env
         tasks: list[dict[str, Any]] | str,
         rules: str,
         max_turns: int = 10,
@@ -63,7 +63,7 @@ class GymnasiumWorld(TextEnv):
         if not min_reward < max_reward:
             raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
         for kind in ("observation_space", "action_space"):
-            if not isinstance(space := getattr(env, kind), gymnasium.spaces.Text):
+            if not isinstance(space := getattr(env, kind, None), gymnasium.spaces.Text):
                 remedy = "Wrap the environment in text."
                 raise ConfigError("data.env.env", type(space).__name__, f"a Text {kind}", remedy)
         self.env, self._rules = env, rules
