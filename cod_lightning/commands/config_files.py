@@ -3,7 +3,8 @@
     fit --config quickstart credit=task --model.lr 1e-4
 
 becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition comes first, typed overrides later, and
-`--print_config` shows (and reloads as) the result.
+`--print_config` shows (and reloads as) the result. A list of suites, or of other mappings, and an
+environment or context of another class replace that of an earlier file whole.
 
 Short forms are spelled out first: `env=levers`, `--env levers` and `--data.env levers` choose the shipped world, `env=shop.Shop`
 the class, and `env.max_turns=3`, `data.env.max_turns=3` are `--data.env.max_turns 3`.
@@ -14,7 +15,7 @@ them. Its `env` may be the name of a shipped world; a suite without a `name` has
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,7 @@ def expand(argv: Sequence[str]) -> Expanded:
     names: list[str] = []
     _typed.clear()
     composed_any = False
+    read: dict[int, tuple[Path, Any, Any]] = {}
     rest = iter(others)
     for arg in rest:
         flag, _, value = arg.partition("=")
@@ -120,7 +122,13 @@ def expand(argv: Sequence[str]) -> Expanded:
         suites: Any = data.get("suites") if isinstance(data, dict) else None
         if isinstance(suites, list) and any(isinstance(suite, str) for suite in suites):
             plain = {**plain, "data": {**data, "suites": inline(suites)}}
-        out += ["--config", str(path if plain == content else temporary_config(path.name, plain))]
+        out += ["--config", str(path)]
+        read[len(out) - 1] = path, content, plain
+    later = dict(_replacing_flags(out))
+    for at, (path, content, plain) in reversed(read.items()):
+        kept = _without(plain, later)
+        later = {**dict(_replacing(plain)), **later}
+        out[at] = str(path if kept == content else temporary_config(path.name, kept))
     for choice in choices:
         if choice.lstrip("+~").startswith("hydra.") and not choice.startswith("hydra.sweeper."):
             remedy = "--trainer.default_root_dir sets the folder of a run, --out that of a sweep."
@@ -129,6 +137,41 @@ def expand(argv: Sequence[str]) -> Expanded:
         expected = "a --config with a defaults: list to apply it to"
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
     return Expanded(out, tuple(names))
+
+
+def _replacing_flags(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """As `_replacing`, of what is typed."""
+    for before, arg in zip(["", *argv], argv, strict=False):
+        key, is_assigned, value = arg.partition("=") if arg.startswith("--") else (before, "", arg)
+        if key in ("--data.env", "--data.context") and is_assigned and re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", value):
+            named = Path(value).is_file() and _content(Path(value), key, value)
+            yield key[2:], str(named.get("class_path", "")) if isinstance(named, dict) else value
+        elif key.startswith("--") and re.match(r"\s*\[\s*\{", value):
+            yield key[2:], ""
+
+
+def _replacing(content: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Keys whose earlier values `jsonargparse` must not see, since it would fill from them what a later value leaves out: lists of
+    mappings such as data.suites (with ""), and environment and context of another class than this."""
+    if isinstance(content, dict):
+        if key in ("data.env", "data.context") and content.get("class_path"):
+            yield key, str(content["class_path"])
+        for name, value in content.items():
+            yield from _replacing(value, f"{key}.{name}".lstrip("."))
+    elif isinstance(content, list) and any(isinstance(one, dict) for one in content):
+        yield key, ""
+
+
+def _without(content: Any, later: Mapping[str, str], key: str = "") -> Any:
+    """The content without what is replaced later."""
+    if not isinstance(content, dict):
+        return content
+    kept: dict[str, Any] = {}
+    for name, value in content.items():
+        below = f"{key}.{name}".lstrip(".")
+        if below not in later or (isinstance(value, dict) and value.get("class_path") == later[below]):
+            kept[name] = _without(value, later, below)
+    return kept
 
 
 def below_init_args(value: Any) -> Any:

@@ -41,6 +41,37 @@ def test_an_equals_sign_in_the_value_of_a_flag_is_no_group_choice(words):
     assert expand(["--config", "smoke", *words]).argv[2:] == words
 
 
+LATER = '[{"name": "a"}, {"name": "b"}]'
+
+
+@pytest.mark.parametrize("more", [["--data.suites", LATER], [f"data.suites={LATER}"], ["--config", "later.yaml"]])
+def test_a_later_list_takes_nothing_from_the_one_that_it_replaces(tmp_path, more):
+    (tmp_path / "later.yaml").write_text(f"data: {{suites: {LATER}}}\n")
+    argv = expand(["--config", "experiment/endpoint", *more]).argv
+    with open(argv[1]) as file:  # of two suites, the second in another world, which b would be played in
+        assert "suites" not in yaml.safe_load(file)["data"]
+    assert LATER in argv[-1] or argv[-1] == "later.yaml"
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        (["env=own.World"], False),
+        (["--data.env", "own.World", "--data.env.max_turns", "3"], False),
+        (["--config", "later.yaml"], False),
+        (["--data.env", "later_world.yaml"], False),
+        (["--data.env", "cod_lightning.envs.levers.Levers"], True),
+        (["--data.env.max_turns", "3"], True),
+    ],
+)
+def test_an_environment_of_another_class_takes_no_options_from_the_one_that_it_replaces(tmp_path, more, kept):
+    (tmp_path / "later.yaml").write_text("data: {env: {class_path: own.World}}\n")
+    (tmp_path / "later_world.yaml").write_text("class_path: own.World\n")
+    argv = expand(["--config", "smoke", *more]).argv
+    with open(argv[1]) as file:  # protocol: compact, which a World with such an option would take
+        assert ("env" in yaml.safe_load(file)["data"]) is kept
+
+
 @pytest.mark.parametrize(
     "before", [["--print_config"], ["--model.lr=0.5"], ["--data.context.init_args.penalty", "-1"], []]
 )
