@@ -69,7 +69,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/generalisation.py --out docs/results/generalisation.json
 	PYTHONPATH=. .venv/bin/python tests/soak/habit.py --out docs/results/habit.json
 	PYTHONPATH=. .venv/bin/python tests/soak/across_worlds.py --out docs/results/across_worlds.json
-	.venv/bin/python tests/soak/sentences.py --runs runs/sentences
+	PYTHONPATH=. .venv/bin/python tests/soak/sentences.py --runs runs/sentences
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.

@@ -234,8 +234,7 @@ def parsed(old: dict[str, Any]) -> Cells:
     for count, seeds in old.items():
         for seed, suites in seeds.items():
             both.setdefault(count, {})[seed] = {
-                suite: {name: np.array([list(map(float, pack)) for pack in one.split()]) for name, one in cells.items()}
-                for suite, cells in suites.items()
+                suite: {name: unspelled(one) for name, one in cells.items()} for suite, cells in suites.items()
             }
     return both
 
@@ -260,6 +259,11 @@ def written(results: Cells) -> Any:
 def spelled(success: Float[np.ndarray, "P N"]) -> str:
     """A word for each pack: 1 for a task that was solved, else 0."""
     return " ".join("".join(str(int(task)) for task in pack) for pack in success)
+
+
+def unspelled(words: str) -> Float[np.ndarray, "P N"]:
+    """What `spelled` wrote."""
+    return np.array([list(map(float, pack)) for pack in words.split()])
 
 
 def lives(file: Path, count: int) -> list[str]:
