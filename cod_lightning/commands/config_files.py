@@ -143,9 +143,11 @@ def _replacing_flags(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
     """As `_replacing`, of what is typed."""
     for before, arg in zip(["", *argv], argv, strict=False):
         key, is_assigned, value = arg.partition("=") if arg.startswith("--") else (before, "", arg)
-        if key in ("--data.env", "--data.context") and is_assigned and re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", value):
-            named = Path(value).is_file() and _content(Path(value), key, value)
-            yield key[2:], str(named.get("class_path", "")) if isinstance(named, dict) else value
+        if key in ("--data.env", "--data.context") and is_assigned:
+            named: Any = {"class_path": value if re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", value) else None}
+            if value.endswith((".yaml", ".yml")) and Path(value).is_file():
+                named = _content(Path(value), key, value)
+            yield from _replacing(named, key[2:])
         elif key.startswith("--") and re.match(r"\s*\[\s*\{", value):
             yield key[2:], ""
 

@@ -60,6 +60,8 @@ def test_a_later_list_takes_nothing_from_the_one_that_it_replaces(tmp_path, more
         (["--data.env", "own.World", "--data.env.max_turns", "3"], False),
         (["--config", "later.yaml"], False),
         (["--data.env", "later_world.yaml"], False),
+        (["--data.env", "./later_world.yaml"], False),
+        (["--data.env", "options.yaml"], True),
         (["--data.env", "cod_lightning.envs.levers.Levers"], True),
         (["--data.env.max_turns", "3"], True),
     ],
@@ -67,6 +69,7 @@ def test_a_later_list_takes_nothing_from_the_one_that_it_replaces(tmp_path, more
 def test_an_environment_of_another_class_takes_no_options_from_the_one_that_it_replaces(tmp_path, more, kept):
     (tmp_path / "later.yaml").write_text("data: {env: {class_path: own.World}}\n")
     (tmp_path / "later_world.yaml").write_text("class_path: own.World\n")
+    (tmp_path / "options.yaml").write_text("max_turns: 3\n")
     argv = expand(["--config", "smoke", *more]).argv
     with open(argv[1]) as file:  # protocol: compact, which a World with such an option would take
         assert ("env" in yaml.safe_load(file)["data"]) is kept
