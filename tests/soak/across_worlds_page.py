@@ -162,8 +162,7 @@ demonstrations (800 updates of three packs), then 20 rollouts of 256 lifecycles.
 256 held-out packs of 4 of each of the ten at T=1, without further training. *All but* a world: 1,000 updates of six packs of
 the nine others, then as many rollouts. *Gain* is success in the last task less that in the first; the same policy with its
 contexts blanked plays the same packs. Intervals (95 %) are over seeds and packs, with a single seed over packs alone. *None*:
-not one task was solved. The world grid is left out: every sensible policy
-succeeds there.
+not one task was solved. The world grid is left out: every sensible policy succeeds there.
 """
 SEEN = """
 ## What it shows
@@ -202,7 +201,7 @@ packs hardly any start uses its contexts.
 **Where words are no obstacle**, looking things up and the habit of noting carry over: [carry-over](generalisation.md), [a
 habit](habit.md). There the embeddings stay the random vectors that they begin as, and the policy begins as a copier.
 
-Columns *seeds* say how many there are; with two the intervals are very wide where seeds differ at all. Not measured: all but
+The column *seeds* says how many there are; with two the intervals are very wide where seeds differ at all. Not measured: all but
 each of the other seven worlds, longer training, a mixture in which all nine are learnt well.
 """
 POSITIONS = """

@@ -142,7 +142,7 @@ class VLLMServerEngine(Engine):
         on_all(clients, lambda one: see_reachable(one, self.wait_s, by_nccl=by_nccl))
 
     def check_started(self, served: Served) -> None:
-        """Raise `ConfigError` for what servers of this machine could not serve, whoever starts them."""
+        """Raise `ConfigError` for what servers of this machine could not serve, those of the command `serve` too."""
         check_experts(served)
         if self.takes_adapters and served.adapter_rank:
             room_for(served.adapter_rank, None)
