@@ -92,13 +92,13 @@ class FactTable:
         """A fact from its value. The code follows at once, since what a copier repeats is what followed."""
         return f"so for {value} {self.noun} {name}"
 
-    def complete(self, facts: dict[int, str]) -> dict[int, str]:
-        """Facts without contradictions (of two codes with one value the later statement wins), and the last one inferred."""
+    def complete(self, facts: Mapping[int, str], *, infers: bool = True) -> dict[int, str]:
+        """Facts without contradictions (of two codes with one value the later statement wins); the last one may be inferred."""
         known: dict[int, str] = {}
-        for code, value in reversed(facts.items()):
+        for code, value in reversed(list(facts.items())):
             if value not in known.values():
                 known[code] = value
-        if len(known) == len(self.values) - 1:
+        if infers and len(known) == len(self.values) - 1:
             (code,) = set(self.codes) - set(known)
             (value,) = set(self.values) - set(known.values())
             known[code] = value
@@ -162,6 +162,10 @@ class QuotingDials(TeacherDials):
     """Which entries a note makes at random, a value or unknown, where it does not go by the record: any, or those of codes of which
     the dialogue states something, while the others are unknown. Either way values have nothing to do with the truth."""
 
+    infers: bool = True
+    """Whether players, notes and demonstrated contexts conclude the last fact from all others. A policy learns to look up by copying,
+    and what is concluded stands nowhere: where it is demonstrated, too, looking up is learnt late or not at all."""
+
     context_gaps: float = 0.0
     """Probability that a demonstrated context, where it is true, does not know a fact yet, as between first and last task."""
 
@@ -172,7 +176,8 @@ class QuotingDials(TeacherDials):
             if self.fills == "stated"
             else ""
         )
-        return super().described() + filled + quoted
+        stated = "" if self.infers else " Neither player nor notes concluded a fact that nothing stated."
+        return super().described() + filled + quoted + stated
 
     def check(self) -> None:
         """Raise `ConfigError` for a value that is none of its choices, or no share."""
@@ -194,7 +199,9 @@ def noisy_facts(
     return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else other(code) for code in table.codes}
 
 
-def known_facts(table: FactTable, messages: Sequence[Message], *, trust_context: bool) -> dict[int, str]:
+def known_facts(
+    table: FactTable, messages: Sequence[Message], *, trust_context: bool, infers: bool = True
+) -> dict[int, str]:
     """Effects seen in this dialogue, and the context's facts that do not contradict them."""
     seen: dict[int, str] = {}
     for message in messages[2:]:
@@ -202,4 +209,4 @@ def known_facts(table: FactTable, messages: Sequence[Message], *, trust_context:
             seen.update(table.parse(message.content))
     noted = table.parse(messages[0].content) if trust_context else {}
     agreeing = {c: v for c, v in noted.items() if c not in seen and v not in seen.values()}
-    return table.complete({**seen, **agreeing})
+    return table.complete({**seen, **agreeing}, infers=infers)

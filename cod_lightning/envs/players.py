@@ -161,18 +161,23 @@ class TablePlay(Play[Mapping[int, str]]):
         return self.wording.respond(rng.choice(self.table.values), rng.choice(self.table.codes))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Mapping[int, str]:
-        return known_facts(self.table, messages, trust_context=trust_context)
+        return known_facts(self.table, messages, trust_context=trust_context, infers=self.dials.infers)
 
     def recorded(self, messages: Sequence[Message]) -> Mapping[int, str]:
-        return self.table.complete(self.table.parse("\n".join(message.content for message in messages)))
+        stated = self.table.parse("\n".join(message.content for message in messages))
+        return self.table.complete(stated, infers=self.dials.infers)
 
     def noisy(self, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> Mapping[int, str]:
         return noisy_facts(self.table, facts, accuracy, rng, only_stated=self.dials.fills == "stated")
 
     def earlier(self, truth: Mapping[int, str], rng: random.Random) -> Mapping[int, str]:
-        """All, or with gaps those that are left and what follows from them."""
+        """All, or with gaps those that are left and what a player concludes from them."""
         gaps = self.dials.context_gaps
-        return self.table.complete({code: truth[code] for code in truth if rng.random() >= gaps}) if gaps else truth
+        if not gaps:
+            return truth
+        return self.table.complete(
+            {code: truth[code] for code in truth if rng.random() >= gaps}, infers=self.dials.infers
+        )
 
     def junk(self, rng: random.Random) -> Mapping[int, str]:
         return {code: rng.choice(self.table.values) for code in self.table.codes}

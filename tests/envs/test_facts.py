@@ -113,6 +113,7 @@ def test_what_is_noted_of_a_stated_code_says_nothing_of_its_value():
         ({}, "with probability 0.5", "nothing to do"),
         ({"note_accuracy": 0.0}, "nothing to do with what was seen", "weak form"),
         ({"note_accuracy": 0.0, "quotes": True, "fills": "stated"}, "named the fact", "weak form"),
+        ({"infers": False}, "concluded a fact that nothing stated", "named the fact"),
     ],
 )
 def test_the_dials_say_what_demonstrations_contain(dials, stated, not_stated):
@@ -151,11 +152,24 @@ def test_a_table_with_fewer_names_than_values_is_refused():
         FactTable("Pot", ("rose", "fern", "ivy"), compact=True, names=("1", "2"))
 
 
-def test_a_true_context_with_gaps_holds_what_is_left_and_what_follows_from_it():
-    dials = QuotingDials(context_accuracy=1.0, context_true=1.0, context_junk=0.0, context_gaps=0.5)
+@pytest.mark.parametrize(("infers", "expected"), [(True, [1, 4, 6, 0, 5]), (False, [1, 4, 6, 4, 1])])
+def test_a_true_context_with_gaps_holds_what_is_left_and_what_a_player_concludes_from_it(infers, expected):
+    dials = QuotingDials(context_accuracy=1.0, context_true=1.0, context_junk=0.0, context_gaps=0.5, infers=infers)
     teacher = Teacher(LakePlay(CompactLake(3), dials), TRUTH, dials)
     rng = random.Random(0)
     known = [CompactLake.facts.parse(teacher.context(rng)) for _ in range(2000)]
     assert all(facts.items() <= TRUTH.items() for facts in known)
     shares = [sum(len(facts) == count for facts in known) / len(known) for count in range(5)]
-    assert shares == pytest.approx([1 / 16, 4 / 16, 6 / 16, 0, 5 / 16], abs=0.04)
+    assert shares == pytest.approx([count / 16 for count in expected], abs=0.04)
+
+
+@pytest.mark.parametrize(("infers", "expected"), [(True, "2=up 4=down 1=left 3=right"), (False, "2=up 4=down 1=left")])
+def test_the_last_fact_is_concluded_by_players_and_notes_that_infer(infers, expected):
+    play = LakePlay(CompactLake(3), QuotingDials(infers=infers))
+    messages = [
+        Message(Role.SYSTEM, "2=up"),
+        Message(Role.USER, "O(0,1) G(2,2) @(1,1)"),
+        Message(Role.USER, "4=down 1=left"),
+    ]
+    stated = CompactLake.facts.parse(expected)
+    assert play.known(messages, trust_context=True) == play.recorded(messages) == stated
