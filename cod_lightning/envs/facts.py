@@ -29,7 +29,9 @@ class FactTable:
     """Possible meanings; every code 1..len(values) has one of its own."""
     compact: bool
     names: tuple[str, ...] = NUMBERS
-    """Of the codes in sentences, as in `- Move B: up` or `Move B moved you up`."""
+    """Of the codes in sentences, as in `- Move B: up` or `Move B leads up`."""
+    verb: str = ":"
+    """Between a code and its value where a sentence notes a fact. With that of observations a note repeats what was seen."""
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.values):
@@ -43,7 +45,7 @@ class FactTable:
 
     def parse(self, text: str) -> dict[int, str]:
         """Facts stated in the text, in the order of each code's last statement, which wins; unknown ones are left out."""
-        sentence = rf"{self.noun} ({self.alternatives})(?: moves|:| gives| moved you) (\w+)"
+        sentence = rf"{self.noun} ({self.alternatives})(?: moves|:| gives| moved you| leads) (\w+)"
         found: dict[int, str] = {}
         for name, value in re.findall(r"\b(\d)=(\w+)" if self.compact else sentence, text, flags=re.ASCII):
             if value in self.values and name in self.names:
@@ -66,7 +68,7 @@ class FactTable:
         def line(name: str, value: str) -> str:
             if value == UNKNOWN:
                 return f"- {self.noun} {name}: unknown"
-            return f"- {self.noun} {name}: {value}" + (f", {self._back(name, value)}" if both_ways else "")
+            return f"- {self.noun} {name}{self.verb} {value}" + (f", {self._back(name, value)}" if both_ways else "")
 
         return "\n".join(line(name, value) for name, value in shown)
 

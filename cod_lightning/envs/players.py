@@ -185,11 +185,7 @@ class TablePlay(Play[Mapping[int, str]]):
     def write(self, facts: Mapping[int, str], messages: Sequence[Message] = ()) -> str:
         return self.table.write(facts, both_ways=self.dials.quotes)
 
-    def respond(self, value: str, code: int, known: Mapping[int, str]) -> str:
-        """A response that wants the value and answers with the code, after what is known of it where players quote."""
+    def respond(self, value: str, code: int, known: Mapping[int, str], question: str = "") -> str:
+        """A response that wants the value and answers with the code, after question and what is known of it where players quote."""
         response = self.wording.respond(value, code)
-        return self.table.quote(response, value, code, known, self.question(value)) if self.dials.quotes else response
-
-    def question(self, value: str) -> str:
-        """What the task asks, in its own words, where it names the value."""
-        return ""
+        return self.table.quote(response, value, code, known, question) if self.dials.quotes else response

@@ -24,9 +24,9 @@ def test_a_context_names_all_codes_in_order():
     assert moved == compact
     assert compact == "1=up 2=? 3=left 4=?"
     assert natural.splitlines() == [
-        "- Direction 1: up",
+        "- Direction 1 leads up",
         "- Direction 2: unknown",
-        "- Direction 3: left",
+        "- Direction 3 leads left",
         "- Direction 4: unknown",
     ]
 

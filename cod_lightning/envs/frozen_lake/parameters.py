@@ -33,6 +33,9 @@ class LakeParameters(Unchanging):
     """Whether observations name the direction moved (effect) or only the cells (positions, as in the paper)."""
     protocol: Literal["natural", "compact"] = "natural"
     """Sentences for language models (natural) or fused words for tiny policies (compact)."""
+    names_place: bool = False
+    """Whether sentences say in words, too, where the player is; else only the map shows it, as in the paper. Words for tiny
+    policies always do."""
     mappings: Sequence[int] | None = None
     """Which of the 24 mappings may be drawn, by index; null for all."""
     mapping_scope: Literal["per_pack", "per_task", "global"] = "per_pack"

@@ -10,7 +10,7 @@ from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, belief_of, fac
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake, distances_to, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.planner import plan_of
-from cod_lightning.envs.frozen_lake.wording import LakeWording, Shore
+from cod_lightning.envs.frozen_lake.wording import LakeWording, NaturalLake, Shore
 from cod_lightning.envs.players import TablePlay, Teacher
 from cod_lightning.types import Message, Role
 
@@ -40,11 +40,12 @@ class LakeSeen:
         return cls(shore, cells[-1], moves, len(cells) - 1)
 
     def forward(self) -> list[str]:
-        """Directions that come one move closer to the goal."""
+        """Directions that come one move closer to the goal; all where there is none."""
         shore = self.shore
         distance = distances_to(shore.goal, shore.holes, shore.size)
         closer = distance.get(self.here, 0) - 1
-        return [d for d in DIRECTIONS if distance.get(neighbour(self.here, d, shore.size)) == closer]
+        found = [d for d in DIRECTIONS if distance.get(neighbour(self.here, d, shore.size)) == closer]
+        return found or list(DIRECTIONS)
 
     def belief(self, prior: int = ALL) -> int:
         """Mappings of `prior` that the moves leave possible; where they leave none of them, of all."""
@@ -69,9 +70,9 @@ class LakePlayer:
         """The next response, with these mappings possible."""
         plan = plan_of(seen.shore, self.max_turns, self.length_penalty)
         if seen.turn >= plan.turns:
-            return self.wording.respond(*stepped(self.wording, seen, facts_of(belief), rng))
+            return self.wording.respond(*stepped(self.wording, seen.forward(), facts_of(belief), rng))
         code = rng.choice(plan.best_codes(seen.here, belief, seen.turn))
-        return self.wording.respond(meaning(belief, code) or rng.choice(seen.forward() or DIRECTIONS), code)
+        return self.wording.respond(meaning(belief, code) or rng.choice(seen.forward()), code)
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class LakeOracle(TextPolicy):
         seen = LakeSeen.of(messages, wording)
         belief = seen.belief(self.beliefs.get(seen.shore, belief_of(self.shared)))
         if belief.bit_count() == 1:
-            return wording.respond(*stepped(wording, seen, facts_of(belief), rng))
+            return wording.respond(*stepped(wording, seen.forward(), facts_of(belief), rng))
         return self.player.play(seen, belief, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -131,11 +132,21 @@ class LakeOracle(TextPolicy):
 
 
 class LakePlay(TablePlay):
-    """A shortest path with a known code if there is one, else an unknown code."""
+    """A shortest path with a known code if there is one, else an unknown code.
+
+    Where players quote in sentences it wants what map and cells alone decide, so that nothing has to be looked up before: the way
+    that leads forward along the column if there is one, else along the row, else around holes.
+    """
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
-        direction, code = stepped(self.wording, LakeSeen.of(messages, self.wording), known, rng)
-        return self.respond(direction, code, known)
+        seen = LakeSeen.of(messages, self.wording)
+        forward, question = seen.forward(), ""
+        if self.dials.quotes and isinstance(self.wording, NaturalLake):
+            ways = towards(seen.here, seen.shore.goal)
+            forward = [way for way in ways if way in forward][:1] or forward[:1]
+            question = self.wording.compared(seen.here, seen.shore.goal, ways, forward[0])
+        direction, code = stepped(self.wording, forward, known, rng)
+        return self.respond(direction, code, known, question)
 
 
 @dataclass(frozen=True)
@@ -149,9 +160,21 @@ class ManyLakesTeacher(Teacher[Mapping[int, str]]):
         return Teacher(self.play, rng.choice(self.truths), self.dials).context(rng)
 
 
-def stepped(wording: LakeWording, seen: LakeSeen, known: Mapping[int, str], rng: random.Random) -> tuple[str, int]:
-    """A direction along a shortest path and its known code if there is one, else a code that is not known."""
-    wanted = seen.forward() or list(DIRECTIONS)
+def towards(here: Cell, goal: Cell) -> tuple[str, str]:
+    """The directions to the goal's row and to its column; empty where it is the same.
+
+    >>> towards((2, 1), (0, 1)), towards((0, 0), (1, 2))
+    (('up', ''), ('down', 'right'))
+    """
+    (row, column), (goal_row, goal_column) = here, goal
+    vertical = "" if row == goal_row else "down" if row < goal_row else "up"
+    return vertical, "" if column == goal_column else "right" if column < goal_column else "left"
+
+
+def stepped(
+    wording: LakeWording, wanted: Sequence[str], known: Mapping[int, str], rng: random.Random
+) -> tuple[str, int]:
+    """One of the wanted directions and its known code if there is one, else a code that is not known."""
     by_value = {value: code for code, value in known.items()}
     for direction in rng.sample(wanted, len(wanted)):
         if direction in by_value:

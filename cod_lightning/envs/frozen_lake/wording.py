@@ -1,7 +1,9 @@
 """A lake as it can be seen, and two renderings that read back what they show: sentences, and fused words for tiny policies."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -124,12 +126,12 @@ class CompactLake(_LakeWords):
 class NaturalLake(_LakeWords):
     """Full sentences and a drawn map, as a language model sees it. Facts as in the reference, sentences our own."""
 
-    facts = LakeFacts("Direction", DIRECTIONS, compact=False)
+    facts = LakeFacts("Direction", DIRECTIONS, compact=False, verb=" leads")
 
-    def __init__(self, labels: LakeLabels = FIXED, one_each: bool = False) -> None:
-        self.labels, self.one_each = labels, one_each
-        """How actions and cells are called; whether every task has a mapping of its own."""
-        self.facts = LakeFacts(labels.noun, DIRECTIONS, compact=False, names=labels.names)
+    def __init__(self, labels: LakeLabels = FIXED, one_each: bool = False, names_place: bool = False) -> None:
+        self.labels, self.one_each, self.names_place = labels, one_each, names_place
+        """How actions and cells are called; whether every task has a mapping of its own; whether words say where the player is."""
+        self.facts = replace(type(self).facts, noun=labels.noun, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
         """System text."""
@@ -164,6 +166,8 @@ class NaturalLake(_LakeWords):
         elif view.moves:
             parts.append(self._move_text(view.moves[-1], name_effects))
         parts.append(f"Map:\n{self.drawn(view)}")
+        if self.names_place:
+            parts.append(f"You are in {_place(view.position)}.")
         parts.append(f"The goal is at row {goal[0]}, column {goal[1]} (counted from 0). What is your next action?")
         return "\n".join(parts)
 
@@ -184,6 +188,14 @@ class NaturalLake(_LakeWords):
     def respond(self, direction: str, code: int) -> str:
         """A well-formed response that wants to go there and answers with that code."""
         return f"I want to go {direction}. <answer>{self.labels.label(code)}</answer>"
+
+    def compared(self, here: Cell, goal: Cell, ways: Sequence[str], wanted: str) -> str:
+        """A player's thought: its own row beside the goal's with the way from one to the other, the columns, and what it wants.
+
+        The two numbers stand side by side, since a policy that begins as a copier sees two words back.
+        """
+        row, column = (f"{own} {its} {way or 'same'}" for own, its, way in zip(here, goal, ways, strict=True))
+        return f"I am in row {row}, column {column}. I want to go {wanted}"
 
     def shore(self, observation: str) -> Shore:
         """The map, read back from a task's first observation."""
@@ -210,8 +222,8 @@ class NaturalLake(_LakeWords):
 
     @staticmethod
     def _rows(observation: str) -> list[list[str]]:
-        drawn = observation.partition("Map:\n")[2].partition("\nThe goal")[0]
-        return [line.split() for line in drawn.splitlines()]
+        drawn = observation.partition("Map:\n")[2]
+        return [line.split() for line in takewhile(lambda line: line.startswith(" "), drawn.splitlines())]
 
     def _unread(self, complaint: str) -> str:
         form = f"<answer>{self.labels.noun} X</answer> with X from {self.labels.span}"
@@ -222,7 +234,7 @@ class NaturalLake(_LakeWords):
         action, before, after = self.labels.label(move.code), _place(move.before), _place(move.after)
         if move.before == move.after:
             return f"{action} kept you at {before}; maybe that is the edge."
-        verb = f"moved you {move.direction}" if name_effects else "took you"
+        verb = f"leads {move.direction}" if name_effects else "took you"
         return f"{action} {verb}, from {before} to {after}."
 
 

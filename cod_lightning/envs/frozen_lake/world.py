@@ -132,9 +132,9 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         return ManyLakesTeacher(play, truth, self.teacher, [_facts(MAPPINGS[i]) for i in self.parameters.allowed])
 
     def _worded(self, task: LakeTask) -> LakeWording:
-        if self.parameters.protocol == "natural":
-            return NaturalLake(task.labels, self.parameters.mapping_scope == "per_task")
         p = self.parameters
+        if p.protocol == "natural":
+            return NaturalLake(task.labels, p.mapping_scope == "per_task", p.names_place)
         return CompactLake(p.fixed_size, p.lenient, p.names_effects, p.size_max)
 
 

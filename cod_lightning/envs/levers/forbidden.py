@@ -62,12 +62,12 @@ class ForbiddenPlay(LeverPlay):
         goal = self.wording.goal_of(messages[1].content)
         if not rule or rng.random() >= self.obedience:
             code = rule or rng.choice([code for code, colour in known.items() if colour == goal] or self.table.codes)
-            return self.respond(goal, code, known)
+            return self.respond(goal, code, known, self.wording.question(goal))
         allowed = [code for code in self.table.codes if code != rule]
         wanted = [code for code in allowed if known.get(code) == goal]
         unknown = [code for code in allowed if code not in known]
         code = rng.choice(wanted or unknown or allowed)
-        return self.respond(goal, code, known)
+        return self.respond(goal, code, known, self.wording.question(goal))
 
     def write(self, facts: Mapping[int, str], messages: Sequence[Message] = ()) -> str:
         return self.ruled("forbidden", stated(messages) if messages else self.forbidden, TablePlay.write(self, facts))

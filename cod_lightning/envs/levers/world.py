@@ -48,10 +48,7 @@ class LeverPlay(TablePlay):
         by_colour = {colour: code for code, colour in known.items()}
         unknown = [code for code in self.table.codes if code not in known] or list(self.table.codes)
         code = by_colour.get(goal) or rng.choice(unknown)
-        return self.respond(goal, code, known)
-
-    def question(self, value: str) -> str:
-        return self.wording.question(value)
+        return self.respond(goal, code, known, self.wording.question(goal))
 
 
 class Levers(TaskWorld[LeverTask]):

@@ -214,7 +214,7 @@ def test_sentences_tell_step_effect_map_and_goal():
     assert "The goal is at row 2, column 2" in first
     second = _walk(env, RIGHT)[0]
     assert second.startswith(
-        "Step 2 of 8.\nDirection 1 moved you right, from row 0, column 0 to row 0, column 1.\nMap:\n _ \t P "
+        "Step 2 of 8.\nDirection 1 leads right, from row 0, column 0 to row 0, column 1.\nMap:\n _ \t P "
     )
     assert "maybe that is the edge" in _walk(env, UP)[0]
 
@@ -230,7 +230,7 @@ def test_sentences_tell_step_effect_map_and_goal():
 def test_the_feedback_in_sentences_says_how_it_ended_and_what_the_last_action_did(codes, named):
     feedback = _walk(_started(protocol="natural", max_turns=6)[0], *codes)[0]
     assert named in feedback
-    assert feedback.startswith(f"Direction {codes[-1]} moved you")
+    assert feedback.startswith(f"Direction {codes[-1]} leads")
 
 
 @pytest.mark.parametrize(
