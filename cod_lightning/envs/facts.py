@@ -165,8 +165,8 @@ class QuotingDials(TeacherDials):
     the dialogue states something, while the others are unknown. Either way values have nothing to do with the truth."""
 
     infers: bool = True
-    """Whether players, notes and demonstrated contexts conclude the last fact from all others. A policy learns to look up by copying,
-    and what is concluded stands nowhere: where it is demonstrated, too, looking up is learnt late or not at all."""
+    """Whether players, notes and demonstrated contexts conclude the last fact from all others. A policy learns to look up by
+    copying, and what is concluded stands nowhere: where it is demonstrated, too, looking up is learnt late or not at all."""
 
     context_gaps: float = 0.0
     """Probability that a demonstrated context, where it is true, does not know a fact yet, as between first and last task."""

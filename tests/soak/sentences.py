@@ -1,8 +1,8 @@
 """A policy from nothing in the sentences that real checkpoints get: warm start, training and controls, one run a seed.
 
-    PYTHONPATH=. python tests/soak/sentences.py --runs runs/sentences [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python tests/soak/sentences.py --runs runs/sentences [--worlds levers lake] [--seeds 1 2 3] [--page_only]
 
-Every run is `python -m cod_lightning fit --config experiment/sentences_levers --seed_everything SEED` in a process of its own,
+Every run is `python -m cod_lightning fit --config experiment/sentences_WORLD --seed_everything SEED` in a process of its own,
 timed from outside with its warm start. Finished runs are kept, so that the command may be stopped at any time. It writes
 `docs/results/sentences.json` and `sentences.md`; runs that the folder lacks stay in the JSON as they were.
 """
@@ -15,16 +15,21 @@ import re
 import subprocess
 import sys
 import time
-from itertools import pairwise
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from cod_lightning.envs.frozen_lake.policies import LakeSeen
+from cod_lightning.envs.frozen_lake.wording import NaturalLake
 from cod_lightning.envs.levers.wording import NaturalLevers
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.markdown import table
+from cod_lightning.types import Message, Role
 from tests.soak.generalisation import interval, spelled, unspelled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,23 +44,49 @@ NAMES = {
 }
 POLICIES = "warm_start", "warm_start_t0.3", "trained"
 SHARES = {
-    "wants": "first answers that want the colour",
+    "wants": "first answers that want what the task asks",
     "looks_up": "of those the context answers, looked up",
     "notes": "facts shown that are noted",
 }
 
 
-def command(seed: int) -> list[str]:
+@dataclass(frozen=True)
+class World:
+    """One that is learnt in sentences."""
+
+    title: str
+    wording: NaturalLevers | NaturalLake
+    wants: re.Pattern[str]
+    """Finds what an answer wants."""
+    asked: Callable[[str], Collection[str]]
+    """What a task's first observation asks for: any of these."""
+
+
+WORLDS = {
+    "levers": World(
+        "Levers", NaturalLevers(), re.compile(r"so for (\w+)"), lambda shown: [NaturalLevers().goal_of(shown)]
+    ),
+    "lake": World(
+        "FrozenLake-Obscure",
+        NaturalLake(),
+        re.compile(r"I want to go (\w+)"),
+        lambda shown: LakeSeen.of([Message(Role.SYSTEM, ""), Message(Role.USER, shown)], NaturalLake()).forward(),
+    ),
+}
+
+
+def command(world: str, seed: int) -> list[str]:
     """That trains and tests."""
-    return ["-m", "cod_lightning", "fit", "--config", "experiment/sentences_levers", "--seed_everything", str(seed)]
+    config = f"experiment/sentences_{world}"
+    return ["-m", "cod_lightning", "fit", "--config", config, "--seed_everything", str(seed)]
 
 
-def run(seed: int, folder: Path) -> None:
+def run(world: str, seed: int, folder: Path) -> None:
     """Train where it is not finished; what came out stays in the folder, with its seconds in `seconds.json`."""
     if (folder / "seconds.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    argv = [sys.executable, *command(seed), "--torch_threads", "1"]
+    argv = [sys.executable, *command(world, seed), "--torch_threads", "1"]
     argv += ["--trainer.default_root_dir", str(folder / "run"), "--overwrite", "true"]
     environment = os.environ | {"COD_LIGHTNING_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
     begun = time.perf_counter()
@@ -66,7 +97,7 @@ def run(seed: int, folder: Path) -> None:
     (folder / "seconds.json").write_text(json.dumps(round(time.perf_counter() - begun)))
 
 
-def record(folder: Path) -> dict[str, Any]:
+def record(world: World, folder: Path) -> dict[str, Any]:
     """What the page tells of a finished run."""
     success = {}
     for name in NAMES:
@@ -74,17 +105,17 @@ def record(folder: Path) -> dict[str, Any]:
         assert outcomes is not None, f"{folder}: {name}"
         success[name] = spelled(outcomes.success)
     lifecycles = folder / "run" / "lifecycles"
-    said = {name: shares(lifecycles / f"test_{SUITE}_{name}.jsonl") for name in POLICIES}
+    said = {name: shares(world, lifecycles / f"test_{SUITE}_{name}.jsonl") for name in POLICIES}
     return {"seconds": json.loads((folder / "seconds.json").read_text()), "success": success, "shares": said}
 
 
-def shares(lifecycles: Path) -> dict[str, float]:
+def shares(world: World, lifecycles: Path) -> dict[str, float]:
     """Of a test's lifecycles: what `SHARES` names.
 
-    An answer wants the colour behind its first `so for`. Where that is the wanted one and the context names its lever, it is looked
-    up if it is that lever. A fact is shown in any observation or feedback of a task whose context lacks it.
+    Where an answer wants what is asked and the context names the code for it, it is looked up if it is that code. A fact is
+    shown in any observation or feedback of a task whose context lacks it.
     """
-    wording = NaturalLevers()
+    wording = world.wording
     wants: list[bool] = []
     looked: list[bool] = []
     noted: list[bool] = []
@@ -93,11 +124,11 @@ def shares(lifecycles: Path) -> dict[str, float]:
             if (solve["kind"], update["kind"]) != ("solve", "update"):
                 continue
             first, known = solve["turns"][0], wording.facts.parse(solve["context_before"])
-            goal = wording.goal_of(first["observation"])
-            said = re.search(r"so for (\w+)", first["response"])
-            wants.append(said is not None and said[1] == goal)
-            if wants[-1] and goal in known.values():
-                looked.append(known.get(wording.labels.code_of(first["response"])[0]) == goal)
+            said = world.wants.search(first["response"])
+            wanted = said[1] if said and said[1] in world.asked(first["observation"]) else ""
+            wants.append(bool(wanted))
+            if wanted in known.values():
+                looked.append(known.get(wording.labels.code_of(first["response"])[0]) == wanted)
             seen = wording.facts.parse("\n".join([*(one["observation"] for one in solve["turns"]), solve["feedback"]]))
             after = wording.facts.parse(update["context_after"]).items()
             noted += [fact in after for fact in seen.items() - known.items()]
@@ -109,19 +140,24 @@ def shares(lifecycles: Path) -> dict[str, float]:
 
 def page(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    runs = results["runs"]
-    success = {name: np.array([unspelled(one["success"][name]) for one in runs.values()]) for name in NAMES}
     lines = [*ABOUT.strip().splitlines(), "", f"Measured on {results['machine']}.", "", *SEEN.strip().splitlines(), ""]
-    lines += [f"`python {' '.join(command(1))}`, seeds {', '.join(runs)}:", ""]
-    lines += [table(["policy", "0", "1", "2", "3"], _by_position(success)), "", *_reading(success), ""]
-    lines += [table(["seed", "seconds", *_SEED], _by_seed(runs, success)), ""]
-    rows = [
-        [seed, NAMES[name], *(f"{one['shares'][name][of]:.2f}" for of in SHARES)]
-        for seed, one in runs.items()
-        for name in POLICIES
-    ]
-    lines += [table(["seed", "policy", *SHARES.values()], rows)]
-    return "\n".join([*lines, "", *LEARNABLE.strip().splitlines(), "", *LIMITS.strip().splitlines(), ""])
+    for world, runs in results["worlds"].items():
+        success = {name: np.array([unspelled(one["success"][name]) for one in runs.values()]) for name in NAMES}
+        lines += [
+            f"## {WORLDS[world].title}",
+            "",
+            f"`python {' '.join(command(world, 1))}`, seeds {', '.join(runs)}:",
+            "",
+        ]
+        lines += [table(["policy", "0", "1", "2", "3"], _by_position(success)), "", *_reading(success), ""]
+        lines += [table(["seed", "seconds", *_SEED], _by_seed(runs, success)), ""]
+        rows = [
+            [seed, NAMES[name], *(f"{one['shares'][name][of]:.2f}" for of in SHARES)]
+            for seed, one in runs.items()
+            for name in POLICIES
+        ]
+        lines += [table(["seed", "policy", *SHARES.values()], rows), ""]
+    return "\n".join([*lines, *LEARNABLE.strip().splitlines(), "", *LIMITS.strip().splitlines(), ""])
 
 
 Success = dict[str, Float[np.ndarray, "S P N"]]
@@ -236,16 +272,17 @@ LIMITS = """
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=Path, required=True, help="Where runs are kept.")
+    parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=[*WORLDS])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--page_only", action="store_true", help="Write JSON and page from finished runs.")
     args = parser.parse_args()
-    results: dict[str, Any] = json.loads(OUT.read_text()) if OUT.exists() else {"runs": {}}
-    for seed in args.seeds:
-        folder = args.runs / str(seed)
+    results: dict[str, Any] = json.loads(OUT.read_text()) if OUT.exists() else {"worlds": {}}
+    for world, seed in product(args.worlds, args.seeds):
+        folder = args.runs / f"{world}-{seed}"
         if not args.page_only:
-            run(seed, folder)
+            run(world, seed, folder)
         if (folder / "seconds.json").exists():
-            results["runs"][str(seed)] = record(folder)
+            results["worlds"].setdefault(world, {})[str(seed)] = record(WORLDS[world], folder)
             results["machine"] = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
             OUT.write_text(json.dumps(results, indent=1) + "\n")
             OUT.with_suffix(".md").write_text(page(results))

@@ -198,6 +198,39 @@ def test_a_teacher_that_quotes_in_sentences_still_reads_its_own_answers():
         assert all(lived.success for lived in live(env, pack, env.demonstrator(pack), "natural"))
 
 
+LAKE = "Map:\n P \t _ \t _ \t\n {} \t _ \t _ \t\n _ \t _ \t G \t\nThe goal is at row {}, column 2 (counted from 0)."
+
+
+@pytest.mark.parametrize(
+    ("noted", "hole", "row", "compared", "wanted"),
+    [
+        ("- Direction 4 leads right", "_", 2, "row 0 2 down, column 0 2 right", "down, so for down unknown Direction"),
+        ("- Direction 4 leads down", "_", 2, "row 0 2 down, column 0 2 right", "down, so for down Direction 4"),
+        ("- Direction 4 leads right", "O", 2, "row 0 2 down, column 0 2 right", "right, so for right Direction 4"),
+        ("- Direction 4 leads right", "_", 0, "row 0 0 same, column 0 2 right", "right, so for right Direction 4"),
+    ],
+)
+def test_a_teacher_that_quotes_in_sentences_compares_cells_and_wants_the_first_way_that_leads_forward(
+    noted, hole, row, compared, wanted
+):
+    env = FrozenLakeObscure(size_min=3, size_max=3, teacher=QuotingDials(follow=1.0, quotes=True))
+    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    shown = LAKE.format(hole, row)
+    if row == 0:
+        shown = shown.replace("P \t _ \t _", "P \t _ \t G").replace("_ \t _ \t G \t\nThe", "_ \t _ \t _ \t\nThe")
+    said = {teacher.act([Message(Role.SYSTEM, noted), Message(Role.USER, shown)], random.Random(i)) for i in range(20)}
+    assert all(one.startswith(f"I am in {compared}. I want to go {wanted}") for one in said)
+    assert len(said) == (3 if "unknown" in wanted else 1)
+
+
+def test_around_a_hole_a_teacher_that_quotes_wants_what_leads_forward_all_the_same():
+    env = FrozenLakeObscure(size_min=3, size_max=3, teacher=QuotingDials(follow=1.0, quotes=True))
+    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    shown = "Map:\n P \t _ \t _ \t\n O \t O \t _ \t\n G \t _ \t _ \t\nThe goal is at row 2, column 0 (counted from 0)."
+    said = teacher.act([Message(Role.SYSTEM, ""), Message(Role.USER, shown)], random.Random(0))
+    assert said.startswith("I am in row 0 2 down, column 0 0 same. I want to go right, so for right unknown Direction")
+
+
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
     env = FrozenLakeObscure(protocol="compact", teacher=QuotingDials(note_accuracy=accuracy))

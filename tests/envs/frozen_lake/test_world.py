@@ -219,6 +219,20 @@ def test_sentences_tell_step_effect_map_and_goal():
     assert "maybe that is the edge" in _walk(env, UP)[0]
 
 
+@pytest.mark.parametrize("feedback", ["effect", "positions"])
+def test_sentences_say_where_the_player_is_only_if_asked_to_and_are_read_back_alike(feedback):
+    told, told_first = _started(protocol="natural", feedback=feedback, names_place=True)
+    env, first = _started(protocol="natural", feedback=feedback)
+    stated = "You are in row 0, column 0.\n"
+    assert told_first == first.replace("The goal is", f"{stated}The goal is")
+    assert stated not in first
+    assert told.wording.shore(told_first) == env.wording.shore(first)
+    later = _walk(told, RIGHT)[0]
+    assert "\nYou are in row 0, column 1.\nThe goal is" in later
+    assert told.wording.position(later) == (0, 1)
+    assert env.name == told.name  # the same lakes
+
+
 @pytest.mark.parametrize(
     ("codes", "named"),
     [
