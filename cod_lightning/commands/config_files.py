@@ -16,6 +16,7 @@ them. Its `env` may be the name of a shipped world; a suite without a `name` has
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,9 @@ def _replacing_flags(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
             named: Any = {"class_path": value if re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", value) else None}
             if value.endswith((".yaml", ".yml")) and Path(value).is_file():
                 named = _content(Path(value), key, value)
+            elif value.lstrip().startswith("{"):
+                with suppress(yaml.YAMLError):  # which the parser answers
+                    named = yaml.safe_load(value)
             yield from _replacing(named, key[2:])
         elif key.startswith("--") and re.match(r"\s*\[\s*\{", value):
             yield key[2:], ""
