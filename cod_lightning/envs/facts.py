@@ -32,6 +32,8 @@ class FactTable:
     """Of the codes in sentences, as in `- Move B: up` or `Move B leads up`."""
     verb: str = ":"
     """Between a code and its value where a sentence notes a fact. With that of observations a note repeats what was seen."""
+    back: str = "so for"
+    """Before the value where a sentence says a fact from it, as in `so for up Direction 2`."""
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.values):
@@ -92,7 +94,7 @@ class FactTable:
 
     def _back(self, name: str, value: str) -> str:
         """A fact from its value. The code follows at once, since what a copier repeats is what followed."""
-        return f"so for {value} {self.noun} {name}"
+        return f"{self.back} {value} {self.noun} {name}"
 
     def complete(self, facts: Mapping[int, str], *, infers: bool = True) -> dict[int, str]:
         """Facts without contradictions (of two codes with one value the later statement wins); the last one may be inferred."""

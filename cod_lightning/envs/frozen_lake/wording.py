@@ -126,7 +126,7 @@ class CompactLake(_LakeWords):
 class NaturalLake(_LakeWords):
     """Full sentences and a drawn map, as a language model sees it. Facts as in the reference, sentences our own."""
 
-    facts = LakeFacts("Direction", DIRECTIONS, compact=False, verb=" leads")
+    facts = LakeFacts("Direction", DIRECTIONS, compact=False, verb=" leads", back="so")
 
     def __init__(self, labels: LakeLabels = FIXED, one_each: bool = False, names_place: bool = False) -> None:
         self.labels, self.one_each, self.names_place = labels, one_each, names_place

@@ -204,10 +204,10 @@ LAKE = "Map:\n P \t _ \t _ \t\n {} \t _ \t _ \t\n _ \t _ \t G \t\nThe goal is at
 @pytest.mark.parametrize(
     ("noted", "hole", "row", "compared", "wanted"),
     [
-        ("- Direction 4 leads right", "_", 2, "row 0 2 down, column 0 2 right", "down, so for down unknown Direction"),
-        ("- Direction 4 leads down", "_", 2, "row 0 2 down, column 0 2 right", "down, so for down Direction 4"),
-        ("- Direction 4 leads right", "O", 2, "row 0 2 down, column 0 2 right", "right, so for right Direction 4"),
-        ("- Direction 4 leads right", "_", 0, "row 0 0 same, column 0 2 right", "right, so for right Direction 4"),
+        ("- Direction 4 leads right", "_", 2, "row 0 2 down, column 0 2 right", "down, so down unknown Direction"),
+        ("- Direction 4 leads down", "_", 2, "row 0 2 down, column 0 2 right", "down, so down Direction 4"),
+        ("- Direction 4 leads right", "O", 2, "row 0 2 down, column 0 2 right", "right, so right Direction 4"),
+        ("- Direction 4 leads right", "_", 0, "row 0 0 same, column 0 2 right", "right, so right Direction 4"),
     ],
 )
 def test_a_teacher_that_quotes_in_sentences_compares_cells_and_wants_the_first_way_that_leads_forward(
@@ -228,7 +228,7 @@ def test_around_a_hole_a_teacher_that_quotes_wants_what_leads_forward_all_the_sa
     teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     shown = "Map:\n P \t _ \t _ \t\n O \t O \t _ \t\n G \t _ \t _ \t\nThe goal is at row 2, column 0 (counted from 0)."
     said = teacher.act([Message(Role.SYSTEM, ""), Message(Role.USER, shown)], random.Random(0))
-    assert said.startswith("I am in row 0 2 down, column 0 0 same. I want to go right, so for right unknown Direction")
+    assert said.startswith("I am in row 0 2 down, column 0 0 same. I want to go right, so right unknown Direction")
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
