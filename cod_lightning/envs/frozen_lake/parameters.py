@@ -34,8 +34,7 @@ class LakeParameters(Unchanging):
     protocol: Literal["natural", "compact"] = "natural"
     """Sentences for language models (natural) or fused words for tiny policies (compact)."""
     names_place: bool = False
-    """Whether sentences say in words, too, where the player is; else only the map shows it, as in the paper. Words for tiny
-    policies always do."""
+    """Whether sentences say in words, too, where the player is; else only the map shows it, as in the paper."""
     mappings: Sequence[int] | None = None
     """Which of the 24 mappings may be drawn, by index; null for all."""
     mapping_scope: Literal["per_pack", "per_task", "global"] = "per_pack"
@@ -96,6 +95,9 @@ class LakeParameters(Unchanging):
             expected = f"fixed with data.env.protocol=compact: {why}"
             remedy = "Leave it out, or use data.env.protocol=natural."
             raise ConfigError("data.env.labels", self.labels, expected, remedy)
+        if self.names_place and self.protocol == "compact":
+            expected = "false with data.env.protocol=compact, whose words always show the player's cell"
+            raise ConfigError("data.env.names_place", True, expected, "Leave it out.")
         known = set(self.allowed) <= set(range(24))
         if not self.allowed or not known or len(set(self.allowed)) < len(self.allowed):
             expected = "different indices in 0..23, at least one"

@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 
+from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.code_labels import NAMES
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.labels import NOUNS
@@ -20,6 +21,9 @@ CASES = {
     "lake-natural-positions": Case(lambda: FrozenLakeObscure(feedback="positions"), ANSWERS),
     "lake-natural-labels": Case(lambda: FrozenLakeObscure(labels="random"), NAMED),
     "lake-natural-labels-positions": Case(lambda: FrozenLakeObscure(labels="random", feedback="positions"), NAMED),
+    "lake-natural-place": Case(
+        lambda: FrozenLakeObscure(names_place=True, teacher=QuotingDials(quotes=True, infers=False)), ANSWERS
+    ),
     "lake-natural-hard": Case(
         lambda: FrozenLakeObscure(size_min=6, size_max=7, max_turns=10, max_shortest_path=8), ANSWERS
     ),

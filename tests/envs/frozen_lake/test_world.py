@@ -307,6 +307,7 @@ def test_rendering_shows_the_player_on_ice_goal_and_hole():
         ({"mapping_scope": "pack"}, "mapping_scope"),
         ({"labels": "any"}, "labels"),
         ({"labels": "random", "protocol": "compact"}, "labels"),
+        ({"names_place": True, "protocol": "compact"}, "names_place"),
     ],
 )
 def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
