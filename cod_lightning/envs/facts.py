@@ -32,8 +32,6 @@ class FactTable:
     """Of the codes in sentences, as in `- Move B: up` or `Move B leads up`."""
     verb: str = ":"
     """Between a code and its value where a sentence notes a fact. With that of observations a note repeats what was seen."""
-    back: str = "so for"
-    """Before the value where a sentence says a fact from it, as in `so for up Direction 2`."""
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.values):
@@ -84,7 +82,7 @@ class FactTable:
         'red 2=? <answer>Lever_2</answer>'
         >>> table = FactTable("Lever", ("red", "blue"), compact=False, names=("1", "2"))
         >>> table.quote("I want red. <answer>Lever 2</answer>", "red", 2, {2: "red"})
-        'I want red, so for red Lever 2 <answer>Lever 2</answer>'
+        'I want red, so red Lever 2 <answer>Lever 2</answer>'
         """
         thought, mark, answer = response.partition("<answer>")
         if self.compact:
@@ -93,8 +91,9 @@ class FactTable:
         return f"{question or thought.rstrip(' .')}, {self._back(name, known_as)} {mark}{answer}"
 
     def _back(self, name: str, value: str) -> str:
-        """A fact from its value. The code follows at once, since what a copier repeats is what followed."""
-        return f"{self.back} {value} {self.noun} {name}"
+        """A fact from its value. The code follows at once, since what a copier repeats is what followed; and between the value and
+        its repetition stands one word, since a policy that begins as a copier sees two words back."""
+        return f"so {value} {self.noun} {name}"
 
     def complete(self, facts: Mapping[int, str], *, infers: bool = True) -> dict[int, str]:
         """Facts without contradictions (of two codes with one value the later statement wins); the last one may be inferred."""
@@ -158,8 +157,8 @@ class QuotingDials(TeacherDials):
     quotes: bool = False
     """Whether a player repeats the fact that it goes by before its answer (`red 3=red <answer>Lever_3</answer>`, for a try
     `red 3=? <answer>Lever_3</answer>`), so that a policy can say a fact that it sees before it has ever noted one. In sentences
-    notes say each fact from its value, too (`- Lever 3: red, so for red Lever 3`), and the player repeats that
-    after the question (`The wanted colour is red, so for red Lever 3`, for a try `so for red unknown Lever 3`): a policy finds by
+    notes say each fact from its value, too (`- Lever 3 gives red, so red Lever 3`), and the player repeats that
+    after the question (`The wanted colour is red, so red Lever 3`, for a try `so red unknown Lever 3`): a policy finds by
     copying what it looks for."""
 
     fills: Literal["any", "stated"] = "any"

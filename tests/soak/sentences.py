@@ -64,7 +64,7 @@ class World:
 
 WORLDS = {
     "levers": World(
-        "Levers", NaturalLevers(), re.compile(r"so for (\w+)"), lambda shown: [NaturalLevers().goal_of(shown)]
+        "Levers", NaturalLevers(), re.compile(r"colour is (\w+)"), lambda shown: [NaturalLevers().goal_of(shown)]
     ),
     "lake": World(
         "FrozenLake-Obscure",
@@ -199,73 +199,59 @@ ABOUT = """
 # Sentences on a laptop, measured
 
 Do the prompts, parsers, rewards and lengths that real checkpoints get train? A policy of 2.2 million parameters, whose tokenizer
-is made of the world's own sentences, meets levers in the natural protocol from nothing: demonstrations, then CoD-Train. Success
-by position is on 128 held-out packs, the same for all policies; intervals (95 %) are over seeds and packs, with a single seed
-over packs alone. Seconds are those of one process on one core of a shared machine, warm start and final tests included.
+is made of the world's own sentences, meets levers and FrozenLake-Obscure in the natural protocol from nothing: demonstrations,
+then CoD-Train. Success by position is on 128 held-out packs, the same for all policies; intervals (95 %) are over seeds and packs,
+with a single seed over packs alone. Seconds are those of one process on one core of a shared machine, warm start and final tests
+included.
 
 `PYTHONPATH=. python tests/soak/sentences.py --runs runs/sentences` writes this page.
 """
 SEEN = """
 ## What it shows
 
-**Two seeds of three learn it.** In seeds 1 and 2 success rises on held-out packs, from .35 to .84 and to .70, and stays flat with
-the context blanked. In seed 3 nothing rises: its warm start answers in the right form and notes what it sees, but looks up only .36
-of what its context knows, where one in four is chance, and training did not mend that. So over seeds nothing is shown; of one
-seed its interval over packs speaks.
-
-**Training adds what a lower temperature adds.** Where the look-up is there, training adds to the warm start at the same
-temperature, .14 [.08, .20] and .07 [.02, .13] in the tasks after the first. Over the warm start at T=0.3 nothing is gained, and in
-seed 2 .07 [.01, .13] is lost.
+TO WRITE
 """
 LEARNABLE = """
-## What made the look-up learnable
+## What made it learnable
 
-The first demonstrations noted `- Lever 3: gold` and answered `I want gold. <answer>Lever 3</answer>`. The number stands before the
-colour and is asked for three pieces behind it, so that no head that says what followed finds it. A policy of 0.6 million
-parameters was shown 2,400 updates of them and had 1.31 nats at the lever that is pulled, where 0.45 are possible and 1.39 need no
-context; its success did not depend on its context.
+A policy of three layers that begins as a copier sees the two words before a place, and repeats what followed the same two words
+elsewhere. What it is to learn has to be said so that this finds it. Each of these was found by looking at the probability of
+every demonstrated token, in single runs whose scripts are not kept: causes that are likely, not measured effects.
 
-Now demonstrations say a fact both ways, with the lever right behind the colour, and the answer begins with the question and then
-repeats what the context says of it:
-
-    - Lever 3: gold, so for gold Lever 3
-    The wanted colour is gold, so for gold Lever 3 <answer>Lever 3</answer>
-    The wanted colour is blue, so for blue unknown Lever 1 <answer>Lever 1</answer>
-
-With the other dials as they were, the same 0.6 million parameters had 0.00 nats at a lever that the context names after 950
-updates (6 minutes, 5 million tokens, most of them of prompts). Two more things were found by looking at each demonstrated token,
-in single runs; all three are by scripts that are not kept:
-
-- *The answer has to begin with its question.* With `I want gold, so for gold Lever 3` a warm start of 2.2 million parameters
-  (1,000 updates) had 0.00 nats at the lever and 1.4 at the colour behind `want`: it looked up a colour of its own choice. Behind
-  `The wanted colour is`, words of the observation, the colour follows by copying.
-- *Contexts have to be as they are in play.* Where a fifth of their facts was made up, so that facts contradict each other, and
-  six entries of ten were noted as they were seen (600 updates), notes were poor and training began at a flat 0.4. Now a
-  demonstrated context is true and lacks half of the facts, or there is none, and eight entries of ten are noted as they were
-  seen.
-
-Prompts, parsers, rewards and tokenizer are as they were.
+- *Nothing is concluded.* Where three facts of four are known, demonstrations used to conclude the fourth, which stands nowhere.
+  After 400 updates of levers (seed 3) .76 of the levers that a colour calls for had most of the probability, and .83 of the words
+  that say whether it is known; with `teacher.infers: false` .99 and .96. Before, 2,000 updates were needed, and this seed did not
+  learn to look up (.36 of what its context knew, where one in four is chance).
+- *A fact is said both ways, with the code right behind the value*, `- Lever 3: gold, so for gold Lever 3`, and an answer begins
+  with its question and then repeats what the context says of it, `The wanted colour is gold, so for gold Lever 3`, or `so for
+  gold unknown Lever 1`. With `- Lever 3: gold` alone and `I want gold.` a lever had 1.31 nats after 2,400 updates, where .45 are
+  possible and 1.39 need no context.
+- *No more than one word stands between.* On the lake the value in `I want to go down, so for down Direction 3` has to be repeated
+  over three words, and after 1,000 updates policies still said `I want to go down, so for left`; in `I want to go down, so down
+  Direction 3` it had all of the probability after 100. Facts are noted in the words in which they were seen (`Direction 2 leads
+  up`), for the same reason.
+- *Numbers that are compared stand side by side.* Behind `I am at row 2, column 1. The goal is at row 1, column 0. I want to go` the
+  direction was no better than a guess after 300 updates (.30 had most of the probability); in `I am in row 2 1 up, column 1 0
+  left. I want to go up` goal and directions were right after 100 (.99 and .98). What is wanted is the first of these ways that
+  leads forward around holes.
+- *Where the player is stands in words.* Only the map shows it else. Without these words its row and column in a first observation
+  were guessed after 200 updates (3,200 tasks; 1.17 nats, where ln 3 is 1.10); with them they were right after 50 (400 tasks).
+- *Contexts are as they are in play*: true, with half of the facts missing, or none. With made-up facts among them notes were poor.
 """
 LIMITS = """
 ## Limits
 
-- The seconds of seed 1 leave out 1,530 in which it stood still.
-- A shorter run is not enough. With 800 updates of demonstrations and 16 rollouts (levers, seeds 1 and 2, 16 minutes each, commit
-  eefb038) success was .42 .60 .63 .55 and .41 .48 .45 .51, and training was not shown to add anything: the writer of seed 2 had
-  hardly learnt to copy facts.
-- Dials, updates and the learning rate were chosen on four attempts with seed 1, by success in training and validation.
+- Demonstrations contained the skill in weak form: a player that trusts its context and compares cells aloud, and a writer that
+  notes a fact as it was seen in 8 of 10 cases, else at random.
+- The lake is small: 3x3, three steps, goals at most three away, as many holes as in the quick start, the player's cell in words.
+  With six steps and no cell in words 2,000 updates of earlier demonstrations taught it neither to want what leads forward (.69)
+  nor to note (.16).
+- Dials, updates and learning rates were chosen by success in training and validation and by the tokens of demonstrations, on
+  levers with seeds 1 and 3, on the lake with seed 1.
 - The policy knows no more of language than these sentences, and begins as a copier (`models/induction.py`), as language models do
   after their pre-training. It says nothing about how well a real checkpoint learns.
-- Demonstrations contained weak forms of the skill: a player that trusts its context, and a writer that notes a fact as it was seen
-  in 8 of 10 cases, else at random.
-- Levers have 24 hidden orders, all of which occur in training; held-out packs differ in orders together with goals.
-- FrozenLake-Obscure in sentences is not learnt within an hour. Its rows are nearly twice as long (3x3 with six steps: 670 tokens,
-  at most 1,230), an update costs three times as much, and besides looking up and noting its player reads a map. After 2,000
-  updates of demonstrations (50 minutes on a core) .69 of first answers want a direction that leads closer to the goal, .98 of
-  those that the context answers are looked up, and .16 of the facts that moves show are noted: in `Direction 2 moved you up` the
-  value stands one word further behind its code than in a note. With notes in the words of the record (`- Direction 2 moved
-  you up, so for up Direction 2`) and 1,500 updates these were .35, .63 and .31, and success was flat after 8 of 24 rollouts (one
-  seed each, temperature 1; these configurations are not kept).
+- Levers have 24 hidden orders, all of which occur in training; held-out packs differ in orders together with goals. Lakes are
+  split by their maps.
 """
 
 

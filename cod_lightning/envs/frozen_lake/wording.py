@@ -126,7 +126,7 @@ class CompactLake(_LakeWords):
 class NaturalLake(_LakeWords):
     """Full sentences and a drawn map, as a language model sees it. Facts as in the reference, sentences our own."""
 
-    facts = LakeFacts("Direction", DIRECTIONS, compact=False, verb=" leads", back="so")
+    facts = LakeFacts("Direction", DIRECTIONS, compact=False, verb=" leads")
 
     def __init__(self, labels: LakeLabels = FIXED, one_each: bool = False, names_place: bool = False) -> None:
         self.labels, self.one_each, self.names_place = labels, one_each, names_place
@@ -162,9 +162,9 @@ class NaturalLake(_LakeWords):
         goal = view.lake.find("G")
         parts = [f"Step {view.turn + 1} of {view.max_turns}."]
         if view.complaint:
-            parts.append(f"{self._unread(view.complaint)} That step is lost; a second such answer ends the task.")
+            parts[0] += f" {self._unread(view.complaint)} That step is lost; a second such answer ends the task."
         elif view.moves:
-            parts.append(self._move_text(view.moves[-1], name_effects))
+            parts[0] += f" {self._move_text(view.moves[-1], name_effects)}"
         parts.append(f"Map:\n{self.drawn(view)}")
         if self.names_place:
             parts.append(f"You are in {_place(view.position)}.")
@@ -183,7 +183,7 @@ class NaturalLake(_LakeWords):
         if view.complaint and outcome == "late":
             return f"{self._unread(view.complaint)}\n{ending}"
         last = [self._move_text(view.moves[-1], name_effects)] if view.moves and outcome != "malformed" else []
-        return "\n".join([*last, ending])
+        return " ".join([ending, *last])
 
     def respond(self, direction: str, code: int) -> str:
         """A well-formed response that wants to go there and answers with that code."""

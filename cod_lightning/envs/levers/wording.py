@@ -67,7 +67,7 @@ class NaturalLevers(Unchanging, WorldWording):
 
     def __init__(self, labels: CodeLabels = FIXED) -> None:
         self.labels = labels
-        self.facts = FactTable(labels.noun, COLOURS, compact=False, names=labels.names)
+        self.facts = FactTable(labels.noun, COLOURS, compact=False, names=labels.names, verb=" gives")
 
     def rules(self, max_turns: int) -> str:
         """System text."""
@@ -82,7 +82,7 @@ class NaturalLevers(Unchanging, WorldWording):
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
         """What is seen before a pull."""
-        last = f"\n{self._pull_text(pulls)}" if pulls else ""
+        last = f" {self._pull_text(pulls)}" if pulls else ""
         asked = f"Which {self.labels.noun.lower()} do you pull?"
         return f"Pull {len(pulls) + 1} of {max_turns}.{last}\n{self.question(goal)}. {asked}"
 
@@ -98,7 +98,7 @@ class NaturalLevers(Unchanging, WorldWording):
             "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>{self.labels.noun} X</answer> with X "
             f"from {self.labels.span}. The task is over.",
         }[outcome]
-        return ending if outcome == "malformed" else f"{self._pull_text(pulls)} {ending}"
+        return ending if outcome == "malformed" else f"Result: {self._pull_text(pulls)} {ending}"
 
     def respond(self, goal: str, code: int) -> str:
         """A well-formed response."""
