@@ -17,6 +17,8 @@ from cod_lightning.types import Message, Role
 
 NUMBERS = ("1", "2", "3", "4")
 UNKNOWN = "?"
+STATES = "(?: moves|:| gives| moved you| leads)"
+"""Between a code and its value in a sentence, as a regular expression."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class FactTable:
 
     def parse(self, text: str) -> dict[int, str]:
         """Facts stated in the text, in the order of each code's last statement, which wins; unknown ones are left out."""
-        sentence = rf"{self.noun} ({self.alternatives})(?: moves|:| gives| moved you| leads) (\w+)"
+        sentence = rf"{self.noun} ({self.alternatives}){STATES} (\w+)"
         found: dict[int, str] = {}
         for name, value in re.findall(r"\b(\d)=(\w+)" if self.compact else sentence, text, flags=re.ASCII):
             if value in self.values and name in self.names:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,10 +185,10 @@ def test_a_context_breaks_the_rule_where_it_says_any_colour_of_the_secret_lever(
         ({secret: "red"}, True),
         ({secret: "gold", other: "red"}, True),
     ):
-        context = table.write(facts)
-        left = spoken(kind=EpisodeKind.UPDATE, context_after=context)
-        assert broke(left, task) == broke(spoken(context_before=context), task) == expected
-        assert asyncio.run(penalty(left, task)) == (-1.0 if expected else 0.0)
+        for context in (table.write(facts), replace(table, verb=":").write(facts)):
+            left = spoken(kind=EpisodeKind.UPDATE, context_after=context)
+            assert broke(left, task) == broke(spoken(context_before=context), task) == expected
+            assert asyncio.run(penalty(left, task)) == (-1.0 if expected else 0.0)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

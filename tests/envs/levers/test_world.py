@@ -150,16 +150,12 @@ def test_in_sentences_a_teacher_that_quotes_goes_from_the_colour_to_the_lever_as
     env = Levers(teacher=QuotingDials(note_accuracy=1.0, follow=1.0, quotes=True))
     teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     (noted,) = {teacher.note([Message(Role.USER, "Lever 3 gives blue.")], random.Random(i)) for i in range(9)}
-    assert noted.splitlines()[1:3] == ["- Lever 2: unknown", "- Lever 3: blue, so for blue Lever 3"]
+    assert noted.splitlines()[1:3] == ["- Lever 2: unknown", "- Lever 3 gives blue, so blue Lever 3"]
     seen = [Message(Role.SYSTEM, noted), Message(Role.USER, env.wording.observation("blue", (), 2))]
-    assert (
-        teacher.act(seen, random.Random(0)) == "The wanted colour is blue, so for blue Lever 3 <answer>Lever 3</answer>"
-    )
+    assert teacher.act(seen, random.Random(0)) == "The wanted colour is blue, so blue Lever 3 <answer>Lever 3</answer>"
     seen[1] = Message(Role.USER, env.wording.observation("red", (), 2))
     said = {teacher.act(seen, random.Random(i)) for i in range(30)}
-    assert said == {
-        f"The wanted colour is red, so for red unknown Lever {i} <answer>Lever {i}</answer>" for i in (1, 2, 4)
-    }
+    assert said == {f"The wanted colour is red, so red unknown Lever {i} <answer>Lever {i}</answer>" for i in (1, 2, 4)}
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
