@@ -128,7 +128,7 @@ def test_the_mechanism_plays_the_lifecycle_of_its_guide_and_its_state_is_stored_
     exec(blocks[1], names)
     solves = [line for line in capsys.readouterr().out.splitlines() if line.startswith("solve")]
     assert [line.split()[2] for line in solves] == ["0.0", "1.0", "0.0", "1.0", "1.0", "1.0"]
-    assert "Lever 2: gold" in solves[-1]
+    assert "Lever 2 gives gold" in solves[-1]
     life = names["group"].lifecycles[0]
     state = life.episodes[-1].state_after
     assert {note.text: note.worth for note in state.notes}["- Lever 2: gold"] == 0.8125
