@@ -131,7 +131,7 @@ def test_the_mechanism_plays_the_lifecycle_of_its_guide_and_its_state_is_stored_
     assert "Lever 2 gives gold" in solves[-1]
     life = names["group"].lifecycles[0]
     state = life.episodes[-1].state_after
-    assert {note.text: note.worth for note in state.notes}["- Lever 2: gold"] == 0.8125
+    assert {note.text: note.worth for note in state.notes}["- Lever 2 gives gold"] == 0.8125
     again = topic_notes.TopicNotes()
     assert again.load(again.dump(state)) == state
 

@@ -1,7 +1,7 @@
 """Hidden facts "code = value" that a pack shares: how they are written down, read back, and demonstrated.
 
 FrozenLake's four directions and the four levers are both such tables. A context of either world is a list of facts, in a
-compact form (`1=up 2=? 3=left 4=?`) and in a natural one (`- Direction 1: up`), and one parser reads both.
+compact form (`1=up 2=? 3=left 4=?`) and in a natural one (`- Direction 1 leads up`), and one parser reads both.
 """
 
 import random
