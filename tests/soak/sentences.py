@@ -214,29 +214,40 @@ TO WRITE
 LEARNABLE = """
 ## What made it learnable
 
-A policy of three layers that begins as a copier sees the two words before a place, and repeats what followed the same two words
-elsewhere. What it is to learn has to be said so that this finds it. Each of these was found by looking at the probability of
-every demonstrated token, in single runs whose scripts are not kept: causes that are likely, not measured effects.
+A policy of three layers that begins as a copier sees a word and the two before it, and repeats what followed the same words
+elsewhere. What it is to learn has to be said so that this finds it:
+
+    Pull 2 of 2. Lever 3 gives gold.
+    - Lever 3 gives gold, so gold Lever 3
+    The wanted colour is gold, so gold Lever 3 <answer>Lever 3</answer>
+    The wanted colour is blue, so blue unknown Lever 1 <answer>Lever 1</answer>
+
+Each of these was found by looking at the probability of every demonstrated token, in single runs whose scripts are not kept:
+causes that are likely, not measured effects.
 
 - *Nothing is concluded.* Where three facts of four are known, demonstrations used to conclude the fourth, which stands nowhere.
   After 400 updates of levers (seed 3) .76 of the levers that a colour calls for had most of the probability, and .83 of the words
-  that say whether it is known; with `teacher.infers: false` .99 and .96. Before, 2,000 updates were needed, and this seed did not
-  learn to look up (.36 of what its context knew, where one in four is chance).
-- *A fact is said both ways, with the code right behind the value*, `- Lever 3: gold, so for gold Lever 3`, and an answer begins
-  with its question and then repeats what the context says of it, `The wanted colour is gold, so for gold Lever 3`, or `so for
-  gold unknown Lever 1`. With `- Lever 3: gold` alone and `I want gold.` a lever had 1.31 nats after 2,400 updates, where .45 are
-  possible and 1.39 need no context.
-- *No more than one word stands between.* On the lake the value in `I want to go down, so for down Direction 3` has to be repeated
-  over three words, and after 1,000 updates policies still said `I want to go down, so for left`; in `I want to go down, so down
-  Direction 3` it had all of the probability after 100. Facts are noted in the words in which they were seen (`Direction 2 leads
-  up`), for the same reason.
-- *Numbers that are compared stand side by side.* Behind `I am at row 2, column 1. The goal is at row 1, column 0. I want to go` the
-  direction was no better than a guess after 300 updates (.30 had most of the probability); in `I am in row 2 1 up, column 1 0
-  left. I want to go up` goal and directions were right after 100 (.99 and .98). What is wanted is the first of these ways that
+  that say whether it is known; with `teacher.infers: false` .99 and .96. Before, this seed had not learnt to look up after 2,000
+  updates (.36 of what its context knew, where one in four is chance).
+- *A fact is said both ways, with the code right behind the value, and an answer begins with its question.* With `- Lever 3: gold`
+  alone and `I want gold.` a lever had 1.31 nats after 2,400 updates, where .45 are possible and 1.39 need no context.
+- *No more than one word stands between.* In `I want to go down, so for down Direction 3` the value has to be repeated over three
+  words, and after 1,000 updates policies still said `I want to go down, so for left`; with `so down` it had all of the
+  probability after 100.
+- *What is noted is said as it was seen, piece by piece.* Notes had a colon where the record has a verb, and in the record a
+  sentence at the beginning of a line begins with another piece (`Lever` without its space) than in a note. With both alike .77 of
+  the words that say whether a code's fact is known had most of the probability after 200 updates of levers (seed 2), with the
+  verb alone .63.
+- *Numbers that are compared stand side by side.* Behind `I am at row 2, column 1. The goal is at row 1, column 0. I want to go`
+  the direction was a guess after 300 updates (.30 had most of the probability); in `I am in row 2 1 up, column 1 0 left. I want
+  to go up` the goal's numbers and both directions were right after 100 (.98 and more). What is wanted is the first of these that
   leads forward around holes.
 - *Where the player is stands in words.* Only the map shows it else. Without these words its row and column in a first observation
-  were guessed after 200 updates (3,200 tasks; 1.17 nats, where ln 3 is 1.10); with them they were right after 50 (400 tasks).
+  were a guess after 200 updates (3,200 tasks; 1.17 nats, where ln 3 is 1.10); with them they were right after 50 (400 tasks).
 - *Contexts are as they are in play*: true, with half of the facts missing, or none. With made-up facts among them notes were poor.
+
+So the wording of moves and pulls was changed for all policies (`Direction 2 leads up` in place of `moved you up`, behind another
+word of its line); prompts, parsers, rewards and tokenizer are as they were.
 """
 LIMITS = """
 ## Limits
