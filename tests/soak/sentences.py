@@ -141,7 +141,8 @@ def shares(world: World, lifecycles: Path) -> dict[str, float]:
 def page(results: dict[str, Any]) -> str:
     """The results as Markdown."""
     lines = [*ABOUT.strip().splitlines(), "", f"Measured on {results['machine']}.", "", *SEEN.strip().splitlines(), ""]
-    for world, runs in results["worlds"].items():
+    for world, unsorted in results["worlds"].items():
+        runs = dict(sorted(unsorted.items()))
         success = {name: np.array([unspelled(one["success"][name]) for one in runs.values()]) for name in NAMES}
         lines += [
             f"## {WORLDS[world].title}",
@@ -209,7 +210,18 @@ included.
 SEEN = """
 ## What it shows
 
-TO WRITE
+**Levers: three seeds of three learn it.** Success rises from .43 to .69 over the tasks of held-out packs, gain .26 [.19, .33] over
+seeds; with the context blanked it stays flat. In each seed the contexts are worth something: transfer .14 [.09, .20] to .34 [.28,
+.40]. Over three seeds its interval just holds 0.
+
+**FrozenLake: one seed, which learns it too**, less well: .21 to .43, with the context blanked .21 to .20; transfer .22 [.17, .26]. It
+looks up all that its context knows, and .86 of its first answers want a way that leads forward. The scripted player, which plans
+around holes and concludes what it was not shown, reaches .94.
+
+**Training adds no more than a lower temperature does**, over seeds. It mends what a warm start lacks: in seed 3 of the levers, whose
+warm start looks up .73, training adds .15 [.08, .21] at the same temperature and .08 [.01, .14] over T=0.3; where the look-up was
+there it adds nothing that shows, and ends below T=0.3. On the lake it adds .06 [.01, .10] at the same temperature, and nothing
+that shows over T=0.3.
 """
 LEARNABLE = """
 ## What made it learnable
