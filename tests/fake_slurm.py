@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 JOB = os.environ.get("FAKE_SLURM_JOB", "4242")
+_KILL_WAIT = 3.0
+"""Seconds in which the other tasks may end by themselves where one has failed; Slurm has 30."""
 
 
 def install(folder: Path, namespaces: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -87,7 +89,9 @@ def srun(arguments: list[str]) -> int:
     while any(task.poll() is None for task in tasks):
         failed = "kill-on-bad-exit" in options and any(task.poll() for task in tasks)
         if os.getppid() != parent or failed:
-            time.sleep(0.3 if failed else 0.0)  # KillWait
+            until = time.monotonic() + (_KILL_WAIT if failed else 0.0)
+            while time.monotonic() < until and any(task.poll() is None for task in tasks):
+                time.sleep(0.05)
             for task, place in zip(tasks, places, strict=True):
                 if task.poll() is None:
                     descend(task.pid)

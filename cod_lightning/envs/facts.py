@@ -97,10 +97,10 @@ class FactTable:
         its repetition stands one word, since a policy that begins as a copier sees two words back."""
         return f"so {value} {self.noun} {name}"
 
-    def complete(self, facts: Mapping[int, str], *, infers: bool = True) -> dict[int, str]:
+    def complete(self, facts: dict[int, str], *, infers: bool = True) -> dict[int, str]:
         """Facts without contradictions (of two codes with one value the later statement wins); the last one may be inferred."""
         known: dict[int, str] = {}
-        for code, value in reversed(list(facts.items())):
+        for code, value in reversed(facts.items()):
             if value not in known.values():
                 known[code] = value
         if infers and len(known) == len(self.values) - 1:

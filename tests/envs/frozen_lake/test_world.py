@@ -221,16 +221,16 @@ def test_sentences_tell_step_effect_map_and_goal():
 
 @pytest.mark.parametrize("feedback", ["effect", "positions"])
 def test_sentences_say_where_the_player_is_only_if_asked_to_and_are_read_back_alike(feedback):
-    told, told_first = _started(protocol="natural", feedback=feedback, names_place=True)
+    placed, placed_first = _started(protocol="natural", feedback=feedback, names_place=True)
     env, first = _started(protocol="natural", feedback=feedback)
     stated = "You are in row 0, column 0.\n"
-    assert told_first == first.replace("The goal is", f"{stated}The goal is")
+    assert placed_first == first.replace("The goal is", f"{stated}The goal is")
     assert stated not in first
-    assert told.wording.shore(told_first) == env.wording.shore(first)
-    later = _walk(told, RIGHT)[0]
+    assert placed.wording.shore(placed_first) == env.wording.shore(first)
+    later = _walk(placed, RIGHT)[0]
     assert "\nYou are in row 0, column 1.\nThe goal is" in later
-    assert told.wording.position(later) == (0, 1)
-    assert env.name == told.name  # the same lakes
+    assert placed.wording.position(later) == (0, 1)
+    assert env.name == placed.name  # the same lakes
 
 
 @pytest.mark.parametrize(
