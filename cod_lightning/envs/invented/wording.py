@@ -102,6 +102,9 @@ class CompactInvented(InventedWording):
     gap = " "
     _marks = frozenset(("use", "want", "at"))
 
+    def __init__(self, names: Sequence[str] = POOL) -> None:
+        self._names = names
+
     def opening(self, part: Part) -> str:
         return f"{' '.join(f'use {action}' for action in part.menu)} want {part.want} at {part.start}"
 
@@ -148,7 +151,7 @@ class CompactInvented(InventedWording):
 
     def words(self) -> tuple[str, ...]:
         grammar = (self.rules, self.nothing, "use", "want", "at", "<answer>", "</answer>")
-        return (*grammar, "over", *POOL)
+        return (*grammar, "over", *self._names)
 
 
 class NaturalInvented(InventedWording):

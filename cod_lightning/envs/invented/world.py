@@ -6,12 +6,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.base import Demonstrator, Stepped
-from cod_lightning.envs.checks import check_choice
+from cod_lightning.envs.checks import check_choice, check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.invented.kinds import WORDS, draw, expand, family_of, most_turns, redrawn
+from cod_lightning.envs.invented.kinds import (
+    MOST_HELD_OUT,
+    MOST_NAMES,
+    draw,
+    expand,
+    family_of,
+    most_turns,
+    names_of,
+    redrawn,
+)
 from cod_lightning.envs.invented.policies import Facts, InventedPlay, InventedTeacher
 from cod_lightning.envs.invented.rule import Fact, Part, Rule, way
-from cod_lightning.envs.invented.wording import CompactInvented, InventedWording, NaturalInvented
+from cod_lightning.envs.invented.wording import CompactInvented, NaturalInvented
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
@@ -20,7 +29,6 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 _MOST_DRAWS = 1000
-_WORDINGS: dict[str, InventedWording] = {"natural": NaturalInvented(), "compact": CompactInvented()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +46,8 @@ class _Choices(Unchanging):
     kinds: tuple[str, ...]
     words: Literal["seen", "unseen", "all"]
     protocol: Literal["natural", "compact"]
+    held_out: int
+    names: tuple[str, ...]
 
 
 class Invented(TaskWorld[InventedTask]):
@@ -49,9 +59,10 @@ class Invented(TaskWorld[InventedTask]):
     Args:
         kinds: What domains there are: a family, such as `lookup`, for all its sizes; one with sizes, such as `lookup-4-4`; or two
             with sizes joined by `+`. Each is drawn equally often.
-        words: Names that are drawn from: seven eighths of the pool for training (seen), those held out (unseen), or both (all).
+        words: Names that are drawn from: the 1,792 for training (seen), those held out (unseen), or both (all).
         protocol: Sentences for language models (natural) or single words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
+        held_out: How many names are held out, 40 to 1,792. A tiny policy's vocabulary has these and the 1,792 for training.
     """
 
     task_type = InventedTask
@@ -62,11 +73,16 @@ class Invented(TaskWorld[InventedTask]):
         words: Literal["seen", "unseen", "all"] = "seen",
         protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+        held_out: int = MOST_HELD_OUT,
     ) -> None:
-        check_choice("data.env.words", words, tuple(WORDS))
-        check_choice("data.env.protocol", protocol, tuple(_WORDINGS))
-        self.teacher, self._choices = teacher, _Choices(expand(kinds), words, protocol)
-        self.wording = _WORDINGS[protocol]
+        check_choice("data.env.words", words, ("seen", "unseen", "all"))
+        check_choice("data.env.protocol", protocol, ("natural", "compact"))
+        check_in("data.env.held_out", held_out, MOST_NAMES, MOST_HELD_OUT, f"Leave it out for {MOST_HELD_OUT}.")
+        if (protocol, words) == ("natural", "seen"):
+            check_unused(Invented, "with words: seen and protocol: natural", held_out=held_out)
+        self.teacher = teacher
+        self._choices = _Choices(expand(kinds), words, protocol, held_out, names_of(words, held_out))
+        self.wording = NaturalInvented() if protocol == "natural" else CompactInvented(names_of("all", held_out))
         self.max_turns = most_turns(self._choices.kinds)
         self.name = "-".join(["invented", ".".join(kinds), *[words][: words != "seen"]])
         self._start(self._drawn(0))
@@ -80,7 +96,8 @@ class Invented(TaskWorld[InventedTask]):
 
     def of_category(self, category: str) -> "Invented":
         assert category in self.categories(), f"{category} is none of {self.categories()}"
-        return Invented([category], self._choices.words, self._choices.protocol, self.teacher)
+        of = self._choices
+        return Invented([category], of.words, of.protocol, self.teacher, of.held_out)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         rng = random.Random(derive_seed("invented pack", self.name, str(split), seed, index))
@@ -98,7 +115,7 @@ class Invented(TaskWorld[InventedTask]):
         return self._pack(split, index, seed, world_seed, specs)
 
     def _rules(self, rng: random.Random) -> tuple[Rule, ...]:
-        return draw(rng.choice(self._choices.kinds), WORDS[self._choices.words], rng)
+        return draw(rng.choice(self._choices.kinds), self._choices.names, rng)
 
     def _parts(self, rules: tuple[Rule, ...], seed: int) -> tuple[Part, ...]:
         rng = random.Random(seed)

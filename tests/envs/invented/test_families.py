@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cod_lightning.envs.invented.kinds import FAMILIES, POOL, WORDS, draw, expand, family_of, redrawn
+from cod_lightning.envs.invented.kinds import FAMILIES, POOL, draw, expand, family_of, names_of, redrawn
 from cod_lightning.envs.invented.rule import Part, consistent, way
 from cod_lightning.errors import ConfigError
 
@@ -26,7 +26,7 @@ SMALL = (
 
 
 def rule_and_task(kind, seed):
-    (rule,) = draw(kind, WORDS["seen"], random.Random(seed))
+    (rule,) = draw(kind, names_of("seen"), random.Random(seed))
     return rule, family_of(rule).task(rule, random.Random(seed + 1))
 
 
@@ -40,7 +40,7 @@ def test_every_task_can_be_solved_and_names_play_the_roles_that_the_rule_states(
         assert set(part.menu) <= set(rule.actions)
         assert all((part.start, action) in rule.effects for action in part.menu)
         assert len({(state, action) for state, action, *_ in rule.table}) == len(rule.table)
-        assert {*rule.states, *rule.actions, *rule.results} <= set(WORDS["seen"])
+        assert {*rule.states, *rule.actions, *rule.results} <= set(names_of("seen"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,7 +57,7 @@ def test_with_every_fact_known_the_odds_are_0_or_1_and_1_where_the_result_is_the
 def test_the_odds_of_one_turn_are_the_share_of_tables_that_agree_with_what_is_known(kind):
     """Tables and tasks are drawn a few thousand times; those with the same facts and the same task are counted."""
     (rule,), family, rng = (
-        draw(kind, WORDS["seen"], random.Random(5)),
+        draw(kind, names_of("seen"), random.Random(5)),
         FAMILIES[kind.partition("-")[0]],
         random.Random(6),
     )
@@ -109,14 +109,20 @@ def test_of_contradicting_facts_the_last_holds_in_the_place_of_the_first():
 @settings(max_examples=30, deadline=None)
 def test_a_redrawn_table_keeps_every_name_in_its_role(seed):
     rng = random.Random(seed)
-    (rule,) = draw(rng.choice(KINDS), WORDS["all"], rng)
+    (rule,) = draw(rng.choice(KINDS), names_of("all"), rng)
     other = redrawn(rule, rng)
     assert (other.states, other.actions, other.results) == (rule.states, rule.actions, rule.results)
 
 
-def test_an_eighth_of_the_pool_is_held_out_and_no_name_is_twice_in_it():
-    assert len(set(POOL)) == len(POOL) == 8 * len(WORDS["unseen"]) == len({*WORDS["seen"], *WORDS["unseen"]})
-    assert not set(WORDS["seen"]) & set(WORDS["unseen"])
+@pytest.mark.parametrize("held_out", [40, 256, len(POOL) // 2])
+def test_names_for_training_are_the_same_however_many_are_held_out(held_out):
+    seen, unseen = names_of("seen", held_out), names_of("unseen", held_out)
+    assert (seen, len(unseen)) == (POOL[: len(POOL) // 2], held_out)
+    assert names_of("all", held_out) == (*seen, *unseen)
+
+
+def test_half_of_the_pool_is_held_out_and_no_name_is_twice_in_it():
+    assert len(set(POOL)) == len(POOL) == 2 * len(names_of("unseen"))
     used = Counter(name for seed in range(300) for name in rule_and_task("machine-3-3-4", seed)[0].actions)
     assert len(used) > 500
 

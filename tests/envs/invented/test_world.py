@@ -8,14 +8,14 @@ import pytest
 from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.invented import Invented
-from cod_lightning.envs.invented.kinds import FAMILIES, WORDS, expand
+from cod_lightning.envs.invented.kinds import FAMILIES, expand, names_of
 from cod_lightning.envs.invented.rule import Part, Rule
 from cod_lightning.envs.invented.world import InventedTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 from tests.envs.scripted_life import success_by_position
 
-(BOX, RED, BLUE, LEFT, RIGHT, HALL, YARD, UP) = WORDS["seen"][:8]
+(BOX, RED, BLUE, LEFT, RIGHT, HALL, YARD, UP) = names_of("seen")[:8]
 COLOURS = Rule(
     kind="lookup-4-4",
     states=(BOX,),
@@ -133,15 +133,18 @@ def test_what_is_written_is_read_back(protocol, kind):
         assert env.wording.parse(observation) == []
 
 
-def test_a_world_is_in_one_split_and_names_are_of_the_half_that_was_asked_for():
+@pytest.mark.parametrize("held_out", [100, 1792])
+def test_a_world_is_in_one_split_and_names_are_of_the_part_that_was_asked_for(held_out):
     drawn = {}
     for words in ("seen", "unseen"):
-        env = Invented(["lookup", "order"], words=words)
+        env = Invented(["lookup", "order"], words=words, protocol="compact", held_out=held_out)
+        assert {*names_of("seen"), *names_of("unseen", held_out)} <= set(env.words())
+        assert not {*names_of("unseen")[held_out:]} & set(env.words())
         for split in Split:
             packs = [env.sample_pack(split=split, index=i, num_tasks=2) for i in range(60)]
             drawn[words, split] = {spec(pack).rules for pack in packs}
             names = {name for (rule,) in drawn[words, split] for name in (*rule.states, *rule.actions, *rule.results)}
-            assert names <= set(WORDS[words])
+            assert names <= set(names_of(words, held_out))
     assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
 
 
@@ -217,7 +220,14 @@ def test_a_demonstrated_context_holds_facts_of_the_pack_or_none():
 
 @pytest.mark.parametrize(
     ("parameters", "key"),
-    [({"words": "x"}, "words"), ({"protocol": "x"}, "protocol"), ({"kinds": ["levers"]}, "kinds")],
+    [
+        ({"words": "x"}, "words"),
+        ({"protocol": "x"}, "protocol"),
+        ({"kinds": ["levers"]}, "kinds"),
+        ({"words": "unseen", "held_out": 39}, "held_out"),
+        ({"words": "unseen", "held_out": 1793}, "held_out"),
+        ({"held_out": 256}, "held_out"),
+    ],
 )
 def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
     with pytest.raises(ConfigError) as caught:
