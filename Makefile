@@ -66,7 +66,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/memory.py --out docs/results/memory.json
 	PYTHONPATH=. .venv/bin/python tests/soak/signals.py --runs runs/signals
 	PYTHONPATH=. .venv/bin/python tests/soak/proposals.py --runs runs/proposals
-	PYTHONPATH=. .venv/bin/python tests/soak/generalisation.py --out docs/results/generalisation.json
+	PYTHONPATH=. .venv/bin/python tests/soak/generalisation.py --half --out docs/results/generalisation.json
 	PYTHONPATH=. .venv/bin/python tests/soak/habit.py --out docs/results/habit.json
 	PYTHONPATH=. .venv/bin/python tests/soak/across_worlds.py --out docs/results/across_worlds.json
 	PYTHONPATH=. .venv/bin/python tests/soak/sentences.py --runs runs/sentences

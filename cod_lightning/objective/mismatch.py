@@ -47,19 +47,21 @@ class MismatchSums:
         return MismatchSums(**added | {"max_gap": max(self.max_gap, other.max_gap)})
 
     def figures(self, *, ahead: bool = False) -> dict[str, float]:
-        """What is logged; under other names where rollouts are played ahead, so that d is not the engine's doing alone.
+        """What is logged, nothing without tokens; under other names where rollouts are played ahead, so that d is not the
+        engine's doing alone.
 
         `mismatch_kl` estimates KL(engine || training) in nats by the mean of k3 = exp(d) - 1 - d, which is never negative
         (http://joschu.net/blog/kl-approx.html). `mismatch_ess` is the effective sample size as a share of the tokens,
         (sum w)^2 / (num sum w^2) with w = exp(d): 1 where the two agree.
         """
-        num = max(1.0, self.num_tokens)
+        if not (num := self.num_tokens):
+            return {}
         gap, kl, ess = ("staleness_gap", "staleness_kl", "staleness_ess") if ahead else _NAMES
         return {
             gap: self.sum_gap / num,
             f"max_{gap}": self.max_gap,
             kl: self.sum_k3 / num,
-            ess: self.sum_weight**2 / (num * self.sum_squared_weight) if self.sum_squared_weight else 1.0,
+            ess: self.sum_weight**2 / (num * self.sum_squared_weight),
         }
 
 

@@ -117,7 +117,8 @@ class ReplayBuffer:
         ]
         rollout = RecordedRollout(
             number=number,
-            policy_version=max(version for _, _, version in parts),
+            # where nothing was played, the newest of before
+            policy_version=max((*(version for *_, version in parts), *(one.policy_version for one in self.stored))),
             episodes=episodes,
             packs=packs,
             without_signal=frozenset((~credit.packs_with_signal()).nonzero().flatten().tolist()),

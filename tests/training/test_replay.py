@@ -74,6 +74,13 @@ def played(number, version):
     return Group(pack=pack(number), lifecycles=tuple(map(life, range(SIBLINGS))))
 
 
+def failed(number):
+    """Lifecycles whose world broke before the first turn."""
+    broken = Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.FAILED)
+    lives = (Lifecycle(pack_id=f"p{number}", sibling=k, episodes=(broken,)) for k in range(SIBLINGS))
+    return Group(pack=pack(number), lifecycles=tuple(lives))
+
+
 class Everything(Replay):
     """All that is stored joins the first update, with a tenth of its advantage."""
 
@@ -91,11 +98,10 @@ class Again(PackSource):
 class Story:
     """A stream with a replay, the credit of GroupMean over own rewards."""
 
-    def __init__(self, replay, packs=4, updates=2, passes=1, source=None, rollouts=3):
-        self.version = 0
-
+    def __init__(self, replay, packs=4, updates=2, passes=1, source=None, rollouts=3, failing=()):
         def play(packs):
-            return [played(one.world_seed, self.rollouts_begun()) for one in packs]
+            numbers = [one.world_seed for one in packs]
+            return [failed(n) if n in failing else played(n, self.rollouts_begun()) for n in numbers]
 
         def advantages(table):
             return credited(table, TaskCredit(), GroupMean())
@@ -329,6 +335,12 @@ def test_episodes_older_than_the_bound_are_dropped():
         ages = number // 2 - batch.policy_version[batch.is_replayed]
         assert ((ages >= 1) & (ages <= 2)).all()
     assert {one.policy_version for one in story.buffer.stored} == {3, 4, 5}
+
+
+def test_a_rollout_in_which_every_lifecycle_failed_makes_nothing_younger():
+    story = Story(Everything(), rollouts=2, failing={4, 5, 6, 7})
+    assert sum(int(batch.is_replayed.sum()) for batch in updates(story.stream)[2:]) > 0
+    assert story.rollouts.runner.replay_metrics["replay/age"] == 0
 
 
 def test_the_figures_count_action_tokens_of_all_updates():

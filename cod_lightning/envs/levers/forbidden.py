@@ -20,7 +20,7 @@ from typing import Any, Literal
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share
-from cod_lightning.envs.facts import STATES, QuotingDials
+from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.wording import COLOURS, CompactLevers, LeverWording, NaturalLevers, Pulls
 from cod_lightning.envs.levers.world import LeverPlay, Levers, LeverTask
 from cod_lightning.envs.players import TablePlay
@@ -297,7 +297,7 @@ def broke(episode: Episode, task: Task) -> bool:
     if spec.rule == "secret":
         context = episode.context_before if episode.kind is EpisodeKind.SOLVE else episode.context_after
         return bool(
-            re.search(rf"(?:\b{spec.forbidden}=|Lever {spec.forbidden}{STATES} )(?:{'|'.join(COLOURS)})\b", context)
+            re.search(rf"(?:\b{spec.forbidden}=|Lever {spec.forbidden}(?::| gives) )(?:{'|'.join(COLOURS)})\b", context)
         )
     pulled = [spec.labels.code_of(turn.response)[0] for turn in episode.turns]
     if spec.rule == "forbidden":
