@@ -42,7 +42,10 @@ def run_job(folder: Path, place: str = "") -> JobRecord:
     """Run it to its end, write down how it went, print one line; a failure is data and raises nothing."""
     record = read_record(folder)
     interrupted = record.status in (JobStatus.RUNNING, JobStatus.INTERRUPTED)
-    resumes = interrupted and (folder / "checkpoints" / "last.ckpt").is_file()
+    last = folder / "checkpoints" / "last.ckpt"
+    resumes = interrupted and last.is_file()
+    if last.is_file() and not resumes:
+        last.unlink()  # a failed attempt's: killed before its first checkpoint this one would go on from it
     record = replace(record, status=JobStatus.RUNNING, error=None, num_attempts=record.num_attempts + 1)
     if not resumes:
         record = replace(record, wall_s=0.0, cpu_s=0.0, peak_mib=0.0)

@@ -110,6 +110,17 @@ def test_a_job_that_had_failed_begins_anew(monkeypatch, tmp_path, capsys) -> Non
     assert found.error is None
 
 
+def test_a_job_that_had_failed_begins_anew_also_if_it_is_killed_before_its_first_checkpoint(
+    monkeypatch, tmp_path, capsys
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    killed = ends(monkeypatch, tmp_path, "import os; os.kill(os.getpid(), 9)", replace(JOB, status=JobStatus.FAILED))
+    assert killed.status is JobStatus.INTERRUPTED
+    ends(monkeypatch, tmp_path, WHOLE, killed)
+    assert "goes on" not in capsys.readouterr().out
+
+
 def test_what_a_job_runs_can_be_typed() -> None:
     folder = Path("jobs/one")
     line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "jobs/one/job.yaml"]
