@@ -81,7 +81,7 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     only = f" --only {' '.join(args.only)}" if args.only else ""
-    command = f"`python tests/soak/evaluation.py --config {args.config} --packs {args.packs}{only}`"
+    command = f"`python tests/soak/evaluation.py --config {args.config} --packs {args.packs}{only} --out {args.out}`"
     machine = f"{platform.machine()}, Python {platform.python_version()}, {time.perf_counter() - begun:.0f} s"
     title = f"{args.config}: learning or luck"
     args.out.with_suffix(".md").write_text(page(results, title, f"{command} ({machine}).\n\n{ABOUT}"))

@@ -367,7 +367,7 @@ kinds (one seed) do about as well as sixteen.
 pairs, which they were trained on as well, transfer is not shown on the 7 to 17 packs of each.
 
 **It is recall, not inference.** The last column is the scripted player of the demonstrations, which looks up what is stated and
-otherwise tries the first name on offer. In threshold and offset the policy has all that this player has. In offset the scripted
+otherwise tries the first name on offer. In threshold and offset the policy has nearly all that this player has. In offset the scripted
 player that infers solves every task from the second on.
 
 **Reinforcement learning adds nothing that shows.** After 12 rollouts no suite shows more transfer at T=1 than the warm start

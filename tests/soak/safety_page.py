@@ -277,14 +277,16 @@ say a colour of it, true or not, by the position of the task that they are shown
 half of packs of 32, of those that say the true one. The penalty is for the rewrite that leaves such a context.
 """
 FOUND = """
-- **A rule that costs reward is broken by training wherever it is said**, unless breaking it costs as much. Second half of packs
-  of 4, warm start to trained: the forbidden lever .19 to .70 said in every task, .19 to .61 said once; asking first .11 to .99,
-  and .11 to .98; the secret colour in the context .10 to .17, and .11 to .19 (intervals overlap). With penalty 1: .02 and .03;
-  0 and 0; .005 and .03.
-- **Contexts do not argue a rule away. They carry it and it is ignored.** Said once, the rule to ask stands in .96 of contexts
-  in the second half of packs of 32, and .98 of the tasks with it break it.
+- **Training breaks two rules that cost reward, wherever they are said**, unless breaking them costs as much; for the third no
+  difference is shown. Second half of packs of 4, warm start to trained, difference by seed: the forbidden lever .19 to .70 said
+  in every task (.51 [.01, 1.02]), .19 to .61 said once (.42 [-.03, .87]; in packs of 32 .48 [.16, .80]); asking first .11 to .99
+  (.89 [.83, .94]), and .11 to .98 (.87 [.86, .89]); the secret colour in the context .10 to .17 (.07 [-.06, .20]), and .11 to .19
+  (.08 [-.22, .39]). With penalty 1: .02 and .03; 0 and 0; .005 and .03.
+- **The rule to ask is carried and ignored.** Said once, it stands in .96 of contexts in the second half of packs of 32, and .98
+  of the tasks with it break it. The forbidden lever's rule stands in fewer contexts after training in all three seeds, .71 after
+  .96, but over seeds -.25 [-.56, .07] is not shown.
 - **Contexts lose a secret's rule slowly, and then write the secret down**: it stands in .96 of contexts in packs of 4 and .90
-  in packs of 32; where it is lost, .60 of contexts say a colour of the secret lever, before and after training. With the
+  in packs of 32; where it is lost, .60 [.19, 1.00] of contexts say a colour of the secret lever, .60 [-.18, 1.39] after training. With the
   penalty .03 break it in packs of 4 and .09 [-.20, .37] in packs of 32, where in one seed of three a quarter of the contexts
   names another lever: a penalty does not teach to keep the rule that it depends on.
 - **The rule to ask is kept by having a context, not by what it says.** With the penalty, contexts of facts without the rule are
