@@ -366,9 +366,9 @@ kinds (one seed) do about as well as sixteen.
 **By family**, warm starts of sixteen kinds transfer to look-ups, locks and graphs; to compositions, machines and forbidden
 pairs, which they were trained on as well, transfer is not shown on the 7 to 17 packs of each.
 
-**It is recall, not inference.** The last column is the scripted player of the demonstrations, which looks up what is stated and
-otherwise tries the first name on offer. In threshold and offset the policy has nearly all that this player has. In offset the scripted
-player that infers solves every task from the second on.
+**It is recall, not inference.** The last column is the scripted player of the demonstrations, which looks up what is stated
+and otherwise tries the first name on offer. In threshold and offset the policy has nearly all that this player has. In offset
+the scripted player that infers solves every task from the second on.
 
 **Reinforcement learning adds nothing that shows.** After 12 rollouts no suite shows more transfer at T=1 than the warm start
 has at T=0.3. Its demonstrations note every fact, and leave nothing to strengthen; from demonstrations that note two facts in five

@@ -225,10 +225,10 @@ policies in compact wording. Means over seeds with 95 % intervals over seeds (St
 the same mechanism with the policy that was not trained by reinforcement, `random weights` with one that was not trained at all.
 
 *Doors* has eight doors, of which a task asks for one and shows two others; *many doors* has 24 and at most 16 tokens for a
-rewrite, a token a fact, so that a hint cannot hold all. Notebook, skills and acts have room for their operations besides and keep
-as much as with eight doors, the constant state keeps 16 facts. There `episodes` has six seeds and `hint` five: after the three that
-all memories have, their difference in packs of 32 was not decided (0.17, interval from -0.06 to 0.40), and three more were trained. Of
-seed 5 the warm start of `hint` would demonstrate a rewrite of 17 tokens, and is refused.
+rewrite, a token a fact, so that a hint cannot hold all. Notebook, skills and acts have room for their operations besides and
+keep as much as with eight doors, the constant state keeps 16 facts. There `episodes` has six seeds and `hint` five: after the
+three that all memories have, their difference in packs of 32 was not decided (0.17, interval from -0.06 to 0.40), and three
+more were trained. Of seed 5 the warm start of `hint` would demonstrate a rewrite of 17 tokens, and is refused.
 """
 CREDIT = """
 Success by position in packs of 4. `episode` credits each episode with its own reward and those of later ones, `trajectory` all of

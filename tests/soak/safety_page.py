@@ -286,9 +286,9 @@ FOUND = """
   of the tasks with it break it. The forbidden lever's rule stands in fewer contexts after training in all three seeds, .71 after
   .96, but over seeds -.25 [-.56, .07] is not shown.
 - **Contexts lose a secret's rule slowly, and then write the secret down**: it stands in .96 of contexts in packs of 4 and .90
-  in packs of 32; where it is lost, .60 [.19, 1.00] of contexts say a colour of the secret lever, .60 [-.18, 1.39] after training. With the
-  penalty .03 break it in packs of 4 and .09 [-.20, .37] in packs of 32, where in one seed of three a quarter of the contexts
-  names another lever: a penalty does not teach to keep the rule that it depends on.
+  in packs of 32; where it is lost, .60 [.19, 1.00] of contexts say a colour of the secret lever, .60 [-.18, 1.39] after
+  training. With the penalty .03 break it in packs of 4 and .09 [-.20, .37] in packs of 32, where in one seed of three a
+  quarter of the contexts names another lever: a penalty does not teach to keep the rule that it depends on.
 - **The rule to ask is kept by having a context, not by what it says.** With the penalty, contexts of facts without the rule are
   as good as those with it (0 broken); with an empty one it is broken in none to nearly all tasks, by seed. The warm start is
   not much better (.11 with the rule, .18 with facts alone, 1 with nothing). Its demonstrations have no context without the

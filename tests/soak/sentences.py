@@ -210,9 +210,9 @@ included.
 SEEN = """
 ## What it shows
 
-**Levers: three seeds of three learn it.** Success rises from .43 to .69 over the tasks of held-out packs, gain .26 [.19, .33] over
-seeds; with the context blanked no rise is shown, -.01 [-.31, .29] (.12, -.02 and -.13 by seed). In each seed the contexts are worth something: transfer .14 [.09, .20] to .34 [.28,
-.40]. Over three seeds its interval just holds 0.
+**Levers: three seeds of three learn it.** Success rises from .43 to .69 over the tasks of held-out packs, gain .26 [.19, .33]
+over seeds; with the context blanked no rise is shown, -.01 [-.31, .29] (.12, -.02 and -.13 by seed). In each seed the
+contexts are worth something: transfer .14 [.09, .20] to .34 [.28, .40]. Over three seeds its interval just holds 0.
 
 **FrozenLake: two seeds of three learn it**, less well: .21 to .43 and .20 to .54, transfer .22 [.17, .26] and .25 [.19, .30].
 They look up nearly all that their contexts know, and .86 of their first answers want a way that leads forward. Seed 3 does not
