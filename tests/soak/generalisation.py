@@ -31,7 +31,7 @@ from jaxtyping import Float
 
 from cod_lightning.envs.invented.kinds import family_of
 from cod_lightning.envs.invented.world import InventedTask
-from cod_lightning.evaluation.crossed import crossed_estimate
+from cod_lightning.evaluation.crossed import crossed_estimate, seed_estimate
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.markdown import table
 from tests.soak.looks_up import looked_up, met
@@ -81,6 +81,7 @@ PLAYED = {
     "run": {"trained": "trained", "trained_blanked": "blanked_context"},
 }
 """Folder of a cell -> our name of a condition -> its name in the folder's outcomes."""
+SHOWN = {name: NAMES[name] for name in ("warm", "trained")}
 LAST = "report.html"
 """What a finished test or training writes last; outcomes of its trained policy are there before those of its warm start."""
 Cells = dict[str, dict[str, dict[str, dict[str, Float[np.ndarray, "P N"]]]]]
@@ -177,6 +178,29 @@ def interval(values: Float[np.ndarray, "S P"]) -> str:
     return f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]"
 
 
+def over_seeds(values: Sequence[float]) -> str:
+    """Mean with Student's interval."""
+    one = seed_estimate(np.array(values))
+    return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]" if len(values) > 1 else f"{one.mean:.2f} (one seed)"
+
+
+def gains(results: Cells) -> list[str]:
+    """The section with gain, the same with blanked contexts, and normalised gain, of warm starts and trained policies."""
+    rows: list[list[str]] = []
+    for (suite, title), (condition, policy) in product(SUITES.items(), SHOWN.items()):
+        rises: dict[str, list[str]] = {"gain": [], "gain, context blanked": [], "normalised gain": []}
+        for seeds in results.values():
+            of = [one[suite] for one in seeds.values() if condition in one[suite]]
+            own, blanked = (np.array([one[name] for one in of]) for name in (condition, f"{condition}_blanked"))
+            rises["gain"].append(interval(own[..., -1] - own[..., 0]))
+            rises["gain, context blanked"].append(interval(blanked[..., -1] - blanked[..., 0]))
+            share = (own.mean((1, 2)) - blanked.mean((1, 2))) / (1 - blanked.mean((1, 2)))
+            rises["normalised gain"].append(over_seeds(share))
+        rows += [[title, policy, name, *cells] for name, cells in rises.items()]
+    head = ["tested on", "policy", "figure", *(f"{count} kind{'s' * (count != '1')}" for count in results)]
+    return ["## Gain and normalised gain", "", *GAINS.strip().splitlines(), "", table(head, rows), ""]
+
+
 def by_family(results: Cells) -> list[str]:
     """The section with the transfer of warm starts to each family, in unseen words."""
     families = [kind.partition("-")[0] for kind in KINDS]
@@ -203,10 +227,9 @@ def half_held_out(results: Cells) -> list[str]:
     rows: list[list[str]] = []
     ceilings = [looked_up(suites(held_out)[2:]) for held_out in (AN_EIGHTH, HALF)]
     for suite, title in SUITES.items():
-        cells = (interval(transfers(results[name], suite, one)) for one, name in product(("warm", "trained"), names))
+        cells = (interval(transfers(results[name], suite, one)) for one, name in product(SHOWN, names))
         rows.append([title, *cells, *(f"{ceiling[suite]:.3f}" if suite in ceiling else "" for ceiling in ceilings)])
-    shown = {"warm": "warm start, T=0.3", "trained": "then trained, T=1"}
-    head = [f"{of}, {held_out} held out" for of in (*shown.values(), "only looks up") for held_out in names.values()]
+    head = [f"{of}, {held_out} held out" for of in (*SHOWN.values(), "only looks up") for held_out in names.values()]
     return [
         "## Half of the names held out",
         "",
@@ -235,6 +258,7 @@ def page(cells: Cells, samples: Sequence[str], command: str) -> str:
             for suite, title_of in SUITES.items()
         ]
         lines += [f"## {title}", "", table(head, rows), ""]
+    lines += gains(results)
     lines += half_held_out(cells) if HALF_CELL in cells else []
     lines += by_family(results)
     lines += by_position(results, max(results, key=int))
@@ -338,6 +362,10 @@ the policy writes, less the same with its contexts blanked, on the same packs: a
 packs of 4, the same for all policies; intervals (95 %) are over seeds and packs, with a single seed over packs alone. The
 column *more kinds* is the difference between the most kinds and the fewest, over the seeds that have both.
 """
+GAINS = """
+*Gain* is success in the last task less that in the first. *Normalised gain*, as Continual Learning Bench has it, is success less
+that with blanked contexts, over all tasks, as a share of what blanked ones leave to gain; intervals over seeds (Student's).
+"""
 HALVES = """
 Elsewhere on this page and in [habit.md](habit.md) 256 of 2,048 names are held out, an eighth; what ships holds out 1,792 of 3,584
 (`data.env.held_out`). Both train on the same 1,792 names, sixteen kinds, the same seeds; the suites in unseen words have
@@ -407,7 +435,7 @@ def plot(results: Cells, file: Path) -> None:
     """Transfer against the number of kinds trained on, in every suite; means with 95 % intervals, and every seed."""
     figure, every = plt.subplots(2, 4, figsize=(12, 5.5), sharex=True, sharey=True, layout="constrained")
     for axes, (suite, title) in zip(every.flat, SUITES.items(), strict=False):
-        for i, (condition, name) in enumerate((("warm", "warm start, T=0.3"), ("trained", "then trained, T=1"))):
+        for i, (condition, name) in enumerate(SHOWN.items()):
             found = {int(count): transfers(seeds, suite, condition) for count, seeds in results.items()}
             found = {count: values for count, values in found.items() if len(values)}
             at = np.array(list(found)) * 2 ** (0.2 * (i - 0.5))

@@ -25,7 +25,6 @@ import numpy as np
 from jaxtyping import Float
 
 from cod_lightning.envs.invented.wording import CompactInvented
-from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.markdown import table
 from tests.soak.generalisation import (
     COMMON,
@@ -36,10 +35,12 @@ from tests.soak.generalisation import (
     Variant,
     by_position,
     cell,
+    gains,
     interval,
     kept,
     lives,
     measured,
+    over_seeds,
     plot,
     read,
     transfers,
@@ -148,12 +149,6 @@ def more_transfer(cells: dict[str, Any], suite: str) -> Float[np.ndarray, "S P"]
     return transfers(cells, suite, "trained") - transfers(cells, suite, "warm")
 
 
-def over_seeds(values: Sequence[float]) -> str:
-    """Mean with Student's interval."""
-    one = seed_estimate(np.array(values))
-    return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]" if len(values) > 1 else f"{one.mean:.2f} (one seed)"
-
-
 def more_noted(cells: dict[str, Any], suite: str) -> list[float]:
     """By seed: share of facts noted by the trained policy less that of its warm start at T=0.3."""
     return [one[suite]["trained"] - one[suite]["warm"] for one in cells.values()]
@@ -220,6 +215,7 @@ def page(cells: Cells, facts_of: Noted, sampled: Sampled, samples: Sequence[str]
         rows.append([title, "trained, T=1, less warm start, T=0.3, by seed", *map(over_seeds, more)])
     lines += ["## Facts that are noted", "", *NOTED.strip().splitlines(), ""]
     lines += [table([head[0], "policy", *head[1:]], rows), ""]
+    lines += gains(results)
     lines += compared(cells, facts_of, sampled)
     for count in dict.fromkeys((min(results, key=int), max(results, key=int))):
         lines += by_position(results, count)
