@@ -408,7 +408,7 @@ it adds what [carries over](habit.md).
 
 Not shown: a trained policy that is better than its warm start at its best temperature; two and eight kinds; conjunctions; a
 start without induction heads. These numbers of kinds, another size of the policy, a writer whose notes mean nothing, a
-curriculum and credit by trajectory were tried from [weak notes](habit.md), [sentences](sentences.md) on levers.
+curriculum and credit by trajectory were tried from [weak notes](habit.md); [sentences](sentences.md), on levers and lakes.
 
 The worlds take 266,000 turns a second on one core (`python tests/benchmarks/bench_worlds.py --worlds invented`, a shared
 machine) and kept their promises in 20,000 hostile texts ([fuzz_worlds.json](fuzz_worlds.json)).
