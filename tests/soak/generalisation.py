@@ -82,6 +82,7 @@ PLAYED = {
 }
 """Folder of a cell -> our name of a condition -> its name in the folder's outcomes."""
 SHOWN = {name: NAMES[name] for name in ("warm", "trained")}
+COMMAND = "PYTHONPATH=. python tests/soak/generalisation.py --half --out docs/results/generalisation.json"
 LAST = "report.html"
 """What a finished test or training writes last; outcomes of its trained policy are there before those of its warm start."""
 Cells = dict[str, dict[str, dict[str, dict[str, Float[np.ndarray, "P N"]]]]]
@@ -240,10 +241,10 @@ def half_held_out(results: Cells) -> list[str]:
     ]
 
 
-def page(cells: Cells, samples: Sequence[str], command: str) -> str:
+def page(cells: Cells, samples: Sequence[str]) -> str:
     """The results as Markdown."""
     results = {name: one for name, one in cells.items() if name != HALF_CELL}
-    lines = ["# Does it carry over? Measured", "", f"`{command}` writes this page.", *ABOUT.strip().splitlines(), ""]
+    lines = ["# Does it carry over? Measured", "", f"`{COMMAND}` writes this page.", *ABOUT.strip().splitlines(), ""]
     lines += [*SEEN.strip().splitlines(), "", "![transfer by number of kinds](generalisation.svg)", ""]
     ceiling = looked_up(COMMON)
     head = ["tested on", *(f"{count} kind{'s' * (count != '1')}" for count in results), "more kinds", "only looks up"]
@@ -355,11 +356,12 @@ def lives(file: Path, count: int) -> list[str]:
 
 ABOUT = """
 A policy of 0.61 million parameters, 0.34 million of them trained, begins with induction heads and is warm-started on 10,000
-packs of one-episode demonstrations (about two million tokens, no pack twice) of the first so many of sixteen kinds of invented
-domains, six families; then it is trained on 12 rollouts of 128 lifecycles. A section names what it is tested on; *unseen*
-words, sizes and families occur in no demonstration and no rollout. *Transfer* is success in tasks 1 to 3 with the contexts that
-the policy writes, less the same with its contexts blanked, on the same packs: a rise that needs no context counts nothing. 96
-packs of 4, the same for all policies; intervals (95 %) are over seeds and packs, with a single seed over packs alone. The
+packs of one-episode demonstrations (about two million tokens, no pack twice) of the first so many of sixteen kinds of
+invented domains, six families; then it is trained on 12 rollouts of 128 lifecycles. A section names what it is tested on;
+*unseen* words, sizes and families occur in no demonstration and no rollout. *Transfer* is success in tasks 1 to 3 with the
+contexts that the policy writes, less the same with its contexts blanked, on the same packs: a rise that needs no context
+counts nothing. 96 packs of 4, the same for all policies; intervals (95 %) are over seeds and packs, with a single seed over
+packs alone. Of 2,048 names 256 are held out (`data.env.held_out: 256`), but for the section *Half of the names held out*. The
 column *more kinds* is the difference between the most kinds and the fewest, over the seeds that have both.
 """
 GAINS = """
@@ -367,9 +369,9 @@ GAINS = """
 that with blanked contexts, over all tasks, as a share of what blanked ones leave to gain; intervals over seeds (Student's).
 """
 HALVES = """
-Elsewhere on this page and in [habit.md](habit.md) 256 of 2,048 names are held out, an eighth; what ships holds out 1,792 of 3,584
-(`data.env.held_out`). Both train on the same 1,792 names, sixteen kinds, the same seeds; the suites in unseen words have
-other names and packs, the first is the same. Transfer:
+Elsewhere on this page 256 of 2,048 names are held out, an eighth; what ships holds out 1,792 of 3,584. Both train on the same
+1,792 names, sixteen kinds, the same seeds; the suites in unseen words have other names and packs, the first is the same.
+Transfer:
 """
 EACH = """
 Transfer of warm starts, T=0.3, in unseen words, by family; in brackets the number of kinds, which is that of sizes. The one kind is
@@ -392,8 +394,8 @@ and offset the difference points the same way and is not shown. One kind is enou
 kinds do about as well as sixteen in offset and in the sixteen themselves; in unseen sizes and in threshold, where their seeds
 differ, theirs is not shown.
 
-**With half of all names held out it is the same**, three seeds of sixteen kinds on their own packs: transfer is shown in every
-suite, there in order, too, .08 [.04, .12], where notes that are only looked up are worth .13 rather than .09.
+**With half of all names held out it is the same**, three seeds of sixteen kinds on their own packs: transfer of warm starts is
+shown in every suite, there in order, too, .08 [.04, .12], where notes that are only looked up are worth .13 rather than .09.
 
 **By family**, warm starts of sixteen kinds transfer to look-ups, locks and graphs; to compositions, machines and forbidden
 pairs, which they were trained on as well, transfer is not shown on the 7 to 17 packs of each.
@@ -476,18 +478,10 @@ def main() -> int:
             cell(name, of, seed, args.runs, "invented")
     old = read(args.out)
     results = kept(old["success"], measured(args.runs, list(cells), args.seeds))
-    file = (
-        args.runs
-        / f"{max(args.kinds, default=16)}-{args.seeds[0]}"
-        / "warm"
-        / "lifecycles"
-        / "test_offset_trained.jsonl"
-    )
-    shown = lives(file, 4) or old["samples"]
+    tested = args.runs / f"{max(args.kinds, default=16)}-{args.seeds[0]}" / "warm"
+    shown = lives(tested / "lifecycles" / "test_offset_trained.jsonl", 4) or old["samples"]
     args.out.write_text(json.dumps({"success": written(results), "samples": shown}, indent=1) + "\n")
-    args.out.with_suffix(".md").write_text(
-        page(results, shown, "PYTHONPATH=. python tests/soak/generalisation.py --out docs/results/generalisation.json")
-    )
+    args.out.with_suffix(".md").write_text(page(results, shown))
     plot({name: one for name, one in results.items() if name != HALF_CELL}, args.out.with_suffix(".svg"))
     return 0
 

@@ -233,8 +233,9 @@ first so many of the sixteen kinds, 60 rollouts of 512 lifecycles of four tasks.
 `lookup-4-4`: four actions in one state, and each gives another of four values.
 
 Every policy meets the same 96 packs of 4 of each suite, without further training. *Unseen* words, sizes and families occur in
-no demonstration and no rollout. *Transfer* is success in tasks 1 to 3 with the contexts that the policy writes, less the same
-with its contexts blanked. Intervals (95 %) are over seeds and packs.
+no demonstration and no rollout; of 2,048 names 256 are held out (`data.env.held_out: 256`). *Transfer* is success in tasks 1
+to 3 with the contexts that the policy writes, less the same with its contexts blanked. Intervals (95 %) are over seeds and
+packs.
 """
 SEEN = """
 ## What it shows
