@@ -220,7 +220,7 @@ not rise: transfer -.02 [-.05, .01]. Its warm start looks up all that its contex
 .34 of its first answers want a way forward, where a guess has .30. It says on which side the goal is and then wants another
 way: `I am in row 0 1 down, column 0 0 same. I want to go up`. In 20 rollouts training did not mend that. It was too few
 demonstrations: with `num_updates: 1800` in a warm start of its own (tested alone, without training) .73 of its first answers
-want a way forward, and it solves .25 .29 .31 .38, at T=0.3 .23 .34 .45 .55. Over the three seeds neither gain nor transfer is shown.
+want a way forward, and it solves .25 .29 .31 .38, at T=0.3 .23 .34 .45 .55. Over all seeds neither gain nor transfer is shown.
 The scripted player, which plans around holes and concludes what it was not shown, reaches .94.
 
 **Training adds no more than a lower temperature does**, over seeds. It mends what a warm start lacks only in part: in seed 3 of
