@@ -85,7 +85,7 @@ bench: .venv/installed-test
 
 # On a machine with a GPU, at most 25 minutes, with the Python that has its torch: make gpu GPU_PYTHON=python3 PARTS=gap,speed
 GPU_PYTHON ?= python3
-PARTS ?= gap,plan,speed,gradients,stochastic,sleep,paged,seeds,fsdp2,cod
+PARTS ?= gap,graphs,speed,cod,resume,plan,gradients,stochastic,sleep,paged,seeds,fsdp2
 gpu:
 	PYTHONPATH=. $(GPU_PYTHON) tests/gpu/measure.py --parts $(PARTS)
 

@@ -11,7 +11,7 @@ import copy
 import heapq
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -71,16 +71,21 @@ class TransformersEngine(Engine):
     Args:
         max_dialogues: Dialogues that hold a cache slot at a time; further ones wait for a free slot. Bounds memory.
         prefill_tokens: New prompt tokens of one forward pass; larger joins are split, short prompts first.
+        dtype: What its own copy of whole weights is rounded to, such as bfloat16 beside a training in bf16-mixed; null: as they are
+            trained. An adapter's base is never copied, and stays as it is.
     """
 
     takes_adapters = True
     serves_several_adapters = True
 
-    def __init__(self, max_dialogues: int = 512, prefill_tokens: int = 8192) -> None:
+    def __init__(
+        self, max_dialogues: int = 512, prefill_tokens: int = 8192, dtype: Literal["bfloat16", "float32"] | None = None
+    ) -> None:
         for key, value in {"max_dialogues": max_dialogues, "prefill_tokens": prefill_tokens}.items():
             check_at_least(f"data.engine.{key}", value, 1, "Leave it out for the default.")
         self.max_dialogues = max_dialogues
         self.prefill_tokens = prefill_tokens
+        self.dtype: torch.dtype | None = dtype and getattr(torch, dtype)
         self._forward: PackedForward | OneByOne | None = None
         self._stop_ids: frozenset[int] = frozenset()
         self._by_adapter: dict[str | None, TransformersEngine] = {None: self}
@@ -106,6 +111,9 @@ class TransformersEngine(Engine):
         assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
         memo = share_base(model) if has_adapter(model) else {}
         own = copy.deepcopy(model, memo).eval().requires_grad_(False)
+        if self.dtype is not None and not has_adapter(model):
+            for weight in own.parameters():
+                weight.data = weight.data.to(self.dtype)  # rotary frequencies, which are buffers, keep their digits
         names, ends = adapters_by_name(own), frozenset(stop_ids)
         self._by_adapter = {name: TransformersEngine(self.max_dialogues, self.prefill_tokens) for name in names[1:]}
         for name, other in self._by_adapter.items():

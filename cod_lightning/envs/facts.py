@@ -163,9 +163,9 @@ class QuotingDials(TeacherDials):
     after the question (`The wanted colour is red, so red Lever 3`, for a try `so red unknown Lever 3`): a policy finds by
     copying what it looks for."""
 
-    fills: Literal["any", "stated"] = "any"
-    """Which entries a note makes at random, a value or unknown, where it does not go by the record: any, or those of codes of which
-    the dialogue states something, while the others are unknown. Either way values have nothing to do with the truth."""
+    fills: Literal["any", "stated", "unknown"] = "any"
+    """Entries of a note where it does not go by the record: any has a random value or unknown; stated the same, but unknown for
+    codes of which the dialogue states nothing; unknown says unknown of all of them, as a writer that seldom notes anything."""
 
     infers: bool = True
     """Whether players, notes and demonstrated contexts conclude the last fact from all others. A policy learns to look up by
@@ -179,6 +179,8 @@ class QuotingDials(TeacherDials):
         filled = (
             " It noted something, if only at random, of just what the record was about."
             if self.fills == "stated"
+            else " What it did not note as the record has it, it called unknown."
+            if self.fills == "unknown"
             else ""
         )
         stated = "" if self.infers else " Neither player nor notes concluded a fact that nothing stated."
@@ -186,20 +188,18 @@ class QuotingDials(TeacherDials):
 
     def check(self) -> None:
         """Raise `ConfigError` for a value that is none of its choices, or no share."""
-        check_choice("data.env.teacher.fills", self.fills, ("any", "stated"))
+        check_choice("data.env.teacher.fills", self.fills, ("any", "stated", "unknown"))
         check_share("data.env.teacher.context_gaps", self.context_gaps, "0 is the default.")
 
 
 def noisy_facts(
-    table: FactTable, facts: Mapping[int, str], accuracy: float, rng: random.Random, *, only_stated: bool = False
+    table: FactTable, facts: Mapping[int, str], accuracy: float, rng: random.Random, *, fills: str = "any"
 ) -> dict[int, str]:
-    """Each entry as in `facts` (unknown where they have none) with that probability, else any value or unknown.
-
-    With `only_stated` it is unknown wherever `facts` have none.
-    """
+    """Each entry as in `facts` (unknown where they have none) with that probability, else as `QuotingDials.fills` has it."""
 
     def other(code: int) -> str:
-        return UNKNOWN if only_stated and code not in facts else rng.choice((*table.values, UNKNOWN))
+        unknown = fills == "unknown" or (fills == "stated" and code not in facts)
+        return UNKNOWN if unknown else rng.choice((*table.values, UNKNOWN))
 
     return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else other(code) for code in table.codes}
 

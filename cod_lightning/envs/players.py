@@ -168,7 +168,7 @@ class TablePlay(Play[Mapping[int, str]]):
         return self.table.complete(stated, infers=self.dials.infers)
 
     def noisy(self, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> Mapping[int, str]:
-        return noisy_facts(self.table, facts, accuracy, rng, only_stated=self.dials.fills == "stated")
+        return noisy_facts(self.table, facts, accuracy, rng, fills=self.dials.fills)
 
     def earlier(self, truth: Mapping[int, str], rng: random.Random) -> Mapping[int, str]:
         """All, or with gaps those that are left and what a player concludes from them."""

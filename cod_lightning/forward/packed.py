@@ -19,6 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.masking_utils import sdpa_mask
 
 from cod_lightning.forward.attention import GROUPED, attend, grouped_attention, reads_some, use_grouped_attention
+from cod_lightning.forward.decode_graphs import DecodeGraphs
 from cod_lightning.forward.last_layer import read_only_at
 from cod_lightning.forward.shared_prefix import keeps_keys_and_values
 from cod_lightning.forward.slots import SlotCache
@@ -191,10 +192,12 @@ class PackedForward:
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
+        self._decode = DecodeGraphs(self._one_each) if model.device.type == "cuda" else None
         AttentionInterface.register(_NAME, packed_attention)
         AttentionMaskInterface.register(_NAME, sdpa_mask)
         model.set_attn_implementation(_NAME)
         self.model = model
+        self._no_mask = _NO_MASK.to(model.device)
         self._blocks: list[Block] = []
         for module in model.modules():
             if hasattr(module, "layer_idx"):
@@ -205,28 +208,55 @@ class PackedForward:
 
     def __call__(self, rows: Rows, cache: SlotCache) -> Float[Tensor, "b D"]:
         """Hidden states after each row's last new id; the cache gets keys and values of all of them."""
+        in_flight = int((rows.ends == np.arange(1, 1 + len(rows.ends))).sum())  # they come first
+        if self._decode is None or not in_flight:
+            return self._packed(rows, cache)
+        cache.reserve(1 + int(rows.slots.max()), 1 + rows.num_used)  # the last column is what unused slots write to
+        hidden = self._decode(rows.slots[:in_flight], rows.starts[:in_flight], rows.ids[:in_flight], cache)
+        if in_flight == len(rows.slots):
+            return hidden
+        return torch.cat((hidden, self._packed(rows[in_flight:], cache)))
+
+    def _one_each(
+        self, ids: Int[Tensor, " S"], columns: Int[Tensor, " S"], num_columns: int, cache: SlotCache
+    ) -> Float[Tensor, "S D"]:
+        """Slots 0 to S - 1 take an id each, over so many columns; the device is asked nothing, and no size depends on values."""
+        device, num = ids.device, len(ids)
+        cache.aim(torch.arange(num, device=device), columns)
+        positions = columns[:, None, None, None]
+        visible = torch.arange(num_columns, device=device) <= positions
+        fed = Rows(*np.zeros((4, num), np.int64))  # what a graph takes is not known when it is recorded
+        block = Block(fed, slice(0, num), slice(0, num), num_columns, 1, positions, visible, None, None)
+        return self._through([block], ids, columns, cache)
+
+    def _packed(self, rows: Rows, cache: SlotCache) -> Float[Tensor, "b D"]:
         model, device, num_ids = self.model, self.model.device, len(rows.ids)
         columns, last = _tensor(rows.columns, device), _tensor(rows.ends - 1, device)
-        cache.reserve(1 + int(rows.slots.max()), rows.num_used)
+        cache.reserve(1 + int(rows.slots.max()), rows.num_used + (self._decode is not None))
         cache.aim(_tensor(np.repeat(rows.slots, rows.lengths), device), columns)
         reading = nullcontext()
         if num_ids - len(last) >= _MANY_UNREAD:
             at_last = torch.zeros((1, num_ids), dtype=torch.bool, device=device).index_fill_(1, last, True)
             reading = read_only_at(model, at_last)
         parts = rows.blocks() if device.type == "cpu" else rows.similar()  # elsewhere calls cost more than columns
-        self._blocks[:] = [Block.of(rows, part, device) for part in parts]
+        blocks = [Block.of(rows, part, device) for part in parts]
+        with reading:
+            return self._through(blocks, _tensor(rows.ids, device), columns, cache).index_select(0, last)
+
+    def _through(
+        self, blocks: list[Block], ids: Int[Tensor, " T"], columns: Int[Tensor, " T"], cache: SlotCache
+    ) -> Float[Tensor, "T D"]:
+        self._blocks[:] = blocks
         try:
-            with reading:
-                hidden = model.base_model(
-                    input_ids=_tensor(rows.ids, device)[None],
-                    position_ids=columns[None],
-                    attention_mask=_NO_MASK.to(device),
-                    past_key_values=cache,
-                    use_cache=True,
-                ).last_hidden_state
+            return self.model.base_model(
+                input_ids=ids[None],
+                position_ids=columns[None],
+                attention_mask=self._no_mask,
+                past_key_values=cache,
+                use_cache=True,
+            ).last_hidden_state[0]
         finally:
             self._blocks.clear()
-        return hidden[0].index_select(0, last)
 
 
 def packed_attention(

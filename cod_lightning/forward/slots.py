@@ -28,6 +28,16 @@ class SlotCache(Cache):
         self._places: dict[int, Tensor] = {}
         """Where tokens are written, by the number of heads."""
 
+    @property
+    def device(self) -> torch.device:
+        """Where keys and values are."""
+        return self._slots.device
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where each layer's keys begin in memory: they move when the cache grows."""
+        return tuple(store.data_ptr() for store in self._keys)
+
     def reserve(self, num_slots: int, num_columns: int) -> None:
         """Make room, keeping what is there; sizes at least double when they grow."""
         if num_slots <= self.num_slots and num_columns <= self.num_columns:

@@ -93,13 +93,13 @@ def test_noisy_facts_are_right_as_often_as_the_dial_says_and_otherwise_uniform(a
 
 @given(facts=SOME_FACTS, seed=st.integers(0, 100))
 def test_a_note_without_the_truth_can_still_be_about_what_was_stated(facts, seed):
-    noted = noisy_facts(CompactLake.facts, facts, 0.0, random.Random(seed), only_stated=True)
+    noted = noisy_facts(CompactLake.facts, facts, 0.0, random.Random(seed), fills="stated")
     assert {code for code, value in noted.items() if value != UNKNOWN} <= set(facts)
 
 
 def test_what_is_noted_of_a_stated_code_says_nothing_of_its_value():
     drawn = [
-        noisy_facts(CompactLake.facts, {2: truth}, 0.0, random.Random(i), only_stated=True)[2]
+        noisy_facts(CompactLake.facts, {2: truth}, 0.0, random.Random(i), fills="stated")[2]
         for truth in ("up", "left")
         for i in range(2000)
     ]

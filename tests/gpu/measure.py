@@ -20,16 +20,18 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PARTS = {  # name: module, most seconds
-    "gap": ("parts", 150),
-    "plan": ("parts", 180),
-    "speed": ("parts", 270),
+    "gap": ("parts", 60),
+    "graphs": ("parts", 60),
+    "speed": ("parts", 200),
+    "cod": ("language_model", 590),
+    "resume": ("language_model", 150),
+    "plan": ("parts", 120),
     "gradients": ("parts", 60),
     "stochastic": ("parts", 60),
     "sleep": ("run_parts", 120),
     "paged": ("run_parts", 90),
     "seeds": ("run_parts", 120),
     "fsdp2": ("run_parts", 150),
-    "cod": ("run_parts", 300),
 }
 PACKAGES = ("torch", "transformers", "lightning", "peft", "bitsandbytes", "vllm", "vllm-bnb-plugin", "cod-lightning")
 MARK = "ROWS "
@@ -109,7 +111,7 @@ def page(record: dict[str, Any]) -> str:
 
     text = [
         "# On a GPU",
-        "`make gpu` writes this page: random weights, one process a part. What could not run says why.",
+        "`make gpu` writes this page, one process a part, with random weights but in `cod`. What could not run says why.",
     ]
     for name in PARTS:
         if (part := record["parts"].get(name)) is None:

@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -72,13 +74,15 @@ def engines() -> dict[str, Callable[[], Engine]]:
     }
 
 
-def bound(name: str, model: Any) -> Engine:
+def bound(name: str, model: Any, *, graphs: bool = True) -> Engine:
     """An engine with the model's weights. Raises `NotHere` without vLLM."""
     if name == "vllm":
         needs("vllm")
-    engine = engines()[name]()
+    engine: Any = engines()[name]()
     engine.bind(model, [0], model.config.max_position_embeddings if name == "transformers" else 2048)
     engine.update_weights(model.state_dict().items(), 1)
+    if not graphs:
+        engine._forward._decode = None
     return engine
 
 
@@ -206,35 +210,64 @@ def plan(sizes: Sizes) -> Rows:
     return [attempt({"training": name}, lambda s=s, a=a: measure(s, a)) for name, s, a in chosen]
 
 
-def speed(sizes: Sizes) -> Rows:
-    """Tokens per second, sampled and trained; `plan --pace` takes them."""
+def graphs(sizes: Sizes) -> Rows:
+    """The engine that decodes by CUDA graphs against itself without: the same tokens, and log-probs (nats), in float32."""
 
-    def sampling(shape: dict[str, Any], name: str, number: int) -> dict[str, Any]:
-        engine = bound(name, random_model(shape, sizes))
+    def measure() -> dict[str, Any]:
+        needs_cuda(sizes)
+        model = random_model(sizes.shapes["SmolLM2-135M"], replace(sizes, dtype=torch.float32))
+        asked = prompts(64, 40, model.config.vocab_size)
+        found = [sampled(bound("transformers", model, graphs=graphs), asked, 64) for graphs in (True, False)]
+        same = [one.action_ids == other.action_ids for one, other in zip(*found, strict=True)]
+        gaps = [
+            abs(a - b)
+            for one, other, alike in zip(*found, same, strict=True)
+            if alike
+            for a, b in zip(one.behaviour_logprobs, other.behaviour_logprobs, strict=True)
+        ]
+        return {"same turns": f"{sum(same)} of {len(same)}", "largest gap": max(gaps, default=float("nan"))}
+
+    return [attempt({"shape": "SmolLM2-135M"}, measure)]
+
+
+def speed(sizes: Sizes) -> Rows:
+    """Tokens per second, sampled and trained; `plan --pace` takes them. A share of the card is 6 (an adapter's: 4) operations
+    for each weight and token over 989 dense bf16 TFLOP/s of a Hopper; layers that are computed again do not count."""
+
+    def sampling(shape: dict[str, Any], name: str, number: int, graphs: bool) -> dict[str, Any]:
+        engine = bound(name, random_model(shape, sizes), graphs=graphs)
         asked = prompts(number, 256 if sizes.device == "cuda" else 8, shape["vocab_size"])
-        sampled(engine, asked, 4)
+        sampled(engine, asked, sizes.new_tokens)  # graphs are recorded
         begun = synced()
         tokens = sum(len(one.action_ids) for one in sampled(engine, asked, sizes.new_tokens))
         return {"tokens/s": tokens / (synced() - begun)}
 
-    def training(shape: dict[str, Any], adapter: bool) -> dict[str, Any]:
-        model = random_model(shape, sizes)
-        model = checkpointing(with_adapter(model) if adapter else model)
-        ids = torch.randint(1, shape["vocab_size"], (4, sizes.tokens // 4), device=sizes.device)
+    def training(shape: dict[str, Any], adapter: bool, again: bool) -> dict[str, Any]:
+        model: Any = random_model(shape, sizes)
+        weights = sum(weight.numel() for weight in model.parameters())
+        model = with_adapter(model) if adapter else model
+        model = checkpointing(model) if again else model
+        ids = torch.randint(1, shape["vocab_size"], (sizes.tokens // 512 or 1, 512), device=sizes.device)
         loss_of(model, ids).backward()
         begun = synced()
         for _ in range(sizes.repeats):
             loss_of(model, ids).backward()
-        return {"tokens/s": sizes.repeats * ids.numel() / (synced() - begun)}
+        speed = sizes.repeats * ids.numel() / (synced() - begun)
+        return {"tokens/s": speed, "share of the card": speed * weights * (4 if adapter else 6) / 989e12}
 
     rows = []
-    for label, shape in (("0.6B", sizes.half_b), ("8B", sizes.eight_b)):
+    for label, shape in sizes.shapes.items():
+        large = label == "Qwen3-8B"
+        what = {"trained, adapter, layers computed again": (True, True)} if large else {}
+        what |= {} if large else {"trained, all weights": (False, False)}
+        for name, (adapter, again) in what.items():
+            rows.append(attempt({"shape": label, "what": name}, partial(training, shape, adapter, again)))
         for name in engines():
-            for number in sizes.dialogues:
-                row = {"shape": label, "what": f"sampled, {name}, {number} dialogues"}
-                rows.append(attempt(row, lambda s=shape, n=name, k=number: sampling(s, n, k)))
-        rows.append(attempt({"shape": label, "what": "trained, adapter"}, lambda s=shape: training(s, True)))
-    rows.append(attempt({"shape": "0.6B", "what": "trained, all weights"}, lambda: training(sizes.half_b, False)))
+            for number in sizes.dialogues[1:] if large else sizes.dialogues:
+                for graphs in (True, False) if name == "transformers" and label == "SmolLM2-135M" else (True,):
+                    plain = "" if graphs else ", no graphs"
+                    row = {"shape": label, "what": f"sampled, {name}{plain}, {number} dialogues"}
+                    rows.append(attempt(row, partial(sampling, shape, name, number, graphs)))
     return rows
 
 

