@@ -101,29 +101,35 @@ def _is_complete(folder: Path) -> bool:
 def _make(file: Path, folder: Path, path: str, key: str) -> None:
     """Write the folder beside, and put it in its place once it is whole and on disk; the lock is held."""
 
-    def refused(expected: str) -> ConfigError:
-        return ConfigError(key, path, expected, "Check the file, or take the model in Hugging Face's form.")
+    def refused(
+        expected: str, remedy: str = "Check the file, or take the model in Hugging Face's form."
+    ) -> ConfigError:
+        return ConfigError(key, path, expected, remedy)
+
+    def unwritten(error: OSError) -> ConfigError:
+        expected = f"a folder to which the weights can be written in float32 ({error.strerror})"
+        return ConfigError("COD_LIGHTNING_CACHE", folder.parent, expected, "Make room, or name another one.")
 
     print(f"gguf: {file} is dequantised once; then cached in {folder}", file=sys.stderr)
-    try:
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
-            draft = Path(beside) / "policy"
-            draft.mkdir()
-            with answering(refused, "a causal language model in GGUF"):
-                try:
-                    _convert(GGUFFile(file), draft)
-                except Unreadable as error:
-                    raise ConfigError(key, path, error.expected, error.remedy) from error
-            written = {one.name: _digest_of.__wrapped__(one, 0, 0) for one in sorted(draft.iterdir())}
-            (draft / _COMPLETE).write_text(json.dumps({"source": file.name, "sha256": written}, indent=1) + "\n")
-            for one in (*draft.iterdir(), draft):
-                _sync(one)
-            shutil.rmtree(folder, ignore_errors=True)
-            draft.rename(folder)
-            _sync(folder.parent)
-    except OSError as error:
-        expected = f"a folder to which the weights in float32 can be written ({error.strerror or error})"
-        raise ConfigError("COD_LIGHTNING_CACHE", folder.parent, expected, "Make room, or name another one.") from error
+    with answering(refused, "a causal language model in GGUF"):
+        try:
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
+                draft = Path(beside) / "policy"
+                draft.mkdir()
+                _convert(GGUFFile(file), draft)
+                written = {one.name: _digest_of.__wrapped__(one, 0, 0) for one in sorted(draft.iterdir())}
+                (draft / _COMPLETE).write_text(json.dumps({"source": file.name, "sha256": written}, indent=1) + "\n")
+                for one in (*draft.iterdir(), draft):
+                    _sync(one)
+                shutil.rmtree(folder, ignore_errors=True)
+                draft.rename(folder)
+                _sync(folder.parent)
+        except Unreadable as error:
+            raise refused(error.expected, error.remedy) from error
+        except OSError as error:
+            if error.errno is None:  # a library that cannot read what it was given
+                raise
+            raise unwritten(error) from error
 
 
 def _convert(file: GGUFFile, folder: Path) -> None:

@@ -1,6 +1,8 @@
 """Token ids by the definition, without a tokenizer library, and the texts on which a built tokenizer is compared with them."""
 
+import itertools
 import random
+import re
 import unicodedata
 from collections.abc import Iterator
 
@@ -10,12 +12,14 @@ from cod_lightning.models.gguf.vocabulary import BYTE, NORMAL, SPACE, Vocabulary
 from cod_lightning.seeds import derive_seed
 
 NUM_TEXTS = 1_000
-_WORDS = (
+_WORDS = re.split(
+    " ",
     "the The a of and to you I'm don't we've THEY'LL it's hello Hello world lever Lever levers red switch pull door "
     "open agent context rewrite Notes: answer ANSWER reward capital France Paris is naïve café Straße Ελλάδα Привет "
-    "мир 你好 世界 こんにちは 한국어 עברית العربية हिन्दी ไทย 😀 👩‍👩‍👧 e\u0301 ﬁ ½ ² Ⅷ ٣ x1 y_2 camelCase snake_case http://a.b/c?d=1 "
-    "user@example.com #tag $5.00 50% C++ -> <- => == != ... !? ,, ; : ( ) [ ] { } <b> </b> \\ / ~ ` ' \" “quoted” — –"
-).split()
+    "мир 你好 世界 こんにちは 한국어 עברית العربية हिन्दी ไทย 😀 👩‍👩‍👧 e\u0301 ﬁ ½ ² Ⅷ ٣ x1 y_2 camelCase snake_case"
+    " http://a.b/c?d=1 user@example.com #tag $5.00 50% C++ -> <- => == != ... !? ,, ; : ( ) [ ] { } <b> </b>"
+    " \\ / ~ ` ' \" “quoted” — –",
+)
 _SPACES = (" ", "  ", "   ", "    ", "\t", "\t\t", "\n", "\n\n", " \n", "\n ", "\r\n", "\u00a0", "\u3000", "\u2028")
 
 
@@ -68,7 +72,7 @@ def _bytes(vocabulary: Vocabulary, text: str) -> list[int]:
         if vocabulary.cut.whole_first and "".join(signs) in ids:
             signs = ["".join(signs)]
         while len(signs) > 1:
-            rank, at = min((ranks.get(pair, len(ranks)), at) for at, pair in enumerate(zip(signs, signs[1:])))
+            rank, at = min((ranks.get(pair, len(ranks)), at) for at, pair in enumerate(itertools.pairwise(signs)))
             if rank == len(ranks):
                 break
             signs[at : at + 2] = [signs[at] + signs[at + 1]]
@@ -90,7 +94,9 @@ def _characters(vocabulary: Vocabulary, text: str) -> list[int]:
     signs = list(f"{' ' * vocabulary.space_prefix}{text}".replace(" ", SPACE))
     while True:
         pairs = [(at, ids.get(signs[at] + signs[at + 1])) for at in range(len(signs) - 1)]
-        able = [(-scores[number], at) for at, number in pairs if number is not None and vocabulary.types[number] == NORMAL]
+        able = [
+            (-scores[number], at) for at, number in pairs if number is not None and vocabulary.types[number] == NORMAL
+        ]
         if not able:
             break
         _, at = min(able)

@@ -1,7 +1,7 @@
 """The tokenizer of a GGUF file as a fast tokenizer of transformers.
 
-Built here and not by transformers, whose reading of these files (5.16 to 5.19) cuts the text of SmolLM2 as GPT-2's: two spaces before
-a digit become other tokens than those it was trained on. What is built is compared with `reference_ids`.
+Built here and not by transformers, whose reading of these files (5.19) cuts the text of SmolLM2 as GPT-2's: two spaces before a
+digit become other tokens than those it was trained on. What is built is compared with `reference_ids`.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,9 +28,7 @@ def fast_tokenizer(vocabulary: Vocabulary, file: GGUFFile) -> PreTrainedTokenize
         before, behind = ["bos"] * ("bos" in around), ["eos"] * ("eos" in around)
         backend.post_processor = processors.TemplateProcessing(
             single=[*before, "$A", *behind],
-            special_tokens=[
-                {"id": name, "ids": [n], "tokens": [vocabulary.tokens[n]]} for name, n in around.items()
-            ],
+            special_tokens=[{"id": name, "ids": [n], "tokens": [vocabulary.tokens[n]]} for name, n in around.items()],
         )
     settings: dict[str, Any] = {f"{name}_token": vocabulary.tokens[at] for name, at in vocabulary.special.items()}
     template = file.values.get("tokenizer.chat_template")
@@ -93,4 +91,3 @@ def _of_characters(vocabulary: Vocabulary) -> Tokenizer:
         [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
     )
     return backend
-

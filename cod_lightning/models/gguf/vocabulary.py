@@ -1,6 +1,6 @@
 """The tokenizer rules that a GGUF file names: its tokens, its merges or scores, and how text is cut before they apply.
 
-Sources: `llm_tokenizer_bpe` and `llm_tokenizer_spm` in llama.cpp's src/llama-vocab.cpp, and the tokenizers of the models themselves.
+Sources: `llm_tokenizer_bpe` and `llm_tokenizer_spm` in llama.cpp's src/llama-vocab.cpp, and the models' own tokenizers.
 """
 
 from dataclasses import dataclass
