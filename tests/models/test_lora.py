@@ -164,7 +164,7 @@ def test_an_adapter_that_was_not_synced_whole_is_found_out(kind, base):
         ({"rank": 0}, "model.policy.rank is 0; expected at least 1"),
         ({"alpha": 0}, "model.policy.alpha is 0; expected at least 1"),
         ({"targets": ["q_prj"]}, "model.policy.targets is q_prj; expected of down_proj, gate_proj"),
-        ({"path": None}, "model.policy.path is null; expected a folder or hub name"),
+        ({"path": None}, "model.policy.path is null; expected a folder, hub name or GGUF file"),
     ],
 )
 def test_a_setting_that_cannot_work_is_named(options, said, base):

@@ -1,0 +1,170 @@
+"""The Hugging Face folder of a GGUF file, made once and kept in the cache."""
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import sys
+import tempfile
+from functools import lru_cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+
+import transformers
+from filelock import FileLock
+from transformers import AutoTokenizer, GenerationConfig
+
+from cod_lightning import __version__
+from cod_lightning.errors import ConfigError, answering
+from cod_lightning.extras import require
+from cod_lightning.folder_lock import check_folder
+from cod_lightning.models.gguf.architectures import as_trained, config_of, named_weights, skeleton
+from cod_lightning.models.gguf.header import GGUFFile, Unreadable
+from cod_lightning.models.gguf.tokenizer import check_ids, fast_tokenizer
+from cod_lightning.models.gguf.vocabulary import vocabulary_of
+
+_COMPLETE = "cod_lightning.json"
+"""File in the folder, written last: SHA-256 of every other one."""
+_found: dict[tuple[Path, str], Path] = {}
+"""Folders that this process has compared with their digests, by cache and key."""
+
+
+def checkpoint_folder(path: str, key: str) -> str:
+    """The folder or hub name to load: `path`, the value of `key`, or of a GGUF file the folder of its weights in float32.
+
+    A GGUF file is named by itself, by the only one in a folder without config.json, or by the installed package that holds it.
+
+    Raises:
+        ConfigError: For a GGUF file that cannot be read as a causal language model with its tokenizer.
+    """
+    file = _file_of(path, key)
+    if file is None:
+        return path
+    require("gguf", key, path)
+    cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "gguf"
+    facts = file.stat()
+    digest = _digest_of(file.resolve(), facts.st_size, facts.st_mtime_ns)
+    versions = (__version__, transformers.__version__, version("tokenizers"), version("gguf"))
+    name = hashlib.sha256("\0".join((digest, *versions)).encode()).hexdigest()[:16]
+    folder = _found.get((cache, name))
+    if folder is None or not (folder / _COMPLETE).is_file():
+        check_folder(cache, "COD_LIGHTNING_CACHE")
+        cache.mkdir(parents=True, exist_ok=True)
+        folder = cache / name
+        with FileLock(cache / f"{name}.lock"):
+            if not _is_complete(folder):
+                _make(file, folder, path, key)
+        _found[cache, name] = folder
+    return str(folder)
+
+
+def _file_of(path: str, key: str) -> Path | None:
+    """The GGUF file that `path` names; None for a folder or hub name in Hugging Face's form."""
+    place = Path(path)
+    if place.suffix == ".gguf" and not place.is_dir():
+        if not place.is_file():
+            raise ConfigError(key, path, "a GGUF file, and there is none of this name", "Check the spelling.")
+        return place
+    folders = [place]
+    if not place.is_dir():
+        module = path.replace("-", "_")
+        spec = find_spec(module) if module.isidentifier() else None
+        folders = [Path(folder) for folder in (spec.submodule_search_locations or ()) if folder] if spec else []
+    elif (place / "config.json").is_file():
+        return None
+    files = sorted(file for folder in folders for file in folder.glob("*.gguf"))
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files[:4]) + ", ..." * (len(files) > 4)
+        raise ConfigError(key, path, f"one GGUF file in it, and there are {len(files)}: {names}", "Name the file.")
+    return files[0] if files else None
+
+
+@lru_cache
+def _digest_of(file: Path, size: int, time_ns: int) -> str:
+    """SHA-256 of a file as it was then."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether every file is as it was written."""
+    try:
+        written = json.loads((folder / _COMPLETE).read_text())["sha256"]
+        return all(_digest_of.__wrapped__(folder / name, 0, 0) == digest for name, digest in written.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _make(file: Path, folder: Path, path: str, key: str) -> None:
+    """Write the folder beside, and put it in its place once it is whole and on disk; the lock is held."""
+
+    def refused(
+        expected: str, remedy: str = "Check the file, or take the model in Hugging Face's form."
+    ) -> ConfigError:
+        return ConfigError(key, path, expected, remedy)
+
+    def unwritten(error: OSError) -> ConfigError:
+        expected = f"a folder to which the weights can be written in float32 ({error.strerror})"
+        return ConfigError("COD_LIGHTNING_CACHE", folder.parent, expected, "Make room, or name another one.")
+
+    print(f"gguf: {file} is dequantised once; then cached in {folder}", file=sys.stderr)
+    with answering(refused, "a causal language model in GGUF"):
+        try:
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
+                draft = Path(beside) / "policy"
+                draft.mkdir()
+                _convert(GGUFFile(file), draft)
+                written = {one.name: _digest_of.__wrapped__(one, 0, 0) for one in sorted(draft.iterdir())}
+                (draft / _COMPLETE).write_text(json.dumps({"source": file.name, "sha256": written}, indent=1) + "\n")
+                for one in (*draft.iterdir(), draft):
+                    _sync(one)
+                shutil.rmtree(folder, ignore_errors=True)
+                draft.rename(folder)
+                _sync(folder.parent)
+        except Unreadable as error:
+            raise refused(error.expected, error.remedy) from error
+        except OSError as error:
+            if error.errno is None:  # a library that cannot read what it was given
+                raise
+            raise unwritten(error) from error
+
+
+def _convert(file: GGUFFile, folder: Path) -> None:
+    """Write config, tokenizer and weights; what is refused is refused before the weights are written."""
+    if file.values.get("split.count", 1) > 1:
+        raise Unreadable("a model in one file, not one of several", "Join them: llama-gguf-split --merge.")
+    config = config_of(file)
+    vocabulary = vocabulary_of(file, config.vocab_size)
+    weights = list(named_weights(file, config))
+    fast_tokenizer(vocabulary, file).save_pretrained(folder)
+    config.architectures, config.dtype = [type(skeleton(config)).__name__], "float32"
+    config.save_pretrained(folder)
+    ends = {vocabulary.special["eos"], file.values.get("tokenizer.ggml.eot_token_id", vocabulary.special["eos"])}
+    special = {f"{name}_token_id": vocabulary.special.get(name) for name in ("bos", "pad")}
+    GenerationConfig(eos_token_id=sorted(ends), **special).save_pretrained(folder)
+    read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    check_ids(lambda text: read(text, add_special_tokens=False)["input_ids"], vocabulary)
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape, _ in weights:
+        size = 4 * prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    # Written tensor by tensor in safetensors' format, since its own writer holds all of them twice.
+    with (folder / "model.safetensors").open("wb") as written:
+        written.write(struct.pack("<Q", len(text)) + text)
+        for _, _, theirs in weights:
+            written.write(memoryview(as_trained(file.tensor(theirs), theirs, config)).cast("B"))
+
+
+def _sync(path: Path) -> None:
+    """Have a file's content, or a folder's names, on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
