@@ -22,6 +22,14 @@ NAMES = (
     ("alpha", "beta", "gamma", "delta"),
 )
 """Four names in their usual order, so that `A to D` names them all."""
+UNSEEN_NAMES = (
+    ("P", "Q", "R", "S"),
+    ("E", "F", "G", "H"),
+    ("5", "6", "7", "8"),
+    ("one", "two", "three", "four"),
+    ("spring", "summer", "autumn", "winter"),
+)
+"""Names that are drawn where packs are to have none of `NAMES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +75,11 @@ class CodeLabels(Unchanging):
         return (named[0], "") if named else (0, f"the name is not one of {', '.join(self.names)}")
 
 
-def drawn_names(rng: random.Random, nouns: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def drawn_names(
+    rng: random.Random, nouns: Sequence[str], names: Sequence[tuple[str, ...]] = NAMES
+) -> tuple[str, tuple[str, ...]]:
     """A noun and four names."""
-    return rng.choice(nouns), rng.choice(NAMES)
+    return rng.choice(nouns), rng.choice(names)
 
 
 def statements(table: FactTable, text: str) -> dict[int, str]:

@@ -32,12 +32,10 @@ def cod(sizes: Sizes) -> Rows:
         runs = {f"seed {seed}": _fit(root, seed, sizes, sizes.checkpoint) for seed in sizes.seeds}
         if sizes.twin:
             runs["random twin"] = _fit(root, 1, sizes, _twin(sizes.checkpoint, root))
-        rows: Rows = []
         for name, (process, run) in runs.items():
             code = process.wait()
             _keep(run, sizes, name)
-            rows += _evaluated(run, name) if code == 0 else [{"run": name, "not run": _last_line(run)}]
-        return rows
+            yield from _evaluated(run, name) if code == 0 else [{"run": name, "not run": _last_line(run)}]
 
 
 def resume(sizes: Sizes) -> Rows:
@@ -128,12 +126,11 @@ def _evaluated(run: Path, name: str) -> Rows:
         key: _mean(updates[-5:], key) for key in ("time/rollout_s", "time/train_s", "throughput/generated_tokens_s")
     }
     speed |= {"throughput/trained_tokens_s": _mean(updates[-5:], "throughput/trained_tokens_s")}
-    rows: Rows = [{"run": name, "policy": f"{len(updates)} updates"} | speed]
+    yield {"run": name, "policy": f"{len(updates)} updates"} | speed
     for suite, found in json.loads((run / "evaluation.json").read_text())["suites"].items():
         for policy, positions in {"trained": found["positions"], **found["controls"]}.items():
             shown = ["" if one["success"] is None else f"{one['success']:.2f}" for one in positions]
-            rows.append({"run": name, "suite": suite, "policy": policy, "success by position": " ".join(shown)})
-    return rows
+            yield {"run": name, "suite": suite, "policy": policy, "success by position": " ".join(shown)}
 
 
 def _mean(rows: list[dict[str, str]], key: str) -> float:

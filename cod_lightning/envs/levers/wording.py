@@ -12,6 +12,8 @@ from cod_lightning.envs.unchanging import Unchanging
 FIXED = CodeLabels("Lever")
 NOUNS = ("Lever", "Switch", "Rope", "Handle", "Chain", "Knob")
 """Whatever can be pulled."""
+UNSEEN_NOUNS = ("Pedal", "Crank", "Valve", "Pulley")
+"""The same, for packs that are to have none of `NOUNS`."""
 COLOURS = ("red", "green", "blue", "gold")
 Pulls = Sequence[tuple[int, str]]
 """Levers pulled so far, and the colour that each gave."""

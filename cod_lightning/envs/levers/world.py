@@ -10,9 +10,17 @@ from typing import Literal
 
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
-from cod_lightning.envs.code_labels import CodeLabels, drawn_names
+from cod_lightning.envs.code_labels import UNSEEN_NAMES, CodeLabels, drawn_names
 from cod_lightning.envs.facts import QuotingDials
-from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
+from cod_lightning.envs.levers.wording import (
+    COLOURS,
+    FIXED,
+    NOUNS,
+    UNSEEN_NOUNS,
+    CompactLevers,
+    LeverWording,
+    NaturalLevers,
+)
 from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
@@ -62,8 +70,8 @@ class Levers(TaskWorld[LeverTask]):
         length_penalty: A success with t pulls is worth 1 - length_penalty * t / max_turns.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
-        labels: Whether they are levers 1 to 4 (fixed), or noun and names are drawn for each pack (random), which needs the
-            natural protocol. Colours stay.
+        labels: Whether they are levers 1 to 4 (fixed), or noun and names are drawn for each pack, those of training (random) or
+            others (unseen), which needs the natural protocol. Colours stay.
     """
 
     task_type = LeverTask
@@ -75,19 +83,19 @@ class Levers(TaskWorld[LeverTask]):
         length_penalty: float = 0.0,
         protocol: Literal["natural", "compact"] = "natural",
         teacher: QuotingDials = QuotingDials(),  # noqa: B008  (frozen)
-        labels: Literal["fixed", "random"] = "fixed",
+        labels: Literal["fixed", "random", "unseen"] = "fixed",
     ) -> None:
         check_turns(max_turns, "2 is the default.")
         check_share("data.env.length_penalty", length_penalty, "0 is the default.")
         check_choice("data.env.protocol", protocol, ("natural", "compact"))
-        check_choice("data.env.labels", labels, ("fixed", "random"))
+        check_choice("data.env.labels", labels, ("fixed", "random", "unseen"))
         teacher.check()
-        if labels == "random" and protocol == "compact":
+        if labels != "fixed" and protocol == "compact":
             expected = "fixed with data.env.protocol=compact, whose words are fixed"
             raise ConfigError("data.env.labels", labels, expected, "Leave it out, or use data.env.protocol=natural.")
         self.max_turns, self.length_penalty, self.teacher = max_turns, length_penalty, teacher
         self.protocol, self.labels = protocol, labels
-        self.name = "levers-4" if labels == "fixed" else "levers-4-labels"
+        self.name = {"fixed": "levers-4", "random": "levers-4-labels", "unseen": "levers-4-unseen"}[labels]
         self._start(LeverTask(goal=COLOURS[0], colours=COLOURS))
 
     @property
@@ -154,7 +162,10 @@ class Levers(TaskWorld[LeverTask]):
         return LeverPlay(self._worded(first), dials), dict(enumerate(first.colours, start=1))
 
     def _draw_labels(self, seed: int) -> CodeLabels:
-        return FIXED if self.labels == "fixed" else CodeLabels(*drawn_names(random.Random(seed), NOUNS))
+        if self.labels == "fixed":
+            return FIXED
+        rng, unseen = random.Random(seed), self.labels == "unseen"
+        return CodeLabels(*(drawn_names(rng, UNSEEN_NOUNS, UNSEEN_NAMES) if unseen else drawn_names(rng, NOUNS)))
 
     def _worded(self, task: LeverTask) -> LeverWording:
         return NaturalLevers(task.labels) if self.protocol == "natural" else CompactLevers()
