@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from cod_lightning import extras
 from cod_lightning.adapters import ADAPTER
+from cod_lightning.commands import warm_start
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
 from cod_lightning.models.gguf import cache, checkpoint_folder
@@ -57,6 +58,8 @@ def test_a_file_its_folder_and_its_package_are_one_checkpoint_that_is_made_once(
     restarted(monkeypatch)
     folders.add(checkpoint_folder("tiny_weights", KEY))
     assert len(folders) == len(made) == 1
+    marks = [list(warm_start._marks({"path": name})) for name in (str(file), "tiny_weights")]
+    assert marks[0] == marks[1] != []  # another release of the package is another warm start
     assert "tiny_weights" not in sys.modules
 
 
@@ -131,12 +134,17 @@ def test_what_makes_no_checkpoint_is_named_before_anything_is_loaded(kept, monke
         checkpoint_folder(str(file), KEY)
 
 
+def test_without_a_name_no_file_in_the_current_folder_is_taken(monkeypatch, tmp_path):
+    tiny_file(tmp_path / "tiny.gguf")
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint_folder("", KEY) == ""
+
+
 def test_a_folder_in_hugging_face_form_stays_one_whatever_lies_beside(tmp_path):
     tiny_file(tmp_path / "tiny.gguf")
     (tmp_path / "config.json").write_text("{}")
     assert checkpoint_folder(str(tmp_path), KEY) == str(tmp_path)
     assert checkpoint_folder("Qwen/Qwen3-8B", KEY) == "Qwen/Qwen3-8B"
-    assert checkpoint_folder("", KEY) == ""
 
 
 def test_the_folder_has_what_transformers_and_engines_ask_for(tmp_path):
