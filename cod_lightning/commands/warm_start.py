@@ -160,7 +160,7 @@ def _key(config: str) -> str:
 
 
 def _marks(value: Any, key: str = "") -> Iterator[str]:
-    """Of each file that a value of the config names, alone, in a folder or in a package: a digest, or of a large one size and time."""
+    """Of each file that a value of the config names, alone or in a folder or package: a digest, or of a large one size and time."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _marks(inner, str(name))
