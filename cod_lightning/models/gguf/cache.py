@@ -71,14 +71,14 @@ def gguf_file(path: str, key: str) -> Path | None:
         if not place.is_file():
             raise ConfigError(key, path, "a GGUF file, and there is none of this name", "Check the spelling.")
         return place
-    folders = [place]
+    if (place / "config.json").is_file():
+        return None
+    files = sorted(place.glob("*.gguf"))
     if not place.is_dir():
         module = path.replace("-", "_")
         spec = find_spec(module) if module.isidentifier() else None
-        folders = [Path(folder) for folder in (spec.submodule_search_locations or ()) if folder] if spec else []
-    elif (place / "config.json").is_file():
-        return None
-    files = sorted(file for folder in folders for file in folder.glob("*.gguf"))
+        folders = (spec.submodule_search_locations or ()) if spec else ()
+        files = sorted(file for folder in folders for file in Path(folder).rglob("*.gguf"))
     if len(files) > 1:
         names = ", ".join(file.name for file in files[:4]) + ", ..." * (len(files) > 4)
         raise ConfigError(key, path, f"one GGUF file in it, and there are {len(files)}: {names}", "Name the file.")
@@ -116,6 +116,8 @@ def _make(file: Path, folder: Path, path: str, key: str) -> None:
     print(f"gguf: {file} is dequantised once; then cached in {folder}", file=sys.stderr)
     with answering(refused, "a causal language model in GGUF"):
         try:
+            for stale in folder.parent.glob(f"{folder.name}.*/"):  # of a process that was killed
+                shutil.rmtree(stale, ignore_errors=True)
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
                 draft = Path(beside) / "policy"
                 draft.mkdir()

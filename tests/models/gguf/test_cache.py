@@ -48,12 +48,12 @@ def restarted(monkeypatch):
 
 def test_a_file_its_folder_and_its_package_are_one_checkpoint_that_is_made_once(kept, made, monkeypatch, tmp_path):
     package = tmp_path / "site" / "tiny_weights"
-    package.mkdir(parents=True)
+    (package / "data").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('a package is found, not run')")
-    file = tiny_file(package / "tiny.gguf")
+    file = tiny_file(package / "data" / "tiny.gguf")
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.chdir(tmp_path)
-    names = (str(file), str(package), "site/tiny_weights", "tiny_weights", "tiny-weights")
+    names = (str(file), str(file.parent), "site/tiny_weights/data", "tiny_weights", "tiny-weights")
     folders = {checkpoint_folder(name, KEY) for name in names}
     restarted(monkeypatch)
     folders.add(checkpoint_folder("tiny_weights", KEY))
@@ -108,7 +108,12 @@ def test_what_breaks_off_leaves_nothing_and_a_full_disk_is_named(kept, monkeypat
         checkpoint_folder(file, KEY)
     assert [one.name for one in kept.iterdir() if one.is_dir()] == []
     monkeypatch.setattr(cache, "as_trained", tensor)
-    assert checkpoint_folder(file, KEY)
+    folder = Path(checkpoint_folder(file, KEY))
+    shutil.rmtree(folder)
+    folder.with_name(f"{folder.name}.abcdefgh").mkdir()  # as a process that is killed leaves it
+    restarted(monkeypatch)
+    assert checkpoint_folder(file, KEY) == str(folder)
+    assert [one for one in kept.iterdir() if one.is_dir()] == [folder]
 
 
 def test_what_makes_no_checkpoint_is_named_before_anything_is_loaded(kept, monkeypatch, tmp_path):

@@ -21,7 +21,7 @@ defaults:
 
 @pytest.mark.parametrize("recipe", ["qwen3_lora", pytest.param("qwen3_8b", marks=pytest.mark.slow)])
 def test_a_file_is_trained_on_its_own_log_probs_and_exported_as_a_plain_folder(recipe, tmp_path):
-    file = write_gguf(tmp_path / "tiny.gguf", tiny_model(max_position_embeddings=16384))
+    file = write_gguf(tmp_path / "tiny.gguf", tiny_model(most_positions=16384))
     run, out = tmp_path / "run", tmp_path / "out"
     (tmp_path / "tiny.yaml").write_text(CONFIG.format(recipe=recipe))
     settings = SMALL | {"model.policy.init_args.path": file, "trainer.default_root_dir": run, "model.lr": 1e-3}
