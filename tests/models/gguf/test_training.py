@@ -11,12 +11,15 @@ from tests.random_checkpoint import SMALL
 from tests.tiny_gguf import TEMPLATE, tiny_model, write_gguf
 
 pytest.importorskip("gguf", reason="gguf is not installed")
-CONFIG = """\
-defaults:
-  - recipe: {recipe}
-  - env: levers
-  - _self_
-"""
+CONFIG = "defaults:\n  - recipe: {recipe}\n  - env: levers\n  - _self_\n"
+SETTINGS = SMALL | {
+    "trainer.limit_val_batches": 0,
+    "data.suites": "null",
+    "data.env.init_args.protocol": "natural",
+    "model.policy.init_args.dtype": "float32",
+    "model.optimizer": "adamw",
+    "model.lr": 1e-3,
+}
 
 
 @pytest.mark.parametrize("recipe", ["qwen3_lora", pytest.param("qwen3_8b", marks=pytest.mark.slow)])
@@ -24,7 +27,7 @@ def test_a_file_is_trained_on_its_own_log_probs_and_exported_as_a_plain_folder(r
     file = write_gguf(tmp_path / "tiny.gguf", tiny_model(most_positions=16384))
     run, out = tmp_path / "run", tmp_path / "out"
     (tmp_path / "tiny.yaml").write_text(CONFIG.format(recipe=recipe))
-    settings = SMALL | {"model.policy.init_args.path": file, "trainer.default_root_dir": run, "model.lr": 1e-3}
+    settings = SETTINGS | {"model.policy.init_args.path": file, "trainer.default_root_dir": run}
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
     assert main(["fit", "--config", str(tmp_path / "tiny.yaml"), "engine=transformers", *flags]) == 0
     for update in (row for row in rows(run) if row["rollout/token_drift"]):
