@@ -11,15 +11,20 @@ from tests.random_checkpoint import SMALL
 from tests.tiny_gguf import TEMPLATE, tiny_model, write_gguf
 
 pytest.importorskip("gguf", reason="gguf is not installed")
-CONFIG = "defaults:\n  - recipe: {recipe}\n  - env: levers\n  - _self_\n"
-SETTINGS = SMALL | {
-    "trainer.limit_val_batches": 0,
-    "data.suites": "null",
-    "data.env.init_args.protocol": "natural",
-    "model.policy.init_args.dtype": "float32",
-    "model.optimizer": "adamw",
-    "model.lr": 1e-3,
-}
+CONFIG = "defaults:\n  - recipe: {recipe}\n  - env: levers\n  - reward: noisy\n  - _self_\n"
+SETTINGS = (
+    SMALL
+    | {
+        "trainer.limit_val_batches": 0,
+        "data.suites": "null",
+        "data.group_size": 8,
+        "data.rewards.noisy.init_args.false_positive": 0.5,  # a random model solves nothing, and there would be nothing to learn
+        "data.env.init_args.protocol": "natural",
+        "model.policy.init_args.dtype": "float32",
+        "model.optimizer": "adamw",
+        "model.lr": 1e-3,
+    }
+)
 
 
 @pytest.mark.parametrize("recipe", ["qwen3_lora", pytest.param("qwen3_8b", marks=pytest.mark.slow)])
