@@ -8,7 +8,7 @@ _OLDEST = {
     "peft": ("0.18", "qlora"),
     "bitsandbytes": ("0.50", "qlora"),
     "liger-kernel": ("0.8", "liger"),
-    "gguf": ("0.17", "gguf"),
+    "gguf": ("0.19", "gguf"),
     "reasoning-gym": ("0.1.25", "reasoning-gym"),
     "textarena": ("0.7.4", "textarena"),
     "textworld": ("1.7.0", "textworld"),

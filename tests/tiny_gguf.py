@@ -55,7 +55,7 @@ def character_tokens(space_prefix=True):
     }
 
 
-def tiny_model(architecture="llama", num_tokens=512, tie=True, **settings):
+def tiny_model(architecture="llama", num_tokens=512, tie=True, most_positions=256, **settings):
     """A random model of two layers whose matrices are as Q8_0 has them."""
     from gguf import GGMLQuantizationType, quants
 
@@ -67,7 +67,7 @@ def tiny_model(architecture="llama", num_tokens=512, tie=True, **settings):
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=256,
+        max_position_embeddings=most_positions,
         tie_word_embeddings=tie,
         rms_norm_eps=1e-5,
         **({"head_dim": 32} if architecture in ("qwen3", "gemma3") else {}),

@@ -25,6 +25,7 @@ from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sources import class_paths, sources
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder
+from cod_lightning.models.gguf import gguf_file
 from cod_lightning.models.lora import merged
 from cod_lightning.trusted import check_harmless
 from datamodules import DemonstrationDataModule
@@ -159,15 +160,16 @@ def _key(config: str) -> str:
 
 
 def _marks(value: Any, key: str = "") -> Iterator[str]:
-    """Of each file that a value of the config names, alone or in a folder: a digest, or of a large one its size and time."""
+    """Of each file that a value of the config names, alone or in a folder or package: a digest, or of a large one size and time."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _marks(inner, str(name))
     elif isinstance(value, list):
         for inner in value:
             yield from _marks(inner)
-    elif isinstance(value, str) and value and key.endswith(_NAMING) and os.path.exists(value):
-        for file in sorted(path for path in (Path(value), *Path(value).rglob("*")) if path.is_file()):
+    elif isinstance(value, str) and value and key.endswith(_NAMING):
+        place = Path(value) if os.path.exists(value) else gguf_file(value, key)
+        for file in sorted(path for path in (place, *place.rglob("*")) if path.is_file()) if place else ():
             facts = file.stat()
             large = facts.st_size > _MOST_DIGESTED
             mark = f"{facts.st_size} {facts.st_mtime_ns}" if large else hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,3 +1,4 @@
 """Checkpoints in GGUF, the format of llama.cpp: read once, then plain folders in Hugging Face's form."""
 
 from cod_lightning.models.gguf.cache import checkpoint_folder as checkpoint_folder
+from cod_lightning.models.gguf.cache import gguf_file as gguf_file

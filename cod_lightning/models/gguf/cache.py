@@ -12,6 +12,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import transformers
 from filelock import FileLock
@@ -40,7 +41,7 @@ def checkpoint_folder(path: str, key: str) -> str:
     Raises:
         ConfigError: For a GGUF file that cannot be read as a causal language model with its tokenizer.
     """
-    file = _file_of(path, key)
+    file = gguf_file(path, key)
     if file is None:
         return path
     require("gguf", key, path)
@@ -61,21 +62,23 @@ def checkpoint_folder(path: str, key: str) -> str:
     return str(folder)
 
 
-def _file_of(path: str, key: str) -> Path | None:
-    """The GGUF file that `path` names; None for a folder or hub name in Hugging Face's form."""
+def gguf_file(path: str, key: str) -> Path | None:
+    """The GGUF file that `path`, the value of `key`, names; None for a folder or hub name in Hugging Face's form."""
+    if not path:
+        return None
     place = Path(path)
     if place.suffix == ".gguf" and not place.is_dir():
         if not place.is_file():
             raise ConfigError(key, path, "a GGUF file, and there is none of this name", "Check the spelling.")
         return place
-    folders = [place]
+    if (place / "config.json").is_file():
+        return None
+    files = sorted(place.glob("*.gguf"))
     if not place.is_dir():
         module = path.replace("-", "_")
         spec = find_spec(module) if module.isidentifier() else None
-        folders = [Path(folder) for folder in (spec.submodule_search_locations or ()) if folder] if spec else []
-    elif (place / "config.json").is_file():
-        return None
-    files = sorted(file for folder in folders for file in folder.glob("*.gguf"))
+        folders = (spec.submodule_search_locations or ()) if spec else ()
+        files = sorted(file for folder in folders for file in Path(folder).rglob("*.gguf"))
     if len(files) > 1:
         names = ", ".join(file.name for file in files[:4]) + ", ..." * (len(files) > 4)
         raise ConfigError(key, path, f"one GGUF file in it, and there are {len(files)}: {names}", "Name the file.")
@@ -113,6 +116,8 @@ def _make(file: Path, folder: Path, path: str, key: str) -> None:
     print(f"gguf: {file} is dequantised once; then cached in {folder}", file=sys.stderr)
     with answering(refused, "a causal language model in GGUF"):
         try:
+            for stale in folder.parent.glob(f"{folder.name}.*/"):  # of a process that was killed
+                shutil.rmtree(stale, ignore_errors=True)
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
                 draft = Path(beside) / "policy"
                 draft.mkdir()
@@ -147,7 +152,8 @@ def _convert(file: GGUFFile, folder: Path) -> None:
     GenerationConfig(eos_token_id=sorted(ends), **special).save_pretrained(folder)
     read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     check_ids(lambda text: read(text, add_special_tokens=False)["input_ids"], vocabulary)
-    header, at = {"__metadata__": {"format": "pt"}}, 0
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    at = 0
     for name, shape, _ in weights:
         size = 4 * prod(shape)
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, at + size]}
@@ -158,7 +164,7 @@ def _convert(file: GGUFFile, folder: Path) -> None:
     with (folder / "model.safetensors").open("wb") as written:
         written.write(struct.pack("<Q", len(text)) + text)
         for _, _, theirs in weights:
-            written.write(memoryview(as_trained(file.tensor(theirs), theirs, config)).cast("B"))
+            written.write(as_trained(file.tensor(theirs), theirs, config).data)
 
 
 def _sync(path: Path) -> None:

