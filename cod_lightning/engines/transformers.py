@@ -35,8 +35,6 @@ _WORTH_COPYING = 4
 """Fewest tokens that a dialogue takes over from another one's slot."""
 _WORTH_ANSWERING = 1 / 3
 """Share of the turns in flight that is to be over before they are answered: changing between decoding and playing costs."""
-_MOST_FURTHER = 2
-"""Passes that a turn which is over waits at most for others."""
 
 
 class _Dialogue(Struct):
@@ -319,7 +317,7 @@ class TransformersEngine(Engine):
     def _decode_on(self) -> None:
         """Set aside what is over; while that is little, the others get some more tokens first."""
         slots = self._in_flight()
-        for further in range(1 + _MOST_FURTHER):
+        for further in range(1 + self._bound().most_further):
             if further:
                 self._advance(slots, [])
             over = self._table.over(slots) | self._ended(slots)

@@ -34,6 +34,9 @@ class OwnCaches:
 class OneByOne:
     """A model that is fed rows one after the other."""
 
+    most_further = 2
+    """As `PackedForward` has it."""
+
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
 

@@ -25,17 +25,25 @@ KEPT = ("evaluation.json", "metrics.csv")
 def cod(sizes: Sizes) -> Rows:
     """CoD-Train of SmolLM2-135M, its contexts in English: success by position in 128 packs of the test split, per seed.
 
-    All seeds share the card, each a process of its own; `random twin` has the same architecture and starts from random numbers.
+    `random twin` has the same architecture and starts from random numbers. Runs come one after the other: processes that share
+    a card wait for each other.
     """
     with TemporaryDirectory() as folder:
         root = Path(folder)
-        runs = {f"seed {seed}": _fit(root, seed, sizes, sizes.checkpoint) for seed in sizes.seeds}
+        runs = [(f"seed {seed}", seed, sizes.checkpoint) for seed in sizes.seeds]
         if sizes.twin:
-            runs["random twin"] = _fit(root, 1, sizes, _twin(sizes.checkpoint, root))
-        for name, (process, run) in runs.items():
-            code = process.wait()
+            runs.append(("random twin", sizes.seeds[0], _twin(sizes.checkpoint, root)))
+        for name, seed, checkpoint in runs:
+            process, run = _fit(root, seed, sizes, checkpoint)
+            try:
+                code = process.wait(timeout=sizes.run_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                code = process.wait()
             _keep(run, sizes, name)
-            yield from _evaluated(run, name) if code == 0 else [{"run": name, "not run": _last_line(run)}]
+            yield from _evaluated(run, name)
+            if code:
+                yield {"run": name, "not run": f"ended with {code}: {_last_line(run)}"}
 
 
 def resume(sizes: Sizes) -> Rows:
@@ -120,14 +128,15 @@ def _metrics(run: Path) -> list[dict[str, str]]:
 
 
 def _evaluated(run: Path, name: str) -> Rows:
-    """A row for each suite and policy, and one with the speed of the last updates."""
+    """One row with the speed of the last updates, and one for each suite and policy that was played before the run ended."""
     updates = _metrics(run)
     speed = {
         key: _mean(updates[-5:], key) for key in ("time/rollout_s", "time/train_s", "throughput/generated_tokens_s")
     }
     speed |= {"throughput/trained_tokens_s": _mean(updates[-5:], "throughput/trained_tokens_s")}
     yield {"run": name, "policy": f"{len(updates)} updates"} | speed
-    for suite, found in json.loads((run / "evaluation.json").read_text())["suites"].items():
+    file = run / "evaluation.json"
+    for suite, found in json.loads(file.read_text())["suites"].items() if file.exists() else ():
         for policy, positions in {"trained": found["positions"], **found["controls"]}.items():
             shown = ["" if one["success"] is None else f"{one['success']:.2f}" for one in positions]
             yield {"run": name, "suite": suite, "policy": policy, "success by position": " ".join(shown)}

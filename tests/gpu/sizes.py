@@ -24,6 +24,8 @@ class Sizes:
     fit: dict[str, Any]
     """And of `configs/pretrained.yaml`."""
     seeds: tuple[int, ...]
+    run_s: float
+    """Most seconds of one training with its warm start and its evaluation."""
     twin: bool
     """Whether the same architecture from random numbers is trained beside."""
     tokens: int
@@ -85,8 +87,9 @@ REAL = Sizes(
             "val_packs": 64,
         },
     },
-    seeds=tuple(map(int, os.environ.get("GPU_SEEDS", "1,2,3").split(","))),
-    twin="GPU_TWIN" not in os.environ,
+    run_s=560,
+    seeds=tuple(map(int, os.environ.get("GPU_SEEDS", "1").split(","))),
+    twin="GPU_TWIN" in os.environ,
     tokens=8192,
     dialogues=(32, 256),
     new_tokens=256,
@@ -113,6 +116,7 @@ SMALL = Sizes(
             ],
         },
     },
+    run_s=280,
     seeds=(1,),
     twin=False,
     tokens=64,
