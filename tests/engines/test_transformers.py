@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cod_lightning.engines.base import Request, digest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.forward.decode_graphs import DecodeGraphs
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
@@ -318,10 +319,36 @@ def test_a_weight_that_was_left_out_of_a_sync_is_named(engine, model):
         engine.update_weights(weights.items(), policy_version=8)
 
 
+def test_an_engine_of_its_own_precision_rounds_its_copy_alone_also_at_later_syncs(model, tokenizer):
+    engine = bound(model, dtype="bfloat16")
+    own = dict(engine._bound().model.named_parameters())
+    assert engine.precision == "bfloat16"
+    assert {weight.dtype for weight in own.values()} == {torch.bfloat16}
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    assert torch.equal(own["model.norm.weight"].float(), model.model.norm.weight.bfloat16().float())
+    moved = {name: tensor + 0.05 for name, tensor in model.state_dict().items()}
+    engine.update_weights(moved.items(), policy_version=8)
+    assert torch.equal(own["model.norm.weight"], moved["model.norm.weight"].bfloat16())
+    rotary = [b.dtype for name, b in engine._bound().model.named_buffers() if "inv_freq" in name]
+    assert set(rotary) <= {torch.float32}
+
+
 def test_weights_do_not_change_under_a_live_dialogue(engine, model):
     ask(engine, request([3, 7, 5]))
     with pytest.raises(EngineFailure, match="1 dialogues are live"):
         engine.update_weights(model.state_dict().items(), policy_version=8)
+
+
+def test_decoding_by_recorded_passes_samples_the_same_lifecycles(model, tokenizer):
+    engine = bound(model)
+    forward = engine._bound()
+    forward._decode, forward.most_further = DecodeGraphs(forward._one_each), 8
+    expected = lifecycles(bound(model), tokenizer, num_packs=4)
+    found = lifecycles(engine, tokenizer, num_packs=4)
+    for one, other in zip(expected, found, strict=True):
+        for life, same in zip(one.lifecycles, other.lifecycles, strict=True):
+            for episode, alike in zip(life.episodes, same.episodes, strict=True):
+                assert [t.action_ids for t in episode.turns] == [t.action_ids for t in alike.turns]
 
 
 def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engine_lives_on(

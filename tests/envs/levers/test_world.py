@@ -6,9 +6,9 @@ import pytest
 
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Reference
-from cod_lightning.envs.code_labels import NAMES, CodeLabels
+from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, CodeLabels
 from cod_lightning.envs.levers import Levers
-from cod_lightning.envs.levers.wording import NOUNS
+from cod_lightning.envs.levers.wording import NOUNS, UNSEEN_NOUNS
 from cod_lightning.envs.levers.world import COLOURS, LeverTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
@@ -99,6 +99,17 @@ def test_random_labels_name_the_levers_and_leave_colours_goals_and_orders_alone(
         assert [(t.spec.goal, t.spec.colours) for t in pack.tasks] == [
             (t.spec.goal, t.spec.colours) for t in others.tasks
         ]
+
+
+def test_unseen_labels_share_no_noun_and_no_name_with_those_of_training():
+    packs = [Levers(labels="unseen").sample_pack(split=Split.TEST, index=i, num_tasks=2) for i in range(150)]
+    drawn = {pack.tasks[0].spec.labels for pack in packs}
+    assert {one.noun for one in drawn} == set(UNSEEN_NOUNS)
+    assert {one.names for one in drawn} == set(UNSEEN_NAMES)
+    assert not set(UNSEEN_NOUNS) & set(NOUNS)
+    assert not {name.lower() for names in UNSEEN_NAMES for name in names} & {
+        n.lower() for names in NAMES for n in names
+    }
 
 
 def test_a_switch_is_shown_and_answered_like_a_lever():
