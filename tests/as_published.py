@@ -24,10 +24,9 @@ ABOUT = f"""# As published, setting for setting
 After this page you know what each of our configs of the paper's runs sets as the official release does, and what differs.
 
 `PYTHONPATH=. python tests/as_published.py` writes this page; `tests/test_as_published.py` resolves our configs and holds them
-to it. Theirs are the files of `{TABLE["repository"]}`,
-`{TABLE["folder"]}`, at the commit that each table names, with their keys. *data* is an option of the
-generator of their data; *workflow* and *prompts* are their code in `trinity/common/workflows/connect_the_dots`; *paper* is
-arXiv 2606.20002. Rows in bold differ."""
+to it. Theirs are the files of the [release]({TABLE["release"]}),
+at the commit that each table names, with their keys. *data* is an option of the generator of their data; *workflow* and *prompts*
+are their code in `trinity/common/workflows/connect_the_dots`; *paper* is arXiv 2606.20002. Rows in bold differ."""
 
 
 class Row(NamedTuple):

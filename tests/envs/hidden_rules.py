@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cod_lightning.envs.alchemy.graph import book_of, pair_of
@@ -22,7 +23,7 @@ RULES: dict[str, Callable[[Any], Hashable]] = {
     "PDETask": lambda spec: spec.equation,
     "ControlTask": lambda spec: (spec.a, spec.b),
     "ClinicTask": lambda spec: spec.required,
-    "TerminalTask": lambda spec: spec.site.quirks,
+    "TerminalTask": lambda spec: _unnamed(spec.site.quirks),
     "AppsTask": lambda spec: spec.facts,
     "HouseSpec": lambda spec: (houses.map_text(spec), houses.places_text(spec)),
     "InventedTask": lambda spec: spec.rules,
@@ -55,6 +56,11 @@ def num_rules(world: TextEnv, split: Split, num_packs: int = 512) -> int:
 
 def _inside(spec: Any) -> Any:
     return getattr(spec, "house", spec)
+
+
+def _unnamed(quirks: Any) -> Hashable:
+    """Without the account and the folder, whose names come from the site's own."""
+    return replace(quirks, login=str(bool(quirks.login)), place=quirks.place.partition(" ")[0])
 
 
 def _numbered(spec: Any) -> Hashable:
