@@ -199,6 +199,8 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was raised, for FAILED: the name of its class, a colon, its message."""
     repeat: bool = False
     """Solve: whether an earlier task of the pack asked for the same (`Task.repeat`)."""
+    reward_hidden: bool = False
+    """Solve: whether the environment keeps reward and success from the policy (`TextEnv.hides_reward`): no context shows them."""
     parts: dict[str, float] = {}
     """What the reward is the sum of, by name, weighted; empty where it is the world's or the context's own alone."""
 

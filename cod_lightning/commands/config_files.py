@@ -10,7 +10,8 @@ Short forms are spelled out first: `env=levers`, `--env levers` and `--data.env 
 the class, and `env.max_turns=3`, `data.env.max_turns=3` are `--data.env.max_turns 3`.
 
 `in_domain` among `data.suites` stands for the contents of `configs/suite/in_domain.yaml`. Such a file holds one suite, or a list of
-them. Its `env` may be the name of a shipped world; a suite without a `name` has that of its file.
+them; a suite without a `name` has that of its file. The `env` of any suite may be the name of a shipped world, which stands for
+its whole file.
 """
 
 import re
@@ -121,7 +122,7 @@ def expand(argv: Sequence[str]) -> Expanded:
         plain: Any = below_init_args(composed(path, choices).plain if composes else content)
         data: Any = plain.get("data") if isinstance(plain, dict) else None
         suites: Any = data.get("suites") if isinstance(data, dict) else None
-        if isinstance(suites, list) and any(isinstance(suite, str) for suite in suites):
+        if isinstance(suites, list):
             plain = {**plain, "data": {**data, "suites": inline(suites)}}
         out += ["--config", str(path)]
         read[len(out) - 1] = path, content, plain
@@ -313,8 +314,18 @@ def chosen(argv: Sequence[str], flags: Sequence[str] = ("--suites", "--data.suit
 
 
 def inline(suites: Sequence[Any], key: str = "data.suites") -> list[Any]:
-    """The list with every name replaced by the suites of its file; suites that are spelled out stay as they are."""
-    return [each for suite in suites for each in (read_suites(suite, key) if isinstance(suite, str) else [suite])]
+    """The list with every name of a file replaced by its suites, and every name of a shipped world by what its file says."""
+    return [
+        each
+        for suite in suites
+        for each in (read_suites(suite, key) if isinstance(suite, str) else [_spelled_out(suite)])
+    ]
+
+
+def _spelled_out(suite: Any) -> Any:
+    env = suite.get("env") if isinstance(suite, dict) else None
+    file = files_of("env").get(env) if isinstance(env, str) else None
+    return suite if file is None else {**suite, "env": yaml.safe_load(file.read_text())}
 
 
 def read_suites(name: str, key: str = "--suites") -> list[dict[str, Any]]:

@@ -120,9 +120,9 @@ class EpisodesContext(RecordContext):
         return Prepared(system, replace(state, shown=shown, served=served, gone={}))
 
     def feedback(self, state: EpisodesState, episode: Episode) -> EpisodesState:
-        """The worth of what was shown moves towards the reward, and the task becomes a record."""
-        reward = episode.reward or 0.0
-        worth = [w + self.learning_rate * (reward - w) if i in state.shown else w for i, w in enumerate(state.worth)]
+        """The worth of what was shown moves towards the reward unless the environment hides it, and the task becomes a record."""
+        reward, rate = episode.reward or 0.0, 0.0 if episode.reward_hidden else self.learning_rate
+        worth = [w + rate * (reward - w) if i in state.shown else w for i, w in enumerate(state.worth)]
         record = self.wording.record(episode, state.num_tasks, self.part_tokens)
         records, worth = [*state.records, record], [*worth, self.initial_worth]
         gone: dict[str, str] = {}

@@ -111,8 +111,8 @@ def suggested_length(response_limit: int | None) -> list[str]:
 
 
 def record(rules: str, episode: Episode) -> list[str]:
-    """Sections on a solve episode: its turns as numbered steps, its reward and feedback, all texts between fences that they cannot
-    close."""
+    """Sections on a solve episode: its turns as numbered steps, its reward unless the environment hides it, and its feedback, all
+    texts between fences that they cannot close."""
     steps = [
         f"## Step {i}\n### Observation\n{fenced(turn.observation)}\n### Your response\n{fenced(turn.response)}"
         for i, turn in enumerate(episode.turns, start=1)
@@ -120,7 +120,7 @@ def record(rules: str, episode: Episode) -> list[str]:
     reward = "none" if episode.reward is None else f"{episode.reward:.3f}"
     return [
         f"# Record of the task\n## Rules of the environment\n{rules}\n\n" + "\n\n".join(steps),
-        f"# Reward\n{reward}",
+        *([] if episode.reward_hidden else [f"# Reward\n{reward}"]),
         f"# Feedback\n{fenced(episode.feedback)}",
     ]
 

@@ -104,7 +104,8 @@ class NotebookContext(WordedContext):
                     kept = replace(state, refused=(reason,))
                     return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
                 break  # a correction that cannot be read changes nothing
-            now, refused = self._carried_out(now, operations, episode.position, tokens, episode.success)
+            solved = None if episode.reward_hidden else episode.success
+            now, refused = self._carried_out(now, operations, episode.position, tokens, solved)
             num_operations += len(operations)
             if not refused or further == self.corrections:
                 break

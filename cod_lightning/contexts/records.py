@@ -28,8 +28,9 @@ class Record(Struct, frozen=True):
     feedback: str
     """The environment's words after it; the note's text."""
     reward: float | None = None
+    """None of a note, or where the environment hides it."""
     solved: bool | None = None
-    """Whether the task was solved; None of a note, or where that is not known."""
+    """Whether the task was solved; None as for the reward."""
 
     @property
     def key(self) -> str:
@@ -80,16 +81,16 @@ class NaturalRecordWording(RecordWording):
             said.append(f"Answer {number}: {_shortened(turn.response, share)}")
         first = _shortened(turns[0].observation if turns else "", most)
         done, feedback = "\n".join(said), _shortened(episode.feedback, most)
-        return Record(position, first, done, feedback, episode.reward, episode.success)
+        return Record(position, first, done, feedback, *_outcome(episode))
 
     def shown(self, record: Record, provenance: Provenance = HIDDEN) -> str:
         """Where it comes from stands before the fence, which nothing in it can close."""
         origin = provenance.of(record.position, record.solved)
         if record.position < 0:
             return f"{origin}\n{fenced(record.feedback)}".strip()
-        reward = "none" if record.reward is None else f"{record.reward:.3f}"
+        reward = "" if record.reward is None else f", reward {record.reward:.3f}"
         inside = f"{record.task}\n\n{record.done}\n\nFeedback: {record.feedback}"
-        heading = f"### Earlier task {record.position + 1}, reward {reward} {origin}".strip()
+        heading = f"### Earlier task {record.position + 1}{reward} {origin}".strip()
         return f"{heading}\n{fenced(inside)}"
 
     def inject(self, rules: str, records: Sequence[Record], about: str, provenance: Provenance = HIDDEN) -> str:
@@ -128,7 +129,7 @@ class CompactRecordWording(RecordWording):
         said = [] if most is not None else [t for turn in episode.turns for t in (turn.observation, turn.response)][1:]
         first = episode.turns[0].observation if episode.turns else ""
         done, feedback = words(" ".join(said)), words(episode.feedback)
-        return Record(position, words(first), done, feedback, episode.reward, episode.success)
+        return Record(position, words(first), done, feedback, *_outcome(episode))
 
     def shown(self, record: Record, provenance: Provenance = HIDDEN) -> str:
         return f"past {provenance.before(record.text, record.position, record.solved)}"
@@ -177,6 +178,11 @@ class RecordContext(WordedContext):
         """A record a line, each with its own further words before it."""
         lines = [re.sub(r"\s+", " ", record.text) for record in records]
         return "\n".join(f"{extra}{line}" for extra, line in zip(more or [""] * len(lines), lines, strict=True))
+
+
+def _outcome(episode: Episode) -> tuple[float | None, bool | None]:
+    """Reward and success of an episode; None where the environment hides them."""
+    return (None, None) if episode.reward_hidden else (episode.reward, episode.success)
 
 
 def _shortened(text: str, most: int | None) -> str:

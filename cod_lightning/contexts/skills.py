@@ -122,7 +122,12 @@ class SkillsContext(WordedContext):
         return Intervention(after, self.wording.given(chosen, complaint))
 
     def feedback(self, state: SkillsState, episode: Episode) -> SkillsState:
-        """The mean reward of the chosen skill, which goes if it was tried and is not worth its place."""
+        """The mean reward of the chosen skill, which goes if it was tried and is not worth its place.
+
+        Where the environment hides the reward, no skill has any: all count as not used, and none goes.
+        """
+        if episode.reward_hidden:
+            return SkillsState(state.skills, chosen=state.chosen, news=state.news)
         kept: list[Skill] = []
         news, gone = list(state.news), dict[str, str]()
         for skill in state.skills:

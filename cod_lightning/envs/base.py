@@ -89,6 +89,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     max_turns: int
     """Turns per task, at least 1."""
     reward_range: tuple[float, float] = (0.0, 1.0)
+    hides_reward: bool = False
+    """Whether reward and success stay hidden from the policy, so that no context mechanism may show or use them."""
     blocking: bool = False
     """Whether `reset` or `step` waits for something outside, such as a judge behind a network; the rollout then calls them in a
     thread."""

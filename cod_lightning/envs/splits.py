@@ -4,6 +4,9 @@ import hashlib
 
 from cod_lightning.types import Split
 
+OPENING = 4
+"""Tasks that decide the split of a pack together with its rule, where rules are few, however many tasks it has."""
+
 
 def split_of_text(text: str) -> Split:
     """8 of 10 worlds train, 1 validates, 1 tests.

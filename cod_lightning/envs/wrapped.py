@@ -62,6 +62,7 @@ class DelegatingWorld(TextEnv):
 
     max_turns = delegated("inside.max_turns")
     reward_range = delegated("inside.reward_range")
+    hides_reward = delegated("inside.hides_reward")
     blocking = delegated("inside.blocking")
     observation_space = delegated("inside.observation_space")
     action_space = delegated("inside.action_space")

@@ -178,6 +178,7 @@ class _Solving:
             state_after=self.state_before if reward is None else self.state,
             error=error,
             repeat=self.task.repeat,
+            reward_hidden=self.env.hides_reward,
         )
 
     def _carry(self, inside: Any) -> None:

@@ -139,6 +139,7 @@ def episode_record(episode: Episode) -> dict[str, Any]:
         "feedback": episode.feedback,
         "error": episode.error,
         "repeat": episode.repeat,
+        "reward_hidden": episode.reward_hidden,
         "turns": [_turn_record(turn) for turn in episode.turns],
     }
 

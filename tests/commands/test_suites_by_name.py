@@ -19,7 +19,9 @@ from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.chat import Chat
 
-SHIPPED = ["cross_domain", "harder", "in_domain", "longer_packs", "non_stationary", "ralph_loop", "safety"]
+OWN_WORLD = ["in_domain", "longer_packs", "non_stationary", "ralph_loop"]
+"""Of the training's own world."""
+SHIPPED = sorted([*OWN_WORLD, "cross_domain", "pde_control_grid", "safety", "setting_a", "setting_b"])
 
 
 def built(suites: list) -> list[Suite]:
@@ -40,7 +42,7 @@ def test_the_shipped_suites_are_these() -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_suite_builds_and_says_what_it_is(name: str) -> None:
     for suite in built(read_suites(name)):
-        assert suite.name.startswith(name)
+        assert (suite.env is None) == (name in OWN_WORLD)
         assert suite.num_packs == 500
     path = config_folders()[0] / "suite" / f"{name}.yaml"
     assert path.read_text().startswith("# ")
@@ -53,6 +55,14 @@ def test_longer_packs_are_8_16_and_32_tasks_long() -> None:
 def test_a_shipped_world_goes_by_its_name() -> None:
     (alchemy, *_) = read_suites("cross_domain")
     assert alchemy["env"]["class_path"] == "cod_lightning.envs.alchemy.Alchemy"
+
+
+def test_a_suite_in_a_config_takes_a_shipped_world_whole(tmp_path: Path) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text("data:\n  suites: [{name: hard, num_packs: 4, env: alchemy_hard}]\n")
+    (suite,) = config_after(expand(["--config", str(config)]).argv)["data"]["suites"]
+    assert suite["env"] == yaml.safe_load((config_folders()[0] / "env" / "alchemy_hard.yaml").read_text())
+    assert suite["num_packs"] == 4
 
 
 def test_names_stand_beside_suites_that_are_spelled_out(tmp_path: Path) -> None:

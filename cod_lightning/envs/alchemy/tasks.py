@@ -19,6 +19,7 @@ from cod_lightning.envs.alchemy.graph import (
     way_to,
 )
 from cod_lightning.envs.checks import check_choice, check_in, check_share, check_span, check_turns, check_unused
+from cod_lightning.envs.splits import OPENING
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -103,7 +104,10 @@ class AlchemyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlchemyParameters(Unchanging):
-    """The parameters of `Alchemy`, and what is drawn by them. Raises `ConfigError` for what cannot work."""
+    """The parameters of `Alchemy`, by default those of the paper's easy setting, and what is drawn by them.
+
+    Raises `ConfigError` for what cannot work.
+    """
 
     tiers_min: int = 3
     """Fewest tiers, the base elements' included, 2 to 5 (with limited materials 2 to 4)."""
@@ -113,19 +117,19 @@ class AlchemyParameters(Unchanging):
     """Fewest base elements, 2 to 8."""
     base_max: int = 4
     """Most base elements."""
-    shrink_min: float = 0.7
+    shrink_min: float = 0.4
     """Smallest size of a tier relative to the one below."""
-    shrink_max: float = 1.0
+    shrink_max: float = 0.6
     """Largest size of a tier relative to the one below, at most 2."""
     recipes_min: int = 1
     """Fewest recipes of an element above tier 0, 1 to 3; decoys have one."""
     recipes_max: int = 1
     """Most recipes of an element."""
-    max_tier_gap: int = 2
+    max_tier_gap: int = 1
     """How far the lower input may lie below the result; 1 means that recipes never cross tiers."""
     cross_tier_min: float = 0.0
     """Smallest probability that a recipe crosses tiers."""
-    cross_tier_max: float = 0.3
+    cross_tier_max: float = 0.1
     """Largest probability that a recipe crosses tiers."""
     noise_min: float = 0.0
     """Smallest number of decoys per element of a tier in the first round of drawing them."""
@@ -144,8 +148,8 @@ class AlchemyParameters(Unchanging):
     end_when_dead: bool = True
     """Whether a task ends as soon as the target cannot be made from what is left; else only when no pair is left, as in the
     paper."""
-    brute_force: bool = False
-    """Whether elements may be asked for that trying every pair of base elements must find in time."""
+    brute_force: bool = True
+    """Whether elements may be asked for that trying every pair of base elements must find in time, as in the paper."""
     show_tiers: bool = True
     """Whether the system text lists all elements by tier, decoys among them, and a task names its target's tier."""
     length_penalty: float = 0.1
@@ -224,7 +228,7 @@ class AlchemyParameters(Unchanging):
         ):
             check_span(f"{key}_min", low, f"{key}_max", high, least, most, "Leave both out.")
         for key, value in (("max_tier_gap", ranges.max_tier_gap), ("noise_chain_depth", ranges.noise_chain_depth)):
-            check_in(f"data.env.{key}", value, 1, 5, "2 is the default.")
+            check_in(f"data.env.{key}", value, 1, 5, "Leave it out for the default.")
         if not self.limited:
             multiplier = {"multiplier_min": self.multiplier_min, "multiplier_max": self.multiplier_max}
             check_unused(AlchemyParameters, "with materials=unlimited", **multiplier, end_when_dead=self.end_when_dead)
@@ -260,10 +264,11 @@ class AlchemyParameters(Unchanging):
         for _ in range(_MOST_DRAWS):
             shape = draw_shape(rng, names, self.ranges, symbols=self.compact)
             recipes = draw_recipes(rng, shape, self.ranges)
-            if recipes is None or split not in (None, split_of(shape.tiers, recipes)):
+            if recipes is None or not any(candidates := self._candidates(recipes, shape)):
                 continue
-            candidates = self._candidates(recipes, shape)
-            if any(candidates):
+            sequence = target_sequence(random.Random(derive_seed(seed, "targets")), candidates)
+            order = list(islice(sequence, max(num_tasks, OPENING)))
+            if split in (None, split_of(recipes, [target for target, _ in order[:OPENING]])):
                 break
         else:
             has = f"graphs of the split {split} with a target worth asking for; none was found in {_MOST_DRAWS} draws"
@@ -273,7 +278,6 @@ class AlchemyParameters(Unchanging):
         if self.labels == "random":
             noun = names.choice(NOUNS)
             tiers = tuple(tuple(names.sample(tier, len(tier))) for tier in tiers)
-        order = target_sequence(random.Random(derive_seed(seed, "targets")), candidates)
         return [
             AlchemyTask(
                 tiers=tiers,
@@ -284,7 +288,7 @@ class AlchemyParameters(Unchanging):
                 stock=self._stock(derive_seed(seed, "stock", n), recipes, shape, target),
                 noun=noun,
             )
-            for n, (target, repeat) in enumerate(islice(order, num_tasks))
+            for n, (target, repeat) in enumerate(order[:num_tasks])
         ]
 
     def redraw(self, seed: int, split: Split, tasks: Sequence[AlchemyTask]) -> list[AlchemyTask]:
@@ -297,7 +301,8 @@ class AlchemyParameters(Unchanging):
         found: tuple[Recipes, Mapping[str, int]] | None = None
         for _ in range(_MOST_DRAWS):
             recipes = draw_recipes(rng, shape, self.ranges)
-            if recipes is None or set(recipes) == set(old.recipes) or split_of(shape.tiers, recipes) is not split:
+            opening = [task.target for task in tasks[:OPENING]]
+            if recipes is None or set(recipes) == set(old.recipes) or split_of(recipes, opening) is not split:
                 continue
             possible = {name for names in self._candidates(recipes, shape) for name in names}
             if not {task.target for task in tasks} <= possible:

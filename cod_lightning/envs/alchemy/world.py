@@ -3,7 +3,7 @@
 A note of which pairs gave what, and which gave nothing, lets a policy make later targets without searching. Source of the world:
 arXiv 2606.20002. Differences: targets come again only after all were asked for, and do not depend on the pack's length; with
 limited materials every target can be made, as its plan with every copy of every intermediate is what the stock is counted
-by; a task ends when its target can no longer be made; splits are disjoint by construction; crossing recipes really occur.
+by; a task ends when its target can no longer be made, unless `end_when_dead` is false; splits are disjoint by construction.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ from cod_lightning.types import Pack, Split, Task
 class Alchemy(TaskWorld[AlchemyTask]):
     """Make a target by combining elements two by two; which pairs are recipes is hidden and shared by a pack.
 
-    Defaults are close to the paper's easy setting, with more elements (a higher shrink factor) and crossing recipes.
+    Defaults are the paper's easy setting.
 
     Args:
         teacher: How good the demonstrations of the warm start are.

@@ -15,7 +15,7 @@ from cod_lightning.envs.apps.facts import CHOICES, HABITS, USUAL_ZONE, HiddenFac
 from cod_lightning.envs.apps.tasks import AppsTask, play
 from cod_lightning.envs.known_ways import KnownWays, WaysPlay, effect
 from cod_lightning.envs.task_world import WorldWording
-from cod_lightning.types import Message
+from cod_lightning.types import Message, Split
 
 GOALS: dict[str, tuple[str, ...]] = {
     "send_money": ("card",),
@@ -58,6 +58,16 @@ def draw(rng: random.Random, slots: Sequence[str]) -> HiddenFacts:
     """A usual site, and a person of whose habits these are drawn; the others are known to be the first."""
     usual = HiddenFacts(zone=USUAL_ZONE, **{slot: VALUES[slot][0] for slot in HABITS})
     return draw_slots(rng, usual, [slot for slot in HABITS if slot in slots])
+
+
+def split_of(facts: HiddenFacts, slots: Sequence[str]) -> Split:
+    """The split of these habits: the places of their values, added up modulo four, are 0 in tests and 1 in validation.
+
+    So in every split each value of a habit is as frequent, and so is each combination of all habits but one: neither a player
+    without memory nor one that knows the other habits can learn in training what is otherwise in tests.
+    """
+    places = sum(VALUES[slot].index(getattr(facts, slot)) for slot in slots)
+    return (Split.TEST, Split.VALIDATION, Split.TRAIN, Split.TRAIN)[places % 4]
 
 
 def truth(facts: HiddenFacts, slots: Sequence[str]) -> KnownHabits:

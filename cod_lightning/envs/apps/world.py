@@ -62,7 +62,8 @@ class Apps(TaskWorld[AppsTask]):
             recur in other splits; the quirks taken together, whatever the habits (quirks); the person; the template.
         feedback: Whether the words after a failed task say which checks failed (reason), or only that it failed (plain).
         protocol: Sentences for language models (natural) or single words for tiny policies (compact).
-        slots: In compact form, which habits tasks are about.
+        slots: In compact form, which habits tasks are about; 3 or more where facts decide the split, since with fewer the one not
+            seen yet would follow from training.
         misses: In compact form, wrong words that a task forgives.
         teacher: How good the demonstrations of the warm start are.
     """
@@ -84,7 +85,7 @@ class Apps(TaskWorld[AppsTask]):
         split_by: Sequence[Literal["facts", "quirks", "person", "template"]] = ("facts",),
         feedback: Literal["reason", "plain"] = "reason",
         protocol: Literal["natural", "compact"] = "natural",
-        slots: Sequence[str] = ("card", "address", "boss"),
+        slots: Sequence[str] = HABITS,
         misses: int = 1,
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
@@ -160,13 +161,17 @@ class Apps(TaskWorld[AppsTask]):
 
     def _facts(self, rng: random.Random, split: Split | None) -> HiddenFacts:
         for _ in range(_MOST_DRAWS):
-            facts = compact.draw(rng, self.slots) if self.compact else draw_facts(rng, self.quirks)
-            # Of one quirk, some are in every split.
-            asked = {"facts": f"facts 1 {facts}", "quirks": f"quirks 10 {facts.quirks}"}
-            if split is None or all(split_of_text(asked[name]) == split for name in asked if name in self.split_by):
+            if self.compact:
+                facts = compact.draw(rng, self.slots)
+                splits = {"facts": compact.split_of(facts, self.slots)}
+            else:
+                facts = draw_facts(rng, self.quirks)
+                # Of one quirk, some are in every split.
+                asked = {"facts": f"facts 1 {facts}", "quirks": f"quirks 10 {facts.quirks}"}
+                splits = {name: split_of_text(text) for name, text in asked.items()}
+            if split is None or all(splits[name] is split for name in splits if name in self.split_by):
                 return facts
-        expected = "slots with facts in every split"
-        raise ConfigError("data.env.slots", list(self.slots), expected, "Name one more.")
+        raise AssertionError("facts of any split are drawn before long")
 
     def _draw(self, seed: int, split: Split | None, person: int, facts: HiddenFacts) -> AppsTask:
         """A task of the split that informed play can do in time."""
@@ -355,6 +360,9 @@ class Apps(TaskWorld[AppsTask]):
         check_share("data.env.question_cost", self.question_cost, "0.05 is the default.")
         for name in self.split_by:
             check_choice("data.env.split_by", name, SPLITS)
+        if self.compact and "facts" in self.split_by and len(self.slots) < 3:
+            expected = "3 habits or more, since by fewer data.env.split_by=[facts] would tell tests from training"
+            raise ConfigError("data.env.slots", list(self.slots), expected, "Name more, or split by person.")
         if not 0 < len(self.split_by) == len(set(self.split_by)):
             expected = (
                 f"one or more of {', '.join(SPLITS)}, each once: with none, packs of two splits could be the same"

@@ -15,7 +15,7 @@ from cod_lightning.envs.checks import check_choice, check_in
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, DoorWording, Facts, NaturalDoors
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play, Teacher
-from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.splits import OPENING, split_of_text
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
@@ -25,8 +25,6 @@ from cod_lightning.types import Message, Pack, Role, Split, Task
 _MOST_DRAWS = 1000
 _MOST_DOORS = 256
 _MOST_DEMONSTRATED = 12
-_OPENING = 4
-"""Doors asked for first, which decide the split with the keys, however many tasks a pack has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +138,13 @@ class Doors(TaskWorld[DoorTask]):
         rng = random.Random(derive_seed("doors pack", self.num_doors, str(split), seed, index))
         for _ in range(_MOST_DRAWS):
             keys = tuple(rng.choices(KEYS, k=self.num_doors))
-            doors = rng.choices(range(1, self.num_doors + 1), k=_OPENING)
+            doors = rng.choices(range(1, self.num_doors + 1), k=OPENING)
             if split_of_text(" ".join([*keys, "|", *map(str, doors)])) is split:
                 break
         else:
             remedy = f"None was found in {_MOST_DRAWS} draws."
             raise ConfigError("data.env", self.name, f"a pack of the split {split}", remedy)
-        doors = [*doors, *rng.choices(range(1, self.num_doors + 1), k=max(0, num_tasks - _OPENING))][:num_tasks]
+        doors = [*doors, *rng.choices(range(1, self.num_doors + 1), k=max(0, num_tasks - OPENING))][:num_tasks]
         world_seed = derive_seed("doors world", *keys)
         specs = (
             DoorTask(door=door, keys=keys, glimpsed=self._glimpsed(door, derive_seed(world_seed, n)))

@@ -69,11 +69,14 @@ _PRIOR_MAPS = 64
 
 
 def draw_map(parameters: GridParameters, seed: int, split: Split | None, side: int, other_than: Costs = ()) -> Costs:
-    """A map of that side and split, different from the other one. Raises `ConfigError` where none is found."""
+    """A map of that side and split, different from the other one. Raises `ConfigError` where none is found.
+
+    Lanes belong to no split: they are so few that a player without memory could learn in training what is never so in tests.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(_MOST_DRAWS):
         costs = plain(_field(parameters, rng, side))
-        if costs != other_than and split in (None, split_of_text(text_of(costs))):
+        if costs != other_than and (parameters.lanes or split in (None, split_of_text(text_of(costs)))):
             return costs
     expected = f"sides that have maps of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"
     remedy = "Raise it, or data.env.levels, for more different maps."
@@ -88,18 +91,28 @@ def draw_names(parameters: GridParameters, rng: random.Random, side: int) -> tup
 
 
 def draw_task(
-    parameters: GridParameters, rng: random.Random, costs: Costs, names: tuple[GridLabels, tuple[int, ...]]
+    parameters: GridParameters,
+    rng: random.Random,
+    costs: Costs,
+    names: tuple[GridLabels, tuple[int, ...]],
+    split: Split | None,
 ) -> GridTask:
     """A random walk of exactly the drawn number of moves leads to the target, so a route exists.
 
-    The walk is repeated until it does not end where it began.
+    The walk is repeated until it does not end where it began; among lanes, from another start until both cells are of the split.
     """
     side = len(costs)
     rounds = rng.randint(parameters.rounds_min, parameters.rounds_max)
-    start = goal = (rng.randrange(side), rng.randrange(side))
-    while goal == start:
-        for _ in range(rounds):
-            goal = rng.choice(moves_from(goal, side))
+    for _ in range(_MOST_DRAWS):
+        start = goal = (rng.randrange(side), rng.randrange(side))
+        while goal == start:
+            for _ in range(rounds):
+                goal = rng.choice(moves_from(goal, side))
+        if not parameters.lanes or split in (None, split_of_text(f"{side}: {start} {goal}")):
+            break
+    else:
+        expected = f"sides with a task of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"
+        raise ConfigError("data.env.side_min", parameters.side_min, expected, "Raise it.")
     labels, order = names
     rows, columns = labels.rows, labels.columns
     return GridTask(

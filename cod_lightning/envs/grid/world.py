@@ -57,13 +57,13 @@ class GridNavigation(TaskWorld[GridTask]):
         return self.wording.rules(self._view.task)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """One map of the split, and a start, a target and a number of moves for every task."""
+        """One map, and a start, a target and a number of moves for every task. Of the split are hills; among lanes, the tasks."""
         world_seed = derive_seed("grid pack", self.name, str(split), seed, index)
         rng = random.Random(world_seed)
         costs = draw_map(self.parameters, world_seed, split, self._draw_side(rng))
         names = draw_names(self.parameters, rng, len(costs))
         rngs = (random.Random(derive_seed(world_seed, n)) for n in range(num_tasks))
-        specs = (draw_task(self.parameters, rng, costs, names) for rng in rngs)
+        specs = (draw_task(self.parameters, rng, costs, names, split) for rng in rngs)
         return self._pack(split, index, seed, world_seed, specs)
 
     def without_world_memory(self) -> TextEnv:
@@ -78,7 +78,7 @@ class GridNavigation(TaskWorld[GridTask]):
     def _drawn(self, seed: int) -> GridTask:
         rng = random.Random(seed)
         costs = draw_map(self.parameters, seed, None, self._draw_side(rng))
-        return draw_task(self.parameters, rng, costs, draw_names(self.parameters, rng, len(costs)))
+        return draw_task(self.parameters, rng, costs, draw_names(self.parameters, rng, len(costs)), None)
 
     def _draw_side(self, rng: random.Random) -> int:
         return rng.randint(self.parameters.side_min, self.parameters.side_max)

@@ -22,7 +22,7 @@ from cod_lightning.envs.levers.wording import (
     NaturalLevers,
 )
 from cod_lightning.envs.players import TablePlay
-from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.splits import OPENING, split_of_text
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
@@ -30,8 +30,6 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Pack, Split, Task
 
 _MOST_DRAWS = 1000
-_OPENING = 4
-"""Goals that, with the order, decide the split, however many tasks a pack has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +105,13 @@ class Levers(TaskWorld[LeverTask]):
         rng = random.Random(derive_seed("levers pack", str(split), seed, index))
         for _ in range(_MOST_DRAWS):
             colours = tuple(rng.sample(COLOURS, len(COLOURS)))
-            goals = rng.choices(COLOURS, k=_OPENING)
+            goals = rng.choices(COLOURS, k=OPENING)
             if split_of_text(" ".join([*colours, "|", *goals])) is split:
                 break
         else:
             remedy = f"None was found in {_MOST_DRAWS} draws."
             raise ConfigError("data.env", self.name, f"a pack of the split {split}", remedy)
-        goals = [*goals, *rng.choices(COLOURS, k=max(0, num_tasks - _OPENING))][:num_tasks]
+        goals = [*goals, *rng.choices(COLOURS, k=max(0, num_tasks - OPENING))][:num_tasks]
         world_seed = derive_seed("levers world", *colours)
         labels = self._draw_labels(derive_seed("levers labels", str(split), seed, index))
         specs = (LeverTask(goal=goal, colours=colours, labels=labels) for goal in goals)

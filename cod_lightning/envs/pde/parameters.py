@@ -37,7 +37,7 @@ class PDEParameters(Unchanging):
     show_samples: bool = True
     """Whether values are listed when measured (our default) or only by a regression, as in the paper."""
     reveal_truth: bool = False
-    """Whether the feedback states if the active terms were right; in the paper it does not."""
+    """Whether the feedback states if the active terms were right, and contexts see the reward; in the paper neither is so."""
     length_penalty: float = 0.0
     """Subtracted times turns / max_turns from the reward of a finalised equation, down to 0."""
     lenient: bool = False

@@ -3,7 +3,8 @@
 Measure, fit, and commit to an equation; notes of what was measured, or of the terms that remain, help in later tasks.
 Source of the world: arXiv 2606.20002. Differences: strata of the amplitudes do not depend on the length of the pack; points
 where the reaction was cut are left out of fits; values can be shown when they are measured; data can be dropped with every
-task; feedback can state whether the terms are right; splits are disjoint by construction; the object holds its state.
+task; feedback can state whether the terms are right, and the reward is hidden unless it does; splits are disjoint by
+construction; the object holds its state.
 """
 
 import copy
@@ -46,6 +47,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
     def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = p = PDEParameters(**parameters)
         self.name, self.max_turns, self.teacher = p.name, p.max_turns, teacher
+        self.hides_reward = not p.reveal_truth
         templates = tuple(t for t in CANDIDATES.values() if p.min_terms <= len(t) <= p.max_terms)
         self._worlds = Worlds(
             templates=templates if p.compact else eligible(p.family, p.min_terms, p.max_terms),

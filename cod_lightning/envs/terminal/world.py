@@ -100,22 +100,18 @@ class Terminal(TaskWorld[TerminalTask]):
         return self._pack(split, index, seed, world_seed, specs)
 
     def _site(self, rng: random.Random, split: Split | None) -> Site:
-        """A site of that split; of the hidden ways alone in compact form, which has few of them."""
+        """A site of that split; in compact form, which has few of them, of none."""
         for _ in range(_MOST_DRAWS):
             if self.compact:
                 plain = replace(draw_site(rng, 0, False), system="linux")
-                site = compact.site_with(plain, compact.draw_ways(rng, self.quirks))
-            else:
-                site = draw_site(rng, self.quirks, self.labels == "random")
-            if split in (None, self._split_of(site)):
+                return compact.site_with(plain, compact.draw_ways(rng, self.quirks))
+            site = draw_site(rng, self.quirks, self.labels == "random")
+            if split in (None, split_of_text(repr(site))):
                 return site
         raise ConfigError("data.env.quirks", self.quirks, f"a number with a site in the split {split}", "Raise it.")
 
-    def _split_of(self, site: Site) -> Split:
-        return split_of_text(compact.canonical(site) if self.compact else repr(site))
-
     def _draw(self, seed: int, split: Split | None, site: Site | None) -> TerminalTask:
-        """A task that can be solved in time; where there is no site, with one of its own, in the split as a whole."""
+        """A task that can be solved in time, at the site or one of its own; of the split itself where its site is of none."""
         rng = random.Random(seed)
         for _ in range(_MOST_DRAWS):
             kinds = self._kinds()
@@ -124,7 +120,8 @@ class Terminal(TaskWorld[TerminalTask]):
             task = draw_task(rng, site or self._site(rng, None), kind)
             if self.compact:
                 task = replace(task, side=compact.SIDE_OF[compact.SLOT_OF[kind]])
-            fits = site is not None or split in (None, split_of_text(repr(task)))
+            fits = site is not None and not self.compact
+            fits = fits or split in (None, split_of_text(compact.canonical(task) if self.compact else repr(task)))
             if fits and self._in_time(task):
                 return task
         expected = f"enough for a task of the types {', '.join(self._kinds())}; none was found in {_MOST_DRAWS} draws"
@@ -223,7 +220,8 @@ class Terminal(TaskWorld[TerminalTask]):
             else:
                 new = with_quirks(old, rng, self.quirks, self.labels == "random")
             later = [replace(self._spec(task), site=new) for task in pack.tasks[at:]]
-            if new.quirks != old.quirks and self._split_of(new) is pack.split and all(map(self._in_time, later)):
+            fits = self.compact or split_of_text(repr(new)) is pack.split
+            if fits and new.quirks != old.quirks and all(map(self._in_time, later)):
                 return self._with(pack, at, site=new)
         raise ConfigError("data.env.quirks", self.quirks, "a number with two sites in a split", "Raise it.")
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from cod_lightning.envs.alchemy import Alchemy
-from tests.envs.alchemy.worlds import COMPACT, DEEP, HARD, PAPER_EASY, SMALL
+from tests.envs.alchemy.worlds import COMPACT, DEEP, HARD, MANY, SMALL
 from tests.envs.case import Case
 
 NAMES = st.sampled_from([*"abcklmpqruvx", "  a", "B ", "nothing", ""])
@@ -14,7 +14,7 @@ CASES = {
     "alchemy-natural": Case(Alchemy, ANSWERS),
     "alchemy-hard": Case(lambda: Alchemy(**HARD, labels="random"), ANSWERS),
     "alchemy-hidden-tiers": Case(lambda: Alchemy(show_tiers=False, recipes_max=3), ANSWERS),
-    "alchemy-paper-easy": Case(lambda: Alchemy(**PAPER_EASY), ANSWERS),
+    "alchemy-many": Case(lambda: Alchemy(**MANY), ANSWERS),
     "alchemy-compact": Case(lambda: Alchemy(**COMPACT), ANSWERS, "compact"),
     "alchemy-compact-small": Case(lambda: Alchemy(**SMALL), ANSWERS, "compact"),
     "alchemy-compact-deep": Case(lambda: Alchemy(**DEEP), ANSWERS, "compact"),

@@ -11,7 +11,7 @@ from cod_lightning.envs.alchemy.graph import book_of, levels, slots_of, split_of
 from cod_lightning.envs.alchemy.tasks import target_sequence
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
-from tests.envs.alchemy.worlds import COMPACT, HARD, PAPER_EASY
+from tests.envs.alchemy.worlds import COMPACT, HARD, MANY, SMALL
 
 
 def _packs(env, count, num_tasks=4, split=Split.TRAIN):
@@ -22,7 +22,7 @@ def _tier(task):
     return levels(task.spec.tiers)[task.spec.target]
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, PAPER_EASY, COMPACT])
+@pytest.mark.parametrize("parameters", [{}, HARD, MANY, COMPACT])
 def test_results_lie_one_tier_above_their_higher_input_and_within_the_gap_of_the_lower(parameters):
     env = Alchemy(**parameters)
     for pack in _packs(env, 60, 1):
@@ -35,7 +35,7 @@ def test_results_lie_one_tier_above_their_higher_input_and_within_the_gap_of_the
         assert set(book_of(spec.recipes)) <= set(map(tuple, map(sorted, slots_of(spec.tiers, 2, True))))
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, PAPER_EASY, COMPACT])
+@pytest.mark.parametrize("parameters", [{}, HARD, MANY, COMPACT])
 def test_every_element_above_tier_0_has_as_many_recipes_as_the_bounds_say(parameters):
     env = Alchemy(**parameters)
     for pack in _packs(env, 60, 1):
@@ -47,7 +47,7 @@ def test_every_element_above_tier_0_has_as_many_recipes_as_the_bounds_say(parame
 
 
 def test_sizes_and_names_follow_the_bounds():
-    specs = [pack.tasks[0].spec for pack in _packs(Alchemy(**PAPER_EASY), 150, 1)]
+    specs = [pack.tasks[0].spec for pack in _packs(Alchemy(), 150, 1)]
     assert {len(spec.tiers) for spec in specs} == {3, 4}
     assert {len(spec.tiers[0]) for spec in specs} == {3, 4}
     assert {len(spec.tiers[1]) for spec in specs} == {1, 2}
@@ -60,7 +60,9 @@ def test_sizes_and_names_follow_the_bounds():
 
 
 def test_crossing_recipes_and_decoys_really_occur():
-    specs = [pack.tasks[0].spec for pack in _packs(Alchemy(**{**HARD, "cross_tier_max": 0.5}), 100, 1)]
+    specs = [
+        pack.tasks[0].spec for pack in _packs(Alchemy(**{**HARD, "max_tier_gap": 2, "cross_tier_max": 0.5}), 100, 1)
+    ]
     crossing = sum(levels(spec.tiers)[a] != levels(spec.tiers)[b] for spec in specs for a, b, _ in spec.recipes)
     assert crossing > 50
     assert sum(len(decoys) for spec in specs for decoys in spec.decoys) > 30
@@ -113,7 +115,7 @@ def test_the_first_eight_positions_ask_for_all_tiers_alike():
 
 def test_trying_all_pairs_of_base_elements_does_not_always_find_the_target_unless_that_is_allowed():
     def shallow(**more):
-        packs = _packs(Alchemy(**more), 150, 2)
+        packs = _packs(Alchemy(**{**MANY, **more}), 150, 2)
         return sum(_tier(task) == 1 for pack in packs for task in pack.tasks if len(task.spec.tiers[0]) == 3)
 
     assert shallow() == 0
@@ -141,20 +143,23 @@ def test_every_target_can_be_made_in_time_and_the_plan_is_replayed(parameters):
             assert reward == pytest.approx(1 - 0.1 * turns / env.max_turns)
 
 
-def test_no_graph_is_in_two_splits_and_names_make_no_other_graph():
-    env = Alchemy(**COMPACT)
-    drawn = {split: {pack.tasks[0].spec.recipes for pack in _packs(env, 150, 1, split)} for split in Split}
-    assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
-    for split in Split:
-        for labels in ("fixed", "random"):
-            for pack in _packs(Alchemy(labels=labels), 20, 1, split):
-                spec = pack.tasks[0].spec
-                assert split_of([sorted(tier) for tier in spec.tiers], spec.recipes) is split
-    renamed = [(("a", "b"), ("k",)), (("one", "two"), ("three",))]
-    assert split_of(renamed[0], (("a", "b", "k"),)) is split_of(renamed[1], (("one", "two", "three"),))
+def test_no_recipes_with_the_same_first_targets_are_in_two_splits():
+    for env in (Alchemy(**COMPACT), Alchemy(labels="random")):
+        drawn = {}
+        for split in Split:
+            packs = _packs(env, 150, 6, split)
+            drawn[split] = {(p.tasks[0].spec.recipes, *(task.spec.target for task in p.tasks[:4])) for p in packs}
+            assert {split_of(recipes, targets) for recipes, *targets in drawn[split]} == {split}
+        assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
 
 
-def test_both_protocols_draw_the_same_structure():
+def test_small_graphs_are_held_out_by_no_split():
+    drawn = [{p.tasks[0].spec.recipes for p in _packs(Alchemy(**SMALL), 400, 1, split)} for split in Split]
+    assert min(map(len, drawn)) > 150, "of 360"
+
+
+def test_both_protocols_draw_the_same_structure_but_for_the_split_that_names_decide(monkeypatch):
+    monkeypatch.setattr("cod_lightning.envs.alchemy.tasks.split_of", lambda recipes, targets: Split.TRAIN)
     natural, compact = Alchemy(**{**COMPACT, "protocol": "natural"}), Alchemy(**COMPACT)
     assert natural.name != compact.name
     for ours, theirs in zip(_packs(natural, 20), _packs(compact, 20), strict=True):
@@ -200,7 +205,7 @@ def test_after_a_change_every_target_can_still_be_made_and_most_recipes_are_othe
 
 
 def test_a_world_without_a_target_worth_asking_for_is_refused():
-    env = Alchemy(tiers_min=2, tiers_max=2, base_min=2, base_max=2)
+    env = Alchemy(tiers_min=2, tiers_max=2, base_min=2, base_max=2, brute_force=False)
     with pytest.raises(ConfigError) as caught:
         env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     assert "brute_force" in caught.value.remedy

@@ -213,11 +213,11 @@ def test_worlds_of_other_parameters_have_other_names():
         COMPACT,
         {"labels": "random"},
         {"max_turns": 9},
-        {"brute_force": True},
+        {"brute_force": False},
         {"noise_max": 0.2},
         {"shrink_max": 0.9},
         {"recipes_max": 2},
-        {"max_tier_gap": 1},
+        {"max_tier_gap": 2},
         {"materials": "limited"},
         {"materials": "limited", "multiplier_max": 3},
     ]

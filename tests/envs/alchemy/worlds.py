@@ -9,6 +9,7 @@ COMPACT = {
     "shrink_max": 0.8,
     "max_tier_gap": 1,
     "cross_tier_max": 0.0,
+    "brute_force": False,
     "max_turns": 4,
     "protocol": "compact",
 }
@@ -32,9 +33,10 @@ HARD = {
     "shrink_min": 0.4,
     "shrink_max": 0.8,
     "recipes_max": 2,
-    "cross_tier_max": 0.2,
+    "cross_tier_max": 0.05,
     "noise_max": 0.3,
+    "end_when_dead": False,
 }
 """As in configs/env/alchemy_hard.yaml."""
-PAPER_EASY = {"shrink_min": 0.4, "shrink_max": 0.6, "max_tier_gap": 1, "cross_tier_max": 0.1, "brute_force": True}
-"""The reference's easy setting, with all that we changed about it undone."""
+MANY = {"shrink_min": 0.7, "shrink_max": 1.0, "max_tier_gap": 2, "cross_tier_max": 0.3, "brute_force": False}
+"""More elements, crossing recipes, and no target that six pairs must find."""

@@ -1,9 +1,13 @@
 """The apps in fused words."""
 
+import itertools
+from collections import Counter
+
 import pytest
 
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.compact import GOALS, SLOT_OF, VALUES, KnownHabits
+from cod_lightning.envs.apps.compact import GOALS, SLOT_OF, VALUES, KnownHabits, split_of
+from cod_lightning.envs.apps.facts import HABITS, HiddenFacts
 from cod_lightning.envs.base import Reference
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
@@ -98,6 +102,24 @@ def test_splits_share_no_hidden_facts():
     assert not drawn[Split.TEST] & drawn[Split.VALIDATION]
 
 
+@pytest.mark.parametrize("slots", [HABITS, ("card", "boss", "sign")])
+def test_every_split_has_all_values_and_combinations_of_all_habits_but_one_equally_often(slots):
+    found = Counter()
+    for values in itertools.product(*(VALUES[slot] for slot in slots)):
+        split = split_of(HiddenFacts(**dict(zip(slots, values, strict=True))), slots)
+        for left_out in range(len(slots)):
+            found[split, left_out, values[:left_out] + values[left_out + 1 :]] += 1
+    for split, number in ((Split.TEST, 1), (Split.VALIDATION, 1), (Split.TRAIN, 2)):
+        of_split = [count for (own, _, _), count in found.items() if own is split]
+        assert of_split == [number] * (len(slots) * 4 ** (len(slots) - 1))
+
+
+def test_two_habits_alone_are_refused_unless_people_are_held_out():
+    with pytest.raises(ConfigError, match=r"data\.env\.slots"):
+        make(slots=("card", "boss"))
+    assert make(slots=("card", "boss"), split_by=("person",)).slots == ("card", "boss")
+
+
 def test_notes_are_as_short_as_possible():
     known = KnownHabits.read(["gold=no blue=no travel=no", "home=ok", "home=no studio=ok", "director=no"])
     assert known.write() == "joint=ok studio=ok director=no"
@@ -106,7 +128,7 @@ def test_notes_are_as_short_as_possible():
 
 def test_slots_without_a_kind_of_task_are_refused():
     with pytest.raises(ConfigError, match=r"data\.env\.templates"):
-        make(slots=("address",))
+        make(slots=("address",), split_by=("person",))
 
 
 def test_every_word_belongs_to_one_habit():

@@ -203,7 +203,7 @@ def test_names_differ_where_packs_do():
     options = [
         {}, {"quirks": 3}, {"max_turns": 20}, {"spare_calls": 3}, {"difficulties": (1,)}, {"split_by": ("person",)},
         {"templates": ["send_mail"]}, {"protocol": "compact"}, {"protocol": "compact", "split_by": ("person",)},
-        {"protocol": "compact", "slots": ("card",)},
+        {"protocol": "compact", "slots": ("card", "boss", "sign")},
     ]  # fmt: skip
     assert len({Apps(**one).name for one in options}) == len(options)
 

@@ -211,16 +211,26 @@ def test_single_moves_lead_to_targets_in_line():
     assert all(reachable(task.spec.start, task.spec.goal, 1) for task in pack.tasks)
 
 
-def test_no_map_is_in_two_splits_and_a_long_pack_begins_with_the_short_one():
+def test_no_hills_and_no_tasks_among_lanes_are_in_two_splits_and_a_long_pack_begins_with_the_short_one():
     for env in (GridNavigation(), COMPACT()):
-        maps = []
+        held_out = []
         for split in Split:
             packs = [env.sample_pack(split=split, index=i, num_tasks=2) for i in range(60)]
             assert all(len({task.spec.costs for task in pack.tasks}) == 1 for pack in packs)
-            maps.append({pack.tasks[0].spec.costs for pack in packs})
+            specs = [task.spec for pack in packs for task in pack.tasks]
+            held_out.append({(s.start, s.goal) if env.parameters.lanes else s.costs for s in specs})
             longer = env.sample_pack(split=split, index=7, num_tasks=5)
             assert longer.tasks[:2] == packs[7].tasks
-        assert sum(map(len, maps)) == len(set.union(*maps))
+        assert sum(map(len, held_out)) == len(set.union(*held_out))
+
+
+def test_all_lanes_occur_in_every_split():
+    env = COMPACT()
+    for split in Split:
+        packs = [env.sample_pack(split=split, index=i, num_tasks=1) for i in range(500)]
+        assert len({pack.tasks[0].spec.costs for pack in packs}) == 50, (
+            "the cheapest and the dearest of three in four rows"
+        )
 
 
 def test_the_name_tells_worlds_apart_and_not_how_they_are_shown():
@@ -313,12 +323,9 @@ def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
     assert caught.value.remedy
 
 
-def test_a_split_without_maps_is_an_error_with_a_remedy():
-    env = GridNavigation(field="lanes", levels=2, side_min=3, side_max=3)
-
-    def draw_every_split():
-        return [env.sample_pack(split=split, index=0, num_tasks=1) for split in Split]
-
+@pytest.mark.parametrize("env", [GridNavigation(), COMPACT()])
+def test_a_split_without_maps_or_tasks_is_an_error_with_a_remedy(env, monkeypatch):
+    monkeypatch.setattr("cod_lightning.envs.grid.draws.split_of_text", lambda text: Split.TRAIN)
     with pytest.raises(ConfigError) as caught:
-        draw_every_split()
+        env.sample_pack(split=Split.TEST, index=0, num_tasks=1)
     assert caught.value.key == "data.env.side_min"

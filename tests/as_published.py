@@ -1,0 +1,123 @@
+"""The page of what differs from the published settings: `PYTHONPATH=. python tests/as_published.py` writes docs/as_published.md.
+
+Our values are those that a config resolves to; theirs, with their keys, are in as_published.yaml.
+"""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from cod_lightning.commands.config_files import expand
+from datamodules import RolloutDataModule
+from modules import GRPOModule
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "as_published.md"
+TABLE = yaml.safe_load((ROOT / "tests" / "as_published.yaml").read_text())
+ABOUT = f"""# As published, setting for setting
+
+After this page you know what each of our configs of the paper's runs sets as the official release does, and what differs.
+
+`PYTHONPATH=. python tests/as_published.py` writes this page; `tests/test_as_published.py` resolves our configs and holds them
+to it. Theirs are the files of the [release]({TABLE["release"]}),
+at the commit that each table names, with their keys. *data* is an option of the generator of their data; *workflow* and *prompts*
+are their code in `trinity/common/workflows/connect_the_dots`; *paper* is arXiv 2606.20002. Rows in bold differ."""
+
+
+class Row(NamedTuple):
+    """A setting of ours beside theirs."""
+
+    config: str
+    key: str
+    found: Any
+    """What our config resolves to."""
+    row: dict[str, Any]
+    """As in the table."""
+
+
+def rows(section: dict[str, Any]) -> Iterator[Row]:
+    """The rows of a section, with what our config resolves to."""
+    argv = expand(["--config", *section["config"].split()]).argv
+    config = yaml.safe_load(Path(argv[argv.index("--config") + 1]).read_text())
+    for row in section["rows"]:
+        key = row.get("key", "")
+        yield Row(section["config"], key, resolved(config, key) if key else None, row)
+
+
+def resolved(config: dict[str, Any], key: str) -> Any:
+    """The value of a key; where the config does not set it, the default of its class. Suites go by their names."""
+    value: Any = config
+    roots = {"data": RolloutDataModule, "model": GRPOModule}
+    parts = key.split(".")
+    for place, part in enumerate(parts):
+        if isinstance(value, list):
+            value = next(one for one in value if one["name"] == part)
+        elif part in value:
+            value = value[part]
+        elif "class_path" in value:
+            inside = value.get("init_args", {})
+            value = inside[part] if part in inside else default(class_of(value["class_path"]), part)
+        else:
+            assert place == 1, f"{key} is no key of {config.keys()}"
+            value = default(roots[parts[0]], part)
+    return value
+
+
+def class_of(path: str) -> type:
+    """The class that a class path names."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def default(kind: type, name: str) -> Any:
+    """The default of a class's argument, also of one that its dataclass of parameters declares."""
+    found = inspect.signature(kind).parameters
+    if name in found:
+        return found[name].default
+    (parameters,) = (
+        one for one in vars(inspect.getmodule(kind)).values() if getattr(one, "__name__", "").endswith("Parameters")
+    )
+    return next(field.default for field in fields(parameters) if field.name == name)
+
+
+def page() -> str:
+    """The page."""
+    parts = [ABOUT]
+    for section in TABLE["sections"]:
+        lines = [
+            f"## {section['title']}",
+            "",
+            f"`--config {section['config']}` beside `{'`, `'.join(section['source'].split(', '))}` ({section['commit']}).",
+            "",
+            "| our key | ours | theirs | what differs |",
+            "| --- | --- | --- | --- |",
+            *(_line(row) for row in rows(section)),
+        ]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(one: Row) -> str:
+    why, mark = one.row.get("why", ""), "**" if "why" in one.row else ""
+    ours = f"{mark}{_shown(one.found)}{mark}" if one.key else ""
+    name = f"`{one.key}`" if one.key else ""
+    return f"| {name} | {ours} | {mark}{one.row['theirs']}{mark} | {why or one.row.get('note', '')} |"
+
+
+def _shown(value: Any) -> str:
+    """The value as YAML has it; a class by its name.
+
+    >>> _shown(None), _shown("cod_lightning.contexts.HintContext"), _shown([0.9, 0.999])
+    ('null', 'HintContext', '[0.9, 0.999]')
+    """
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000).removesuffix("...\n").strip()
+    return text.rpartition(".")[2] if text.startswith("cod_lightning.") else text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
