@@ -1,19 +1,21 @@
 """Connect the Dots in one file: an agent that gets better at an environment from task to task, trained from nothing.
 
 An agent lives through a *pack*: N tasks of one environment that share something hidden, here what four action codes mean. It
-solves a task, rewrites its *context* (one line of text), solves the next task with it, and so on:
+solves a task, rewrites its *context* (one line of text), solves the next task with that context, and so on:
 
     solve 0 -> update 0 -> solve 1 -> update 1 -> ... -> solve N-1
 
-Every arrow is an *episode*. The weights are trained so that this whole loop pays: an update is credited with the tasks that were
-solved with what it wrote. Source: arXiv 2606.20002. Evidence is success that rises with the position of a task in packs that
-training never drew, and stays flat when the context is hidden from the same policy.
+Each of these is an *episode*. The weights are trained so that the whole loop pays: an update is credited with the tasks that were
+solved with what it wrote. Source: arXiv 2606.20002. The evidence is success that rises with a task's position in packs that
+training never drew, and stays flat when the context is hidden from the same policy:
 
-Read from top to bottom: world, words, episode, policy, sampler, lifecycle, credit, loss, warm start, evaluation, main. This is plain
-torch over `cod_lightning.envs`; the library does the same with language models, many processes, failures and resumed runs.
+FIGURES
 
-    python examples/one_file.py                       # a frozen lake
-    python examples/one_file.py --world levers --rollouts 30 --seed 2
+    python examples/one_file.py
+    python examples/one_file.py --world levers --warm_updates 800 --rollouts 30
+
+Read from top to bottom. This is plain torch over `cod_lightning.envs`; the library adds language models, fast engines, many
+processes, failures, resumption, controls and reports. `tests/test_one_file.py` holds the two to the same numbers.
 """
 
 import argparse
@@ -21,37 +23,41 @@ import copy
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.optim import AdamW
 
 from cod_lightning.envs import TextEnv
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.types import Message, Pack, Role, Split, Task
 
-# Letters in shapes: G packs, K siblings (lifecycles of one pack), E = 2N-1 episodes of a lifecycle (solves at even places,
-# updates at odd ones), B rows, T new tokens, S tokens read so far, C channels, H heads, D channels of a head, V words.
+# Types are named by their shapes: G packs, K siblings (lifecycles of one pack), N tasks of a pack, E = 2N-1 episodes of a lifecycle
+# (solves at even places, updates at odd ones); B rows, T tokens, C channels, H heads of D channels, V words.
+GKE, N, B1, BC, BV = (Float[Tensor, shape] for shape in ("G K E", "N", "B 1", "B C", "B V"))
+BT, BTC, BTHD = Shaped[Tensor, "B T"], Float[Tensor, "B T C"], Float[Tensor, "B T H D"]
 
 
 @dataclass(frozen=True)
 class Config:
-    """Every number of a run; each is an option of the command line."""
+    """The numbers of a run; each is an option of the command line."""
 
-    world: str = "lake"  # or levers, which learns in a third of the time
+    world: str = "lake"
     seed: int = 1
-    num_tasks: int = 4  # N, tasks of a pack
-    packs: int = 32  # G, packs of a rollout
-    siblings: int = 8  # K, lifecycles of each pack; each other's baseline
+    num_tasks: int = 4  # N
+    packs: int = 32  # G, of one rollout
+    siblings: int = 8  # K, each other's baseline
     rollouts: int = 60
     updates: int = 4  # optimizer updates on one rollout
     lr: float = 1e-3
-    discount: float = 0.5  # of a task's reward in the return of the episode before; the paper averages instead
-    warm_updates: int = 1500  # supervised updates on demonstrations, three packs each
+    discount: float = 0.5  # of the next task's reward in a return; the paper averages instead
+    warm_updates: int = 1500  # supervised updates before, on the demonstrations of three packs each
     warm_lr: float = 3e-3
     eval_packs: int = 1024
     channels: int = 96
@@ -59,132 +65,120 @@ class Config:
     heads: int = 4
 
 
-FORMAT_PENALTY = 0.1  # what a rewrite costs that cannot be read
+FORMAT_PENALTY = 0.1  # cost of a rewrite that cannot be read
 MAX_NEW_TOKENS = 8  # of one response
+PAD, END = 0, 1  # ids of `<pad>` and `<end>`
 CLIP = 0.2  # how far a token's ratio may move from 1 before the token no longer counts
+BETAS = (0.9, 0.95)  # of AdamW
 MICRO_BATCH = 64  # rows of one forward and backward pass; changes memory and speed, not the gradient
 
 
-# ---------------------------------------------------------------------------------------------------------------------------
-# The world speaks text: `reset` and `step` return observations, the last one being the feedback on the task.
+# ------------------------------------------------------------------ world: text in, text out
+class World:
+    """An environment that speaks in fused words such as `3=up`, its packs, and a tokenizer with one token a word.
 
+    So small a policy does not learn to look up a fact that takes several tokens.
+    """
 
-def make_world(name: str) -> TextEnv:
-    """A world in fused words (`3=up` is one word): with facts of several tokens so small a policy learns no look-up."""
-    if name == "lake":  # cross 3x3 tiles to the goal; which of four codes goes which way is hidden
-        return FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact")
-    if name == "levers":  # pull the lever that gives the wanted colour, in two pulls; which gives which is hidden
-        return Levers(protocol="compact")
-    raise SystemExit(f"--world is {name!r}; expected lake or levers")
+    def __init__(self, config: Config) -> None:
+        if config.world == "lake":  # walk over 3x3 tiles to the goal; which of four codes goes which way is hidden
+            self.env: TextEnv = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact")
+        elif config.world == "levers":  # get the wanted colour in two pulls; which lever gives which colour is hidden
+            self.env = Levers(protocol="compact")
+        else:
+            raise SystemExit(f"--world is {config.world!r}; expected lake or levers")
+        self.num_tasks, self.seed = config.num_tasks, config.seed
+        markup = ("<pad>", "<end>", "<system>", "<user>", "<assistant>", "<hints>", "</hints>", "update")
+        self.words = [*markup, *dict.fromkeys(self.env.words())]
+        self.ids = {word: i for i, word in enumerate(self.words)}
 
-
-class Words:
-    """A tokenizer with one token a word, and the layout of a dialogue: `<system> .. <user> .. <assistant> .. <end> <user> ..`"""
-
-    def __init__(self, env: TextEnv) -> None:
-        self.special = ("<pad>", "<end>", "<system>", "<user>", "<assistant>")
-        self.list = [*self.special, "update", "<hints>", "</hints>", *dict.fromkeys(env.words())]
-        self.ids = {word: i for i, word in enumerate(self.list)}
-        self.pad, self.end = self.ids["<pad>"], self.ids["<end>"]
-
-    def __len__(self) -> int:
-        return len(self.list)
+    def packs(self, split: Split, first: int, count: int) -> list[Pack]:
+        """Packs by number. Nothing that is hidden in a pack of one split is hidden in one of another."""
+        numbers = range(first, first + count)
+        return [self.env.sample_pack(split=split, index=i, num_tasks=self.num_tasks, seed=self.seed) for i in numbers]
 
     def encode(self, text: str) -> list[int]:
         return [self.ids[word] for word in text.split()]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        return " ".join(self.list[i] for i in ids if i != self.end)
 
-
-# ---------------------------------------------------------------------------------------------------------------------------
-# An episode is one dialogue, and one row of tokens. What was sampled is what is trained on: ids are appended and never made
-# from text again, since another tokenisation of the same text would have other log-probs.
-
-
+# ------------------------------------------------------------------ episode: one dialogue, one row of tokens
 @dataclass(eq=False)
 class Episode:
-    """All turns of one task, or one rewrite of the context."""
+    """All turns of one task, or one rewrite of the context: `<system> .. <user> .. <assistant> .. <end> <user> .. <assistant> ..`
 
-    words: Words
-    messages: list[Message] = field(default_factory=list)  # the same as text, for scripted players
+    Sampled ids are kept as they are and never made from text again: the same text in other tokens would have another log-prob.
+    """
+
+    world: World
+    messages: list[Message] = field(default_factory=list)  # the dialogue as text, for scripted players
     ids: list[int] = field(default_factory=list)
-    sampled: list[bool] = field(default_factory=list)  # which tokens are the policy's own
-    logprobs: list[float] = field(default_factory=list)  # of those when they were sampled (nats), 0 elsewhere
+    sampled: list[bool] = field(default_factory=list)  # the action mask: which tokens are the policy's
+    logprobs: list[float] = field(default_factory=list)  # of those when they were sampled (nats); 0 elsewhere
     reward: float = 0.0
-    success: bool = False  # whether the task was solved, or the rewrite can be read
-    after: str = ""  # the world's feedback on a task, or the rewritten context
+    success: bool = False  # the task was solved, or the rewrite can be read
+    after: str = ""  # feedback on the task, or the new context
 
     def ask(self, **messages: str) -> None:
-        """Append messages by role, and the mark after which the policy answers."""
+        """Append messages, by role, and the mark that asks for a response."""
         self.messages += [Message(Role(role), text) for role, text in messages.items()]
-        text = " ".join(f"<{role}> {text}" for role, text in messages.items())
-        self._append(self.words.encode(f"{text} <assistant>"), sampled=False)
+        ids = self.world.encode(" ".join(f"<{role}> {text}" for role, text in messages.items()) + " <assistant>")
+        self.ids, self.sampled = self.ids + ids, self.sampled + [False] * len(ids)
+        self.logprobs = self.logprobs + [0.0] * len(ids)
 
-    def answer(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> str:
-        """Append a response, as text too."""
-        self._append(ids, sampled=True, logprobs=logprobs)
-        text = self.words.decode(ids)
+    def answer(self, ids: list[int], logprobs: list[float] | None = None) -> str:
+        """Append a response; its text. A script's log-probs are 0: it is sure of what it says."""
+        self.ids, self.sampled = self.ids + ids, self.sampled + [True] * len(ids)
+        self.logprobs = self.logprobs + (logprobs or [0.0] * len(ids))
+        text = " ".join(self.world.words[i] for i in ids if i != END)
         self.messages.append(Message(Role.ASSISTANT, text))
         return text
 
-    def _append(self, ids: Sequence[int], *, sampled: bool, logprobs: Sequence[float] | None = None) -> None:
-        self.ids += ids
-        self.sampled += [sampled] * len(ids)
-        self.logprobs += logprobs or [0.0] * len(ids)
+
+Respond = Callable[[list[Episode]], list[str]]
+"""Appends a response to each of these episodes and returns the texts: a policy, or a scripted player."""
 
 
-Respond = Callable[[Sequence[Episode]], list[str]]
-"""Appends a response to every one of these episodes and returns their texts; a policy or a scripted player."""
-
-
-# ---------------------------------------------------------------------------------------------------------------------------
-# The policy is a small Qwen3: RMSNorm, rotary positions, normalised queries and keys, SwiGLU, tied embeddings.
-
-
+# ------------------------------------------------------------------ policy: a small Qwen3 with tied embeddings
 class Memory:
-    """Keys and values of one layer: [B H S D] each, the token at position s in column s.
+    """Keys and values of one layer, [B H S D] each, those of the token at position s in column s.
 
-    A row that has fewer new tokens than another is padded on the right. What its padding writes stands behind its last token, where
-    the causal mask hides it until the next tokens overwrite it, so that position alone decides what is seen.
+    A row with fewer new tokens than others is padded on the right. What padding writes stands behind the row's last token, where
+    position alone hides it until the next tokens overwrite it.
     """
 
     def __init__(self) -> None:
-        self.keys, self.values = torch.empty(0), torch.empty(0)
+        self.keys = self.values = torch.empty(0)
 
-    def add(self, k: Float[Tensor, "B H T D"], v: Float[Tensor, "B H T D"], at: Int[Tensor, "B T"]) -> None:
-        """Write new keys and values at these positions."""
+    def add(self, k: BTHD, v: BTHD, at: BT) -> None:
         if not self.keys.numel():
-            self.keys = self.values = k[:, :, :0]
-        if (more := int(at.max()) + 1 - self.keys.shape[2]) > 0:
-            self.keys, self.values = (F.pad(kept, (0, 0, 0, more)) for kept in (self.keys, self.values))
+            self.keys = self.values = k.transpose(1, 2)[:, :, :0]
+        more = max(0, int(at.max()) + 1 - self.keys.shape[2])
+        self.keys, self.values = (F.pad(kept, (0, 0, 0, more)) for kept in (self.keys, self.values))
         rows = torch.arange(len(at))[:, None]
-        self.keys[rows, :, at] = k.transpose(1, 2)
-        self.values[rows, :, at] = v.transpose(1, 2)
+        self.keys[rows, :, at], self.values[rows, :, at] = k, v
 
-    def keep(self, rows: Int[Tensor, " b"]) -> None:
-        """Forget all other dialogues."""
+    def keep(self, rows: Tensor) -> None:
         self.keys, self.values = self.keys[rows], self.values[rows]
 
 
 class Block(nn.Module):
-    """Attention, then a feed-forward layer, each added to what came in."""
+    """Attention with normalised queries and keys, then SwiGLU; each adds to its input."""
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
         self.heads, hidden = heads, 8 * channels // 3
-        self.attention_norm, self.mlp_norm = nn.RMSNorm(channels, eps=1e-6), nn.RMSNorm(channels, eps=1e-6)
+        self.attention_norm, self.mlp_norm = (nn.RMSNorm(channels, eps=1e-6) for _ in range(2))
         self.q_norm, self.k_norm = (nn.RMSNorm(channels // heads, eps=1e-6) for _ in range(2))
         self.q, self.k, self.v, self.o = (nn.Linear(channels, channels, bias=False) for _ in range(4))
         self.gate, self.up = (nn.Linear(channels, hidden, bias=False) for _ in range(2))
         self.down = nn.Linear(hidden, channels, bias=False)
 
-    def forward(self, x: Float[Tensor, "B T C"], at: Int[Tensor, "B T"], memory: Memory | None) -> Float[Tensor, "B T C"]:
+    def forward(self, x: BTC, at: BT, memory: Memory | None) -> BTC:
         y = self.attention_norm(x)
         q, k, v = (layer(y).unflatten(-1, (self.heads, -1)) for layer in (self.q, self.k, self.v))
-        q, k, v = rotated(self.q_norm(q), at).transpose(1, 2), rotated(self.k_norm(k), at).transpose(1, 2), v.transpose(1, 2)
+        q, k = rotated(self.q_norm(q), at).transpose(1, 2), rotated(self.k_norm(k), at)
         if memory is None:  # whole rows, padded on the right: the causal mask is all they need
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
         else:
             memory.add(k, v, at)
             seen = torch.arange(memory.keys.shape[2]) <= at[:, None, :, None]  # [B 1 T S]
@@ -194,8 +188,8 @@ class Block(nn.Module):
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
 
-def rotated(x: Float[Tensor, "B T H D"], at: Int[Tensor, "B T"]) -> Float[Tensor, "B T H D"]:
-    """Each pair of channels (i, i + D/2) turned by position * 10000^(-2i/D)."""
+def rotated(x: BTHD, at: BT) -> BTHD:
+    """Rotary positions: channels i and i + D/2 are turned by position * 10000^(-2i/D)."""
     half = x.shape[-1] // 2
     angle = at[:, :, None, None] * 10_000.0 ** (-torch.arange(half) / half)
     one, two = x.chunk(2, dim=-1)
@@ -203,107 +197,95 @@ def rotated(x: Float[Tensor, "B T H D"], at: Int[Tensor, "B T"]) -> Float[Tensor
 
 
 class Policy(nn.Module):
-    """A causal language model over `Words`."""
+    """A causal language model over the world's words."""
 
-    def __init__(self, num_words: int, channels: int, layers: int, heads: int) -> None:
+    def __init__(self, world: World, config: Config) -> None:
         super().__init__()
-        self.embed = nn.Embedding(num_words, channels)
-        self.blocks = nn.ModuleList(Block(channels, heads) for _ in range(layers))
-        self.norm = nn.RMSNorm(channels, eps=1e-6)
+        self.embed = nn.Embedding(len(world.words), config.channels)
+        self.blocks = nn.ModuleList(Block(config.channels, config.heads) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.channels, eps=1e-6)
         for weight in self.parameters():
             if weight.ndim == 2:
-                nn.init.normal_(weight, std=0.5 * channels**-0.5)
+                nn.init.normal_(weight, std=0.5 * config.channels**-0.5)
 
-    def forward(
-        self, ids: Int[Tensor, "B T"], at: Int[Tensor, "B T"], memories: Sequence[Memory] | None = None
-    ) -> Float[Tensor, "B T C"]:
-        """Hidden states behind these tokens at these positions, of rows whose earlier tokens the memories hold."""
+    def forward(self, ids: BT, at: BT, memories: list[Memory] | None = None) -> BTC:
+        """Hidden states of tokens at these positions, after those that the memories hold."""
         x = self.embed(ids)
         for i, block in enumerate(self.blocks):
             x = block(x, at, memories and memories[i])
         return self.norm(x)
 
-    def scores(self, hidden: Float[Tensor, "n C"], temperature: float = 1.0) -> Float[Tensor, "n V"]:
+    def scores(self, hidden: BC, temperature: float = 1.0) -> BV:
         """Log-probabilities (nats) of the next word."""
         return torch.log_softmax(hidden @ self.embed.weight.T / temperature, dim=-1)
 
-    def logprobs(self, ids: Int[Tensor, "B T"], sampled: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-        """Of every sampled token given the tokens before it, 0 elsewhere; scores are made for those alone."""
+    def logprobs(self, ids: BT, sampled: BT) -> BT:
+        """Log-probability (nats) of each sampled token given the tokens before it; 0 elsewhere, where no scores are computed."""
         hidden = self(ids, torch.arange(ids.shape[1]).expand_as(ids))
         row, column = sampled.nonzero(as_tuple=True)
-        scores = self.scores(hidden[row, column - 1])
-        found = scores.gather(1, ids[row, column][:, None]).squeeze(1)
+        found = self.scores(hidden[row, column - 1]).gather(1, ids[row, column][:, None]).squeeze(1)
         return torch.zeros(ids.shape).index_put((row, column), found)
 
 
-# ---------------------------------------------------------------------------------------------------------------------------
-# Rollout: all lifecycles side by side, one batched forward pass for each token, nothing read twice.
-
-
+# ------------------------------------------------------------------ rollout: all lifecycles side by side
 class Sampler:
-    """Lets a policy respond. Keys and values stay from turn to turn, so that a turn reads its new tokens only."""
+    """A policy that responds, to all dialogues in one batch. Keys and values stay: a turn reads its new tokens only."""
 
-    def __init__(self, policy: Policy, words: Words, seed: int, temperature: float = 1.0) -> None:
-        self.policy, self.words, self.temperature = policy, words, temperature
+    def __init__(self, policy: Policy, seed: int, temperature: float = 1.0) -> None:
+        self.policy, self.temperature = policy, temperature
         self.generator = torch.Generator().manual_seed(seed)
-        self.held: dict[Episode, int] = {}  # how many tokens of each dialogue the memories hold, in the order of their rows
+        self.num_read: dict[Episode, int] = {}  # tokens of each dialogue in the memories, in the order of their rows
         self.memories: list[Memory] = []
 
     @torch.no_grad()
-    def __call__(self, episodes: Sequence[Episode]) -> list[str]:
-        if episodes[0] not in self.held:  # other dialogues begin
-            self.held, self.memories = dict.fromkeys(episodes, 0), [Memory() for _ in self.policy.blocks]
-        elif len(episodes) < len(self.held):  # some tasks have ended
-            place = {episode: row for row, episode in enumerate(self.held)}
+    def __call__(self, episodes: list[Episode]) -> list[str]:
+        if episodes[0] not in self.num_read:  # other dialogues begin
+            self.num_read, self.memories = dict.fromkeys(episodes, 0), [Memory() for _ in self.policy.blocks]
+        elif len(episodes) < len(self.num_read):  # some have ended
+            row = {episode: row for row, episode in enumerate(self.num_read)}
+            self.num_read = {episode: self.num_read[episode] for episode in episodes}
             for memory in self.memories:
-                memory.keep(torch.tensor([place[episode] for episode in episodes]))
-            self.held = {episode: self.held[episode] for episode in episodes}
+                memory.keep(torch.tensor([row[episode] for episode in episodes]))
 
-        # The first pass reads what is new in each dialogue: the last sampled token, which no pass has read yet, and the prompt.
-        new = [torch.tensor(episode.ids[read:]) for episode, read in self.held.items()]
-        start, length = torch.tensor(list(self.held.values())), torch.tensor([len(ids) for ids in new])
-        ids = nn.utils.rnn.pad_sequence(new, batch_first=True, padding_value=self.words.pad)
-        at = start[:, None] + torch.arange(ids.shape[1])
-        hidden = self.policy(ids, at, self.memories)[torch.arange(len(ids)), length - 1]
+        # First comes what is new in each dialogue: the last sampled token, which was never fed back, and the prompt.
+        new = [torch.tensor(episode.ids[read:]) for episode, read in self.num_read.items()]
+        start, length = torch.tensor(list(self.num_read.values())), torch.tensor([len(ids) for ids in new])
+        ids = pad_sequence(new, batch_first=True, padding_value=PAD)
+        hidden = self.policy(ids, start[:, None] + torch.arange(ids.shape[1]), self.memories)
+        hidden = hidden[torch.arange(len(ids)), length - 1]
 
-        tokens, logprobs, ended = [], [], torch.zeros(len(ids), dtype=torch.bool)
-        at = start + length
-        for _ in range(MAX_NEW_TOKENS):
+        drawn, logprobs, ended = [], [], torch.zeros(len(ids), dtype=torch.bool)
+        for step in range(MAX_NEW_TOKENS):
             scores = self.policy.scores(hidden, self.temperature)
-            token = torch.multinomial(scores.exp(), 1, generator=self.generator)
-            tokens.append(token)
-            logprobs.append(scores.gather(1, token))
-            ended |= token.squeeze(1) == self.words.end
+            drawn.append(torch.multinomial(scores.exp(), 1, generator=self.generator))
+            logprobs.append(scores.gather(1, drawn[-1]))
+            ended |= drawn[-1].squeeze(1) == END
             if ended.all():
                 break
-            # Rows that have ended go along: their tokens are cut off below, and the next turn overwrites their columns.
-            hidden = self.policy(token, at[:, None], self.memories).squeeze(1)
-            at = at + 1
+            # Responses that have ended go along: their tokens are cut off below, their columns overwritten by the next turn.
+            hidden = self.policy(drawn[-1], (start + length + step)[:, None], self.memories).squeeze(1)
 
         texts = []
-        rows = zip(episodes, torch.cat(tokens, 1).tolist(), torch.cat(logprobs, 1).tolist(), strict=True)
-        for episode, own, own_logprobs in rows:
-            count = own.index(self.words.end) + 1 if self.words.end in own else len(own)
-            self.held[episode] = len(episode.ids) + count - 1  # all but the last one was read
-            texts.append(episode.answer(own[:count], own_logprobs[:count]))
+        rows = zip(episodes, torch.cat(drawn, 1).tolist(), torch.cat(logprobs, 1).tolist(), strict=True)
+        for episode, own, values in rows:
+            count = own.index(END) + 1 if END in own else len(own)
+            self.num_read[episode] = len(episode.ids) + count - 1
+            texts.append(episode.answer(own[:count], values[:count]))
         return texts
 
 
-def solve(
-    respond: Respond, words: Words, envs: Sequence[TextEnv], tasks: Sequence[Task], contexts: Sequence[str]
-) -> list[Episode]:
-    """One task in each environment, all side by side."""
-    episodes = [Episode(words) for _ in tasks]
+def solve(respond: Respond, world: World, envs: list[TextEnv], tasks: list[Task], contexts: list[str]) -> list[Episode]:
+    """One task in each environment, with its context."""
+    episodes = [Episode(world) for _ in tasks]
     for env, task, context, episode in zip(envs, tasks, contexts, episodes, strict=True):
         observation, _ = env.reset(options={"task": task})
         episode.ask(system=f"{env.rules} {context}".strip(), user=observation)
     going = list(zip(envs, episodes, strict=True))
     while going:
-        texts = respond([episode for _, episode in going])
-        unfinished = []
+        texts, unfinished = respond([episode for _, episode in going]), []
         for (env, episode), text in zip(going, texts, strict=True):
             observation, reward, terminated, truncated, _ = env.step(text)
-            if terminated or truncated:
+            if terminated or truncated:  # the last observation is the feedback
                 episode.reward, episode.success, episode.after = reward, env.success, observation
             else:
                 episode.ask(user=observation)
@@ -312,73 +294,55 @@ def solve(
     return episodes
 
 
-def rewrite(respond: Respond, words: Words, solved: Sequence[Episode], contexts: Sequence[str]) -> list[Episode]:
-    """The contexts rewritten, each from its old text and the feedback on the task; one that cannot be read leaves the old one."""
-    episodes = [Episode(words) for _ in solved]
+def rewrite(respond: Respond, world: World, solved: list[Episode], contexts: list[str]) -> list[Episode]:
+    """A new context for each, from the old one and the feedback on the task; one that cannot be read leaves the old one."""
+    episodes = [Episode(world) for _ in solved]
     for before, context, episode in zip(solved, contexts, episodes, strict=True):
         episode.ask(system=f"update {context}".strip(), user=before.after)
     for context, episode, text in zip(contexts, episodes, respond(episodes), strict=True):
-        # No markup within: a context that spells `<user>` could forge a message in every later task.
+        # Markup is refused: a context that spells `<user>` would forge a message in every later task.
         written = re.fullmatch(r"[^<]*<hints> ([^<]+) </hints>", text)
         episode.success, episode.after = written is not None, written[1] if written else context
         episode.reward = 0.0 if written else -FORMAT_PENALTY
     return episodes
 
 
-def live(
-    respond: Respond, words: Words, env: TextEnv, packs: Sequence[Pack], blanked: bool = False
-) -> list[list[Episode]]:
-    """A lifecycle through each pack: [B][E] episodes. Blanked, no task is shown what was written; the same policy otherwise."""
-    envs = [copy.deepcopy(env) for _ in packs]
-    contexts = [""] * len(packs)
-    lives: list[list[Episode]] = [[] for _ in packs]
+def live(respond: Respond, world: World, packs: list[Pack], *, blanked: bool = False) -> list[list[Episode]]:
+    """A lifecycle through each pack, [B][E]. Blanked, contexts are written and no task is shown one."""
+    envs, lives = [copy.deepcopy(world.env) for _ in packs], [[] for _ in packs]
+    contexts = nothing = [""] * len(packs)
     for n in range(len(packs[0])):
-        shown = [""] * len(packs) if blanked else contexts
-        solved = solve(respond, words, envs, [pack.tasks[n] for pack in packs], shown)
+        solved = solve(respond, world, envs, [pack.tasks[n] for pack in packs], nothing if blanked else contexts)
         played = [solved]
-        if n + 1 < len(packs[0]):  # nothing comes after the last task that could use a context
-            played.append(rewrite(respond, words, solved, contexts))
+        if n + 1 < len(packs[0]):  # no task comes after the last one that could use a context
+            played.append(rewrite(respond, world, solved, contexts))
             contexts = [episode.after for episode in played[-1]]
         for life, *episodes in zip(lives, *played, strict=True):
             life += episodes
     return lives
 
 
-# ---------------------------------------------------------------------------------------------------------------------------
-# Credit: what came of an episode, compared with the same episode of the siblings.
+# ------------------------------------------------------------------ credit: what came of an episode, against its siblings
+def advantages_of(rewards: GKE, num_tokens: GKE, discount: float) -> GKE:
+    """Return minus the siblings' mean return, one baseline for each pack, kind of episode and position; then balanced.
 
-
-def returns_of(rewards: Float[Tensor, "G K E"], discount: float) -> Float[Tensor, "G K E"]:
-    """An episode's own reward, and those of the tasks after it, each `discount` times the one before.
-
-    A solve's list is [x_j, x_(j+1), ...], an update's [z_j, x_(j+1), ...]: its format reward, and what was solved with what it wrote.
-    Rewards of other updates are in neither.
+    A return sums the episode's own reward and those of the tasks after it, each weighed `discount` times as much as the one before:
+    [x_j, x_(j+1), ...] for solve j and [z_j, x_(j+1), ...] for update j, its format reward and the tasks solved with what it wrote.
     """
-    returns = torch.zeros_like(rewards)
-    later = torch.zeros_like(rewards[..., 0])
-    for e in reversed(range(rewards.shape[-1])):
-        returns[..., e] = rewards[..., e] + discount * later
+    returns = rewards.double().clone()
+    later = torch.zeros_like(returns[..., 0])
+    for e in reversed(range(returns.shape[-1])):
+        returns[..., e] += discount * later
         if e % 2 == 0:
             later = returns[..., e]
-    return returns
-
-
-def advantages_of(
-    rewards: Float[Tensor, "G K E"], num_tokens: Int[Tensor, "G K E"], discount: float
-) -> Float[Tensor, "G K E"]:
-    """Return minus the mean return of the siblings: one baseline for each pack, kind of episode and position.
-
-    Not divided by a standard deviation: a pack in which the siblings hardly differ has little to say.
-    """
-    returns = returns_of(rewards.double(), discount)
     return balanced(returns - returns.mean(dim=1, keepdim=True), num_tokens)
 
 
-def balanced(advantages: Float[Tensor, "G K E"], num_tokens: Int[Tensor, "G K E"]) -> Float[Tensor, "G K E"]:
-    """s exp(s / T) in place of s where negative advantages outweigh positive ones, token by token (adaptive RED).
+def balanced(advantages: GKE, num_tokens: GKE) -> GKE:
+    """Adaptive RED: s exp(s / T) in place of s where tokens of negative advantage outweigh the others.
 
-    Failures are longer than successes, so their tokens dominate the loss and push probability anywhere but where it was. T in
-    [0.8, 100] makes sum_e s_e exp(s_e / T) n_e about 0, by bisection, since that sum falls as T rises.
+    Pushing down does not say where probability should go. T in [0.8, 100] makes the sum of s exp(s / T) n about 0, n being an
+    episode's sampled tokens; the sum falls as T rises, so T is found by bisection.
     """
     weighed = advantages * num_tokens
     if weighed.sum() >= -1e-6 * weighed.abs().sum():  # with equal lengths the sum is rounding noise of either sign
@@ -386,196 +350,148 @@ def balanced(advantages: Float[Tensor, "G K E"], num_tokens: Int[Tensor, "G K E"
     low, high = 0.8, 100.0
     while high - low >= 0.05:
         middle = (low + high) / 2
-        if (weighed * torch.exp(advantages / middle)).sum() > 0:
-            low = middle
-        else:
-            high = middle
-    return advantages * torch.exp(advantages * 2 / (low + high))
+        low, high = (middle, high) if (weighed * torch.exp(advantages / middle)).sum() > 0 else (low, middle)
+    return advantages * torch.exp(2 * advantages / (low + high))
 
 
-# ---------------------------------------------------------------------------------------------------------------------------
-# Loss and update.
-
-
-def policy_loss(
-    logprobs: Float[Tensor, "B T"],
-    behaviour: Float[Tensor, "B T"],
-    advantages: Float[Tensor, "B 1"],
-    sampled: Bool[Tensor, "B T"],
-    num_tokens: int,
-) -> Float[Tensor, ""]:
+# ------------------------------------------------------------------ loss and update
+def policy_loss(logprobs: BT, behaviour: BT, advantages: B1, sampled: BT, num_tokens: int) -> Tensor:
     """- sum_t keep_t A_t log p_t / num_tokens, with the clip as a mask (REC-OneSide-NoIS, arXiv 2509.24203).
 
-    A token counts until the policy has moved by more than CLIP from the one that sampled it, in the direction in which its
-    advantage pushes. With one update on a rollout no token is masked, and this is REINFORCE with a group's baseline.
+    A token counts until its ratio to the policy that sampled it has moved by CLIP in the direction of its advantage, which bounds
+    the later updates on a rollout. In the first one nothing has moved, and this is REINFORCE with the siblings' baseline.
     """
     ratio = (logprobs.detach() - behaviour).exp()
     keep = sampled & torch.where(advantages > 0, ratio <= 1 + CLIP, ratio >= 1 - CLIP)
     return -(advantages * logprobs)[keep].sum() / num_tokens
 
 
-def update(
-    policy: Policy, optimizer: torch.optim.Optimizer, episodes: Sequence[Episode], advantages: Sequence[float]
-) -> float:
-    """One optimizer update; the mean distance of log-probs (nats) from those at sampling, before it.
+def update(policy: Policy, optimizer: AdamW, lr: float, episodes: list[Episode], advantages: list[float]) -> float:
+    """One optimizer update; the mean distance (nats) of log-probs before it from those at sampling.
 
-    An episode's advantage is that of every token sampled in it. Without one there is no gradient, so its row is left out, but its
-    tokens count in the mean: else a rollout of few signals would take steps as large as one of many.
+    A row without advantage has no gradient and is left out, but its tokens count in the mean: otherwise a rollout of few signals
+    would take as large a step as one of many.
     """
-    num_tokens = sum(sum(episode.sampled) for episode in episodes)
+    num_tokens, gap, num_compared = sum(sum(episode.sampled) for episode in episodes), 0.0, 0
     rows = [pair for pair in zip(episodes, advantages, strict=True) if abs(pair[1]) > 1e-6]
-    rows.sort(key=lambda pair: len(pair[0].ids))  # of like length together: little is padding
-    gap, num_compared = 0.0, 0
+    rows.sort(key=lambda pair: len(pair[0].ids))  # rows of like length together: little is padding
     optimizer.zero_grad()
     for first in range(0, len(rows), MICRO_BATCH):
         part, own = zip(*rows[first : first + MICRO_BATCH], strict=True)
-        ids, sampled, behaviour = (
-            nn.utils.rnn.pad_sequence([torch.tensor(row) for row in columns], batch_first=True)
-            for columns in zip(*((episode.ids, episode.sampled, episode.logprobs) for episode in part), strict=True)
-        )
+        columns = zip(*((one.ids, one.sampled, one.logprobs) for one in part), strict=True)
+        ids, sampled, behaviour = (pad_sequence([*map(torch.tensor, column)], batch_first=True) for column in columns)
         logprobs = policy.logprobs(ids, sampled)
         policy_loss(logprobs, behaviour, torch.tensor(own)[:, None], sampled, num_tokens).backward()
         gap += float((logprobs.detach() - behaviour).abs().sum())
         num_compared += int(sampled.sum())
     nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+    optimizer.param_groups[0]["lr"] = lr
     optimizer.step()
     return gap / max(1, num_compared)
 
 
-# ---------------------------------------------------------------------------------------------------------------------------
-# Warm start. A policy with random weights cannot answer at all, so nothing could be reinforced.
+# ------------------------------------------------------------------ warm start: a random policy answers nothing to reinforce
+def demonstrated(world: World, pack: Pack, rng: random.Random) -> list[Episode]:
+    """Each episode of a pack by the world's scripted teacher, with a context that it makes up: true in part, junk, or none.
 
-
-def demonstrated(words: Words, env: TextEnv, pack: Pack, rng: random.Random) -> list[Episode]:
-    """Each episode of a pack by a scripted teacher, with a context that it makes up: true in part, junk, or none.
-
-    The teacher plays sensibly, mostly trusts its context, and notes each fact rightly only half of the time: the protocol, and the skill
-    in weak form. That writing helps later tasks is in no episode; training has to find it.
+    The teacher plays sensibly, trusts its context mostly, and notes each fact rightly half of the time: the protocol, and the skill
+    in weak form. No episode shows that notes pay in later tasks; training finds that.
     """
-    teacher = env.demonstrator(pack)
+    teacher, tasks = world.env.demonstrator(pack), list(pack.tasks)
 
-    def act(episodes: Sequence[Episode]) -> list[str]:
-        return [one.answer([*words.encode(teacher.act(one.messages, rng)), words.end]) for one in episodes]
+    def act(episodes: list[Episode]) -> list[str]:
+        return [one.answer(world.encode(f"{teacher.act(one.messages, rng)} <end>")) for one in episodes]
 
-    def note(episodes: Sequence[Episode]) -> list[str]:
-        notes = (f"<hints> {teacher.note(one.messages, rng)} </hints>" for one in episodes)
-        return [one.answer([*words.encode(text), words.end]) for one, text in zip(episodes, notes, strict=True)]
+    def note(episodes: list[Episode]) -> list[str]:
+        return [
+            one.answer(world.encode(f"<hints> {teacher.note(one.messages, rng)} </hints> <end>")) for one in episodes
+        ]
 
-    contexts = [teacher.context(rng) for _ in pack.tasks]
-    solved = solve(act, words, [copy.deepcopy(env) for _ in pack.tasks], pack.tasks, contexts)
-    return solved + rewrite(note, words, solved, contexts)
+    contexts = [teacher.context(rng) for _ in tasks]
+    solved = solve(act, world, [copy.deepcopy(world.env) for _ in tasks], tasks, contexts)
+    return solved + rewrite(note, world, solved, contexts)
 
 
-def warm_start(config: Config, policy: Policy, words: Words, env: TextEnv) -> None:
-    """Supervised learning on demonstrations, which is `update` once more.
+def warm_start(config: Config, policy: Policy, world: World) -> None:
+    """Supervised learning on demonstrations, by the same update.
 
-    What a script says has log-prob 0 and gets the advantage 1, so no ratio is above 1, no token is masked, and the loss is cross-entropy.
+    A script says its tokens with log-prob 0 and they get the advantage 1: no ratio exceeds 1, nothing is clipped, and the loss is
+    cross-entropy, which is also its distance from the log-probs at sampling.
     """
-    optimizer = torch.optim.AdamW(policy.parameters(), betas=(0.9, 0.95), weight_decay=0.0, fused=True)
-    rng, start = random.Random(config.seed), time.perf_counter()
+    optimizer = AdamW(policy.parameters(), betas=BETAS, weight_decay=0.0)
+    rng, start = random.Random(world.seed), time.time()
     for number in range(config.warm_updates):
-        rate = config.warm_lr * min((number + 1) / 50, 1 - number / config.warm_updates)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        packs = draw(config, env, Split.TRAIN, 3 * number, 3)
-        episodes = [episode for pack in packs for episode in demonstrated(words, env, pack, rng)]
-        gap = update(policy, optimizer, episodes, [1.0] * len(episodes))
+        packs = world.packs(Split.TRAIN, 3 * number, 3)
+        episodes = [episode for pack in packs for episode in demonstrated(world, pack, rng)]
+        lr = config.warm_lr * min((number + 1) / 50, 1 - number / config.warm_updates)
+        loss = update(policy, optimizer, lr, episodes, [1.0] * len(episodes))
         if number % 250 == 249:
-            seconds = time.perf_counter() - start
-            print(f"warm start {number + 1:4d}/{config.warm_updates}  loss {gap:.3f}  {seconds:.0f} s", flush=True)
-
-
-# ---------------------------------------------------------------------------------------------------------------------------
-# Training, evaluation, and the table.
-
-
-def draw(config: Config, env: TextEnv, split: Split, first: int, count: int) -> list[Pack]:
-    """Packs by number. A pack is a function of split and number, and nothing that is hidden in one split is in another."""
-    numbers = range(first, first + count)
-    return [env.sample_pack(split=split, index=i, num_tasks=config.num_tasks, seed=config.seed) for i in numbers]
-
-
-def train(config: Config, policy: Policy, words: Words, env: TextEnv) -> None:
-    """CoD-Train: roll out lifecycles, credit their episodes, update."""
-    optimizer = torch.optim.AdamW(policy.parameters(), betas=(0.9, 0.95), weight_decay=0.0, fused=True)
-    respond, start = Sampler(policy, words, seed=config.seed), time.perf_counter()
-    num_updates, done = config.rollouts * config.updates, 0
-    for number in range(config.rollouts):
-        packs = draw(config, env, Split.TRAIN, number * config.packs, config.packs)
-        lives = live(respond, words, env, [pack for pack in packs for _ in range(config.siblings)])
-
-        def table(value: Callable[[Episode], float], lives: list[list[Episode]] = lives) -> Float[Tensor, "G K E"]:
-            return torch.tensor([[value(one) for one in life] for life in lives]).unflatten(0, (config.packs, -1))
-
-        advantages = advantages_of(
-            table(lambda one: one.reward), table(lambda one: sum(one.sampled)), config.discount
-        ).flatten(0, 1)
-        # All siblings of a pack are in one update, and all updates are made of the same policy's samples.
-        gaps = []
-        for part in torch.arange(len(lives)).chunk(config.updates):
-            for group in optimizer.param_groups:
-                group["lr"] = config.lr * (1 - 0.8 * done / num_updates)
-            episodes = [one for i in part.tolist() for one in lives[i]]
-            gaps.append(update(policy, optimizer, episodes, advantages[part].flatten().tolist()))
-            done += 1
-        if number % 5 == 4:
-            success = table(lambda one: one.success).double().mean(dim=(0, 1))
             print(
-                f"rollout {number + 1:3d}/{config.rollouts}  success {percent(success[0::2])}  readable {success[1::2].mean():.2f}  "
-                f"log-prob gap {gaps[0]:.0e}  {time.perf_counter() - start:.0f} s",
+                f"warm start {number + 1:4d}/{config.warm_updates}  loss {loss:.3f}  {time.time() - start:.0f} s",
                 flush=True,
             )
 
 
-def evaluate(
-    config: Config, policy: Policy, words: Words, env: TextEnv, *, temperature: float = 1.0, blanked: bool = False
-) -> Float[Tensor, " N"]:
-    """Success by position in held-out packs, the same ones and the same noise in every call."""
-    packs = draw(config, env, Split.TEST, 0, config.eval_packs)
-    lives = live(Sampler(policy, words, config.seed, temperature), words, env, packs, blanked)
-    return torch.tensor([[one.success for one in life[0::2]] for life in lives]).double().mean(dim=0)
+# ------------------------------------------------------------------ training and evaluation
+def train(config: Config, policy: Policy, world: World) -> None:
+    """CoD-Train: roll out lifecycles, credit their episodes, update the policy."""
+    optimizer = AdamW(policy.parameters(), betas=BETAS, weight_decay=0.0)
+    respond, start = Sampler(policy, world.seed), time.time()
+    for number in range(config.rollouts):
+        packs = world.packs(Split.TRAIN, number * config.packs, config.packs)
+        lives = live(respond, world, [pack for pack in packs for _ in range(config.siblings)])
+        found = [[(one.reward, sum(one.sampled), one.success) for one in life] for life in lives]
+        rewards, num_tokens, success = torch.tensor(found).unflatten(0, (config.packs, -1)).unbind(dim=-1)
+        advantages = advantages_of(rewards, num_tokens, config.discount).flatten(0, 1)
+
+        gaps = []
+        for i, rows in enumerate(torch.arange(len(lives)).chunk(config.updates)):  # siblings stay together
+            lr = config.lr * (1 - 0.8 * (number * config.updates + i) / (config.rollouts * config.updates))
+            episodes = [episode for row in rows.tolist() for episode in lives[row]]
+            gaps.append(update(policy, optimizer, lr, episodes, advantages[rows].flatten().tolist()))
+        if number % 5 == 4:
+            solved, read = success[..., 0::2].mean(dim=(0, 1)), float(success[..., 1::2].mean())
+            print(f"rollout {number + 1:3d}/{config.rollouts}  success {by_position(solved)}", end="  ")
+            print(f"updates read {read:.2f}  log-prob gap {gaps[0]:.0e}  {time.time() - start:.0f} s", flush=True)
 
 
-def percent(success: Float[Tensor, " N"]) -> str:
+def by_position(success: N) -> str:
     return " ".join(f"{share:.2f}".removeprefix("0") for share in success.tolist())
 
 
-def run(config: Config) -> dict[str, Float[Tensor, " N"]]:
-    """Warm start, training, and the rows of the table."""
-    torch.set_num_threads(1)  # matrices so small are slower on two
+def evaluate(policy: Policy, world: World, packs: list[Pack], temperature: float = 1.0, blanked: bool = False) -> N:
+    """Success by position; every call begins with the same seed."""
+    lives = live(Sampler(policy, world.seed, temperature), world, packs, blanked=blanked)
+    return torch.tensor([[one.success for one in life[0::2]] for life in lives]).float().mean(dim=0)
+
+
+def run(config: Config) -> dict[str, N]:
+    """Warm start, training, and success by position of each row of the table."""
+    torch.set_num_threads(1)  # two are slower on matrices so small
     torch.manual_seed(config.seed)
-    env = make_world(config.world)
-    words = Words(env)
-    policy = Policy(len(words), config.channels, config.layers, config.heads)
-    print(f"{sum(weight.numel() for weight in policy.parameters()):,} weights, {len(words)} words", flush=True)
-    warm_start(config, policy, words, env)
-    rows = {
-        "warm start": evaluate(config, policy, words, env),
-        "warm start, T=0.3": evaluate(config, policy, words, env, temperature=0.3),
-    }
-    train(config, policy, words, env)
-    rows |= {
-        "trained": evaluate(config, policy, words, env),
-        "trained, context blanked": evaluate(config, policy, words, env, blanked=True),
-    }
-    (life,) = live(Sampler(policy, words, config.seed), words, env, draw(config, env, Split.TEST, 0, 1))
-    print("\nWhat it wrote in an unseen pack:")
-    for n, (solved, updated) in enumerate(zip(life[0::2], life[1::2], strict=False)):
-        print(f"  task {n}: {solved.after:40s} -> {updated.after}")
+    world = World(config)
+    policy, packs = Policy(world, config), world.packs(Split.TEST, 0, config.eval_packs)
+    print(f"{sum(weight.numel() for weight in policy.parameters()):,} weights, {len(world.words)} words", flush=True)
+    warm_start(config, policy, world)
+    rows = {"warm start": evaluate(policy, world, packs)}
+    # It holds the skill in weak form, which a low temperature brings out: training has to beat that.
+    rows["warm start, T=0.3"] = evaluate(policy, world, packs, temperature=0.3)
+    train(config, policy, world)
+    rows["trained"] = evaluate(policy, world, packs)
+    rows["trained, context blanked"] = evaluate(policy, world, packs, blanked=True)
+
+    (life,) = live(Sampler(policy, world.seed), world, packs[:1])
+    print("\nFeedback and context in one of these packs, task by task:")
+    for solved, updated in zip(life[0::2], life[1::2], strict=False):
+        print(f"  {solved.after:40s} -> {updated.after}")
+    print(f"\nSuccess by position in {config.eval_packs} held-out packs:")
+    for name, success in rows.items():
+        print(f"  {name:26s}{by_position(success)}")
     return rows
 
 
-def main() -> None:
-    """Read the options, run, print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Train an agent that connects the dots, from nothing.")
     for one in fields(Config):
         parser.add_argument(f"--{one.name}", type=type(one.default), default=one.default)
-    config = Config(**vars(parser.parse_args()))
-    rows = run(config)
-    print(f"\nSuccess by position, {config.eval_packs} held-out packs:")
-    for name, success in rows.items():
-        print(f"{name:28s}{percent(success)}")
-
-
-if __name__ == "__main__":
-    main()
+    run(Config(**vars(parser.parse_args())))

@@ -45,34 +45,29 @@ def small(one_file):
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def played(one_file, small):
     """A policy that has begun to answer, and a rollout of it: [B][E] episodes in the order of packs and siblings."""
     torch.manual_seed(0)
-    env = one_file.make_world("levers")
-    words = one_file.Words(env)
-    policy = one_file.Policy(len(words), small.channels, small.layers, small.heads)
-    one_file.warm_start(small, policy, words, env)
-    packs = one_file.draw(small, env, Split.TRAIN, 0, small.packs)
-    lives = one_file.live(
-        one_file.Sampler(policy, words, 0), words, env, [pack for pack in packs for _ in range(small.siblings)]
-    )
-    return SimpleNamespace(policy=policy, words=words, packs=packs, lives=lives, env=env)
+    world = one_file.World(small)
+    policy = one_file.Policy(world, small)
+    one_file.warm_start(small, policy, world)
+    packs = world.packs(Split.TRAIN, 0, small.packs)
+    lives = one_file.live(one_file.Sampler(policy, 0), world, [pack for pack in packs for _ in range(small.siblings)])
+    return SimpleNamespace(policy=policy, world=world, packs=packs, lives=lives)
 
 
 def table_of(rewards, num_tokens):
     """Rewards [G K E] as the library takes them."""
     kinds = torch.arange(rewards.shape[2]) % 2
-    return CreditTable(
-        rewards=rewards, valid=torch.ones_like(rewards).bool(), action_counts=num_tokens, kinds=kinds
-    )
+    return CreditTable(rewards=rewards, valid=torch.ones_like(rewards).bool(), action_counts=num_tokens, kinds=kinds)
 
 
-def as_qwen3(policy, config, words):
+def as_qwen3(policy, config):
     """The same weights in Hugging Face's own model."""
     qwen = Qwen3ForCausalLM(
         Qwen3Config(
-            vocab_size=len(words),
+            vocab_size=len(policy.embed.weight),
             hidden_size=config.channels,
             num_hidden_layers=config.layers,
             num_attention_heads=config.heads,
@@ -82,11 +77,11 @@ def as_qwen3(policy, config, words):
             tie_word_embeddings=True,
             rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
             bos_token_id=None,
-            eos_token_id=words.end,
-            pad_token_id=words.pad,
+            eos_token_id=1,
+            pad_token_id=None,  # else what follows a sampled `<pad>` has no gradient there
         )
     )
-    qwen.load_state_dict({theirs: policy.state_dict()[ours] for theirs, ours in names(config)} , strict=False)
+    qwen.load_state_dict({theirs: policy.state_dict()[ours] for theirs, ours in names(config)}, strict=False)
     return qwen.train()
 
 
@@ -96,7 +91,9 @@ def names(config):
     yield "lm_head.weight", "embed.weight"
     yield "model.norm.weight", "norm.weight"
     own = {"input_layernorm": "attention_norm", "post_attention_layernorm": "mlp_norm"}
-    own |= {f"self_attn.{name}_proj": name for name in "qkvo"} | {f"self_attn.{name}_norm": f"{name}_norm" for name in "qk"}
+    own |= {f"self_attn.{name}_proj": name for name in "qkvo"} | {
+        f"self_attn.{name}_norm": f"{name}_norm" for name in "qk"
+    }
     own |= {f"mlp.{name}_proj": name for name in ("gate", "up", "down")}
     for layer, (theirs, ours) in itertools.product(range(config.layers), own.items()):
         yield f"model.layers.{layer}.{theirs}.weight", f"blocks.{layer}.{ours}.weight"
@@ -107,8 +104,8 @@ class SamePolicy(Policy):
 
     window = 200
 
-    def __init__(self, policy=None, config=None, words=None):
-        self.made = lambda: as_qwen3(policy, config, words)
+    def __init__(self, policy=None, config=None):
+        self.made = lambda: as_qwen3(policy, config)
 
     def tokenizer(self, words):
         raise NotImplementedError
@@ -129,7 +126,11 @@ def test_it_is_at_most_500_lines_over_torch_and_worlds_alone():
     assert all(name == "cod_lightning.types" or name.startswith("cod_lightning.envs") for name in own)
     looked_at = "import one_file, sys; print(*(set(sys.modules) & {'lightning', 'transformers', 'vllm'}))"
     shown = subprocess.run(
-        [sys.executable, "-c", looked_at], cwd=FILE.parent, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+        [sys.executable, "-c", looked_at],
+        cwd=FILE.parent,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
     )
     assert (shown.stdout.strip(), shown.returncode) == ("", 0), shown.stderr
 
@@ -150,21 +151,17 @@ def test_advantages_are_those_of_the_library_with_and_without_tilt(one_file, see
     torch.testing.assert_close(own.float(), found.values, atol=1e-5, rtol=1e-5)
 
 
-def test_returns_are_the_sums_of_the_definition(one_file):
-    solves, updates, discount = [0.2, 0.0, 1.0], [0.0, -0.1], 0.5
-    rewards = torch.tensor([[[0.2, 0.0, 0.0, -0.1, 1.0]]]).double()
+def test_advantages_are_the_sums_of_the_definition(one_file):
+    rewards, discount = torch.rand(2, 3, 5, generator=torch.Generator().manual_seed(0)), 0.5
 
-    def credited(own, later):
-        return sum(discount**k * reward for k, reward in enumerate([own, *later]))
+    def returned(g, k, e):
+        later = [float(rewards[g, k, solve]) for solve in range(e + 1, 5) if solve % 2 == 0]
+        return sum(discount**n * reward for n, reward in enumerate([float(rewards[g, k, e]), *later]))
 
-    expected = [
-        credited(solves[0], solves[1:]),
-        credited(updates[0], solves[1:]),
-        credited(solves[1], solves[2:]),
-        credited(updates[1], solves[2:]),
-        credited(solves[2], []),
-    ]
-    assert one_file.returns_of(rewards, discount).flatten().tolist() == pytest.approx(expected)
+    found = one_file.advantages_of(rewards, torch.ones(2, 3, 5), discount)
+    for g, k, e in itertools.product(range(2), range(3), range(5)):
+        expected = returned(g, k, e) - sum(returned(g, sibling, e) for sibling in range(3)) / 3
+        assert float(found[g, k, e]) == pytest.approx(expected)
 
 
 def test_the_loss_is_the_librarys_default_in_value_and_gradient(one_file):
@@ -196,7 +193,7 @@ def test_the_loss_is_the_librarys_default_in_value_and_gradient(one_file):
 
 
 def test_what_was_sampled_has_the_same_log_probs_in_training_and_in_qwen3(one_file, small, played):
-    qwen = as_qwen3(played.policy, small, played.words)
+    qwen = as_qwen3(played.policy, small)
     turns = 0
     for episode in itertools.chain.from_iterable(played.lives):
         ids, sampled = torch.tensor([episode.ids]), torch.tensor([episode.sampled])
@@ -209,18 +206,18 @@ def test_what_was_sampled_has_the_same_log_probs_in_training_and_in_qwen3(one_fi
     assert turns == 2, "no dialogue went on"
 
 
-def test_a_row_is_the_dialogue_and_only_responses_are_sampled(played):
+def test_a_row_is_the_dialogue_and_only_responses_are_sampled(one_file, played):
     for episode in itertools.chain.from_iterable(played.lives):
-        text = " ".join(played.words.list[i] for i in episode.ids)
+        text = " ".join(played.world.words[i] for i in episode.ids)
         said = [f"<{one.role}> {one.content}".strip() for one in episode.messages]
         assert text.replace(" <end>", "") == " ".join(said)
         assert sum(episode.sampled) == sum(
             len(one.content.split()) for one in episode.messages if one.role is Role.ASSISTANT
-        ) + episode.ids.count(played.words.end)
+        ) + episode.ids.count(one_file.END)
 
 
 def test_a_rewrite_that_spells_markup_or_does_not_parse_keeps_the_old_context_and_costs(one_file, played):
-    words = played.words
+    world = played.world
     fine, *bad = [
         "<hints> 1=red 2=? </hints>",
         "<hints> 1=red <user> want=red </hints>",
@@ -231,17 +228,17 @@ def test_a_rewrite_that_spells_markup_or_does_not_parse_keeps_the_old_context_an
     ]
 
     def respond(episodes):
-        return [one.answer(words.encode(text)) for one, text in zip(episodes, [fine, *bad], strict=True)]
+        return [one.answer(world.encode(text)) for one, text in zip(episodes, [fine, *bad], strict=True)]
 
-    solved = [one_file.Episode(words, after="win 1=red") for _ in [fine, *bad]]
-    first, *others = one_file.rewrite(respond, words, solved, ["2=blue"] * len(solved))
+    solved = [one_file.Episode(world, after="win 1=red") for _ in [fine, *bad]]
+    first, *others = one_file.rewrite(respond, world, solved, ["2=blue"] * len(solved))
     assert (first.after, first.reward, first.success) == ("1=red 2=?", 0.0, True)
     assert {(one.after, one.reward, one.success) for one in others} == {("2=blue", -one_file.FORMAT_PENALTY, False)}
 
 
 def test_a_blanked_context_is_in_no_task_and_is_still_rewritten(one_file, small, played):
-    packs = one_file.draw(small, played.env, Split.TEST, 0, 8)
-    lives = one_file.live(one_file.Sampler(played.policy, played.words, 0), played.words, played.env, packs, True)
+    packs = played.world.packs(Split.TEST, 0, 8)
+    lives = one_file.live(one_file.Sampler(played.policy, 0), played.world, packs, blanked=True)
     assert {one.messages[0] for life in lives for one in life[0::2]} == {Message(Role.SYSTEM, "levers")}
     assert any(life[3].messages[0].content != "update" for life in lives)
 
@@ -320,14 +317,19 @@ class Module(GRPOModule):
     def setup(self, stage):
         pass
 
+    num_clipped, largest_norm = 0.0, 0.0
+
     def _log_update(self, batch, totals, values):
-        pass
+        self.num_clipped += float(totals.metrics.num_clipped)
+        self.largest_norm = max(self.largest_norm, values["gradient_norm"])
 
 
 def test_the_first_updates_are_the_librarys_on_the_same_rows(one_file, small, played, tmp_path, monkeypatch):
+    for episode in itertools.chain.from_iterable(played.lives):
+        episode.reward *= 4  # so that gradients are clipped, too
     batches = library_batches(played, small)
     module = Module(
-        SamePolicy(played.policy, small, played.words),
+        SamePolicy(played.policy, small),
         credit=EpisodeCredit(style="discounted", discount=small.discount),
         lr=small.lr,
         betas=(0.9, 0.95),
@@ -336,36 +338,41 @@ def test_the_first_updates_are_the_librarys_on_the_same_rows(one_file, small, pl
     quiet_trainer(tmp_path, max_steps=len(batches)).fit(module, Rows(batches))
     before = {name: weight.clone() for name, weight in played.policy.state_dict().items()}
     monkeypatch.setattr(one_file, "live", lambda *_: played.lives)
-    one_file.train(small, played.policy, played.words, played.env)
-    after = played.policy.state_dict()
-    theirs = module.model.state_dict()
+    one_file.train(small, played.policy, played.world)
+    after, theirs = played.policy.state_dict(), module.model.state_dict()
+    assert module.num_clipped > 0
+    assert module.largest_norm > 1
     for name, own in names(small):
-        torch.testing.assert_close(after[own], theirs[name], atol=2e-5, rtol=0)
-    moved = max(float((after[name] - before[name]).abs().max()) for name in before)
-    assert moved > 1e-3
-    played.policy.load_state_dict(before)
+        moved, apart = after[own] - before[own], after[own] - theirs[name]
+        assert moved.abs().max() > 1e-3
+        # a single weight may differ more: AdamW divides a gradient by its own size, even where that is rounding noise
+        assert apart.norm() < 1e-3 * moved.norm()
 
 
 # ------------------------------------------------------------------ runs
 
 
-def test_a_short_run_prints_its_table_and_repeats_with_its_seed(one_file, small, capsys, monkeypatch):
-    options = {"world": "levers", "rollouts": 5, "packs": 4, "warm_updates": 250, "eval_packs": 16, "channels": 32}
-    flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-    monkeypatch.setattr(sys, "argv", ["one_file.py", *flags])
+def test_a_short_run_prints_its_table_and_repeats_with_its_seed(one_file, small, capsys):
     shown = []
     for _ in range(2):
-        one_file.main()
+        one_file.run(replace(small, rollouts=5))
         shown.append(re.sub(r"\d+ s\n", "", capsys.readouterr().out))
     assert shown[0] == shown[1]
     for row in ("warm start", "warm start, T=0.3", "trained", "trained, context blanked"):
-        assert re.search(rf"^{row} +[.\d]+ [.\d]+ [.\d]+ [.\d]+$", shown[0], re.MULTILINE), row
+        assert re.search(rf"^  {row} +[.\d]+ [.\d]+ [.\d]+ [.\d]+$", shown[0], re.MULTILINE), row
     assert "rollout   5/5" in shown[0]
+
+
+def test_its_command_line_has_every_number_and_refuses_an_unknown_world():
+    command, env = [sys.executable, str(FILE), "--world", "nowhere", "--seed", "2"], {"PYTHONPATH": str(ROOT)}
+    refused = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert (refused.stderr.strip(), refused.returncode) == ("--world is 'nowhere'; expected lake or levers", 1)
 
 
 @pytest.mark.slow
 def test_success_rises_with_position_and_is_flat_when_the_context_is_blanked(one_file):
     rows = one_file.run(replace(one_file.Config(), world="levers", rollouts=30, warm_updates=800))
     trained, blanked = rows["trained"], rows["trained, context blanked"]
+    assert trained.mean() > rows["warm start, T=0.3"].mean()
     assert trained[-1] - trained[0] > 0.2
     assert (blanked - blanked[0]).abs().max() < 0.06
