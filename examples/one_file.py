@@ -53,11 +53,11 @@ class Config:
     num_tasks: int = 4  # N
     packs: int = 32  # G, of one rollout
     siblings: int = 8  # K, each other's baseline
-    rollouts: int = 60
+    rollouts: int = 40
     updates: int = 4  # optimizer updates on one rollout
     lr: float = 1e-3
     discount: float = 0.5  # of the next task's reward in a return; the paper averages instead
-    warm_updates: int = 1500  # supervised updates before, on the demonstrations of three packs each
+    warm_updates: int = 1000  # supervised updates before, on the demonstrations of three packs each
     warm_lr: float = 3e-3
     eval_packs: int = 1024
     channels: int = 96
@@ -93,7 +93,7 @@ class World:
         self.ids = {word: i for i, word in enumerate(self.words)}
 
     def packs(self, split: Split, first: int, count: int) -> list[Pack]:
-        """Packs by number. Nothing that is hidden in a pack of one split is hidden in one of another."""
+        """Packs by number. Splits share no lake, and no order of levers with its goals; all 24 hidden orders occur in each."""
         numbers = range(first, first + count)
         return [self.env.sample_pack(split=split, index=i, num_tasks=self.num_tasks, seed=self.seed) for i in numbers]
 
@@ -139,11 +139,10 @@ Respond = Callable[[list[Episode]], list[str]]
 
 
 # ------------------------------------------------------------------ policy: a small Qwen3 with tied embeddings
-class Memory:
+class Cache:
     """Keys and values of one layer, [B H S D] each, those of the token at position s in column s.
 
-    A row with fewer new tokens than others is padded on the right. What padding writes stands behind the row's last token, where
-    position alone hides it until the next tokens overwrite it.
+    Rows are padded on the right. What padding writes stands behind a row's last token, hidden until the next tokens overwrite it.
     """
 
     def __init__(self) -> None:
@@ -152,8 +151,10 @@ class Memory:
     def add(self, k: BTHD, v: BTHD, at: BT) -> None:
         if not self.keys.numel():
             self.keys = self.values = k.transpose(1, 2)[:, :, :0]
-        more = max(0, int(at.max()) + 1 - self.keys.shape[2])
-        self.keys, self.values = (F.pad(kept, (0, 0, 0, more)) for kept in (self.keys, self.values))
+        if (
+            more := int(at.max()) + 1 - self.keys.shape[2]
+        ) > 0:  # columns to spare, so that few tokens copy all there is
+            self.keys, self.values = (F.pad(kept, (0, 0, 0, more + 8)) for kept in (self.keys, self.values))
         rows = torch.arange(len(at))[:, None]
         self.keys[rows, :, at], self.values[rows, :, at] = k, v
 
@@ -173,16 +174,16 @@ class Block(nn.Module):
         self.gate, self.up = (nn.Linear(channels, hidden, bias=False) for _ in range(2))
         self.down = nn.Linear(hidden, channels, bias=False)
 
-    def forward(self, x: BTC, at: BT, memory: Memory | None) -> BTC:
+    def forward(self, x: BTC, at: BT, cache: Cache | None) -> BTC:
         y = self.attention_norm(x)
         q, k, v = (layer(y).unflatten(-1, (self.heads, -1)) for layer in (self.q, self.k, self.v))
         q, k = rotated(self.q_norm(q), at).transpose(1, 2), rotated(self.k_norm(k), at)
-        if memory is None:  # whole rows, padded on the right: the causal mask is all they need
+        if cache is None:  # whole rows, padded on the right: the causal mask is all they need
             y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
         else:
-            memory.add(k, v, at)
-            seen = torch.arange(memory.keys.shape[2]) <= at[:, None, :, None]  # [B 1 T S]
-            y = F.scaled_dot_product_attention(q, memory.keys, memory.values, attn_mask=seen)
+            cache.add(k, v, at)
+            seen = torch.arange(cache.keys.shape[2]) <= at[:, None, :, None]  # [B 1 T S]
+            y = F.scaled_dot_product_attention(q, cache.keys, cache.values, attn_mask=seen)
         x = x + self.o(y.transpose(1, 2).flatten(2))
         y = self.mlp_norm(x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
@@ -208,11 +209,11 @@ class Policy(nn.Module):
             if weight.ndim == 2:
                 nn.init.normal_(weight, std=0.5 * config.channels**-0.5)
 
-    def forward(self, ids: BT, at: BT, memories: list[Memory] | None = None) -> BTC:
-        """Hidden states of tokens at these positions, after those that the memories hold."""
+    def forward(self, ids: BT, at: BT, caches: list[Cache] | None = None) -> BTC:
+        """Hidden states of tokens at these positions, after those that the caches hold."""
         x = self.embed(ids)
         for i, block in enumerate(self.blocks):
-            x = block(x, at, memories and memories[i])
+            x = block(x, at, caches and caches[i])
         return self.norm(x)
 
     def scores(self, hidden: BC, temperature: float = 1.0) -> BV:
@@ -234,24 +235,24 @@ class Sampler:
     def __init__(self, policy: Policy, seed: int, temperature: float = 1.0) -> None:
         self.policy, self.temperature = policy, temperature
         self.generator = torch.Generator().manual_seed(seed)
-        self.num_read: dict[Episode, int] = {}  # tokens of each dialogue in the memories, in the order of their rows
-        self.memories: list[Memory] = []
+        self.num_read: dict[Episode, int] = {}  # tokens of each dialogue in the caches, in the order of their rows
+        self.caches: list[Cache] = []
 
     @torch.no_grad()
     def __call__(self, episodes: list[Episode]) -> list[str]:
         if episodes[0] not in self.num_read:  # other dialogues begin
-            self.num_read, self.memories = dict.fromkeys(episodes, 0), [Memory() for _ in self.policy.blocks]
+            self.num_read, self.caches = dict.fromkeys(episodes, 0), [Cache() for _ in self.policy.blocks]
         elif len(episodes) < len(self.num_read):  # some have ended
             row = {episode: row for row, episode in enumerate(self.num_read)}
             self.num_read = {episode: self.num_read[episode] for episode in episodes}
-            for memory in self.memories:
-                memory.keep(torch.tensor([row[episode] for episode in episodes]))
+            for cache in self.caches:
+                cache.keep(torch.tensor([row[episode] for episode in episodes]))
 
         # First comes what is new in each dialogue: the last sampled token, which was never fed back, and the prompt.
         new = [torch.tensor(episode.ids[read:]) for episode, read in self.num_read.items()]
         start, length = torch.tensor(list(self.num_read.values())), torch.tensor([len(ids) for ids in new])
         ids = pad_sequence(new, batch_first=True, padding_value=PAD)
-        hidden = self.policy(ids, start[:, None] + torch.arange(ids.shape[1]), self.memories)
+        hidden = self.policy(ids, start[:, None] + torch.arange(ids.shape[1]), self.caches)
         hidden = hidden[torch.arange(len(ids)), length - 1]
 
         drawn, logprobs, ended = [], [], torch.zeros(len(ids), dtype=torch.bool)
@@ -263,7 +264,7 @@ class Sampler:
             if ended.all():
                 break
             # Responses that have ended go along: their tokens are cut off below, their columns overwritten by the next turn.
-            hidden = self.policy(drawn[-1], (start + length + step)[:, None], self.memories).squeeze(1)
+            hidden = self.policy(drawn[-1], (start + length + step)[:, None], self.caches).squeeze(1)
 
         texts = []
         rows = zip(episodes, torch.cat(drawn, 1).tolist(), torch.cat(logprobs, 1).tolist(), strict=True)
@@ -413,11 +414,8 @@ def demonstrated(world: World, pack: Pack, rng: random.Random) -> list[Episode]:
 
 
 def warm_start(config: Config, policy: Policy, world: World) -> None:
-    """Supervised learning on demonstrations, by the same update.
-
-    A script says its tokens with log-prob 0 and they get the advantage 1: no ratio exceeds 1, nothing is clipped, and the loss is
-    cross-entropy, which is also its distance from the log-probs at sampling.
-    """
+    """Supervised learning on demonstrations, by the same update: with log-prob 0 at sampling and an advantage of 1 no ratio exceeds
+    1, nothing is clipped, and the loss is cross-entropy."""
     optimizer = AdamW(policy.parameters(), betas=BETAS, weight_decay=0.0)
     rng, start = random.Random(world.seed), time.time()
     for number in range(config.warm_updates):
