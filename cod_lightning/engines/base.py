@@ -92,6 +92,12 @@ class Served:
     """Of the model, as transformers has it; None where it is not known yet."""
 
 
+NO_MODEL = (
+    "the engine has no model yet; add the callback WeightSync to the Trainer (callbacks=[callbacks.WeightSync()]), or without a "
+    "Trainer call bind(model, stop_ids) first"
+)
+
+
 class Engine(ABC):
     """Samples turns. Raises `EngineFailure` for what it cannot serve; the rollout records it."""
 

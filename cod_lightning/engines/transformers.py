@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, adapters_by_name, choose_adapter, has_adapter, share_base
-from cod_lightning.engines.base import Completion, Engine, Request, digest
+from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, digest
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import EngineFailure, check_at_least
@@ -178,7 +178,7 @@ class TransformersEngine(Engine):
 
     def _bound(self) -> PackedForward | OneByOne:
         if self._forward is None:
-            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+            raise EngineFailure(NO_MODEL)
         return self._forward
 
     async def _pump(self) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapters_by_name, of_adapter, plain_weights, trained_weights
-from cod_lightning.engines.base import Completion, Engine, Request, Served, digest
+from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served, digest
 from cod_lightning.engines.checkpoint_form import CheckpointForm
 from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
@@ -183,5 +183,5 @@ class VLLMEngine(Engine):
 
     def _bound(self) -> Driver:
         if self._driver is None:
-            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+            raise EngineFailure(NO_MODEL)
         return self._driver

@@ -10,7 +10,7 @@ import torch
 from callbacks import WeightSync
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.errors import EngineMismatch
+from cod_lightning.errors import EngineMismatch, TooManyFailures
 from cod_lightning.rollout.runner import RolloutRunner
 from tests.small_fit import small_fit
 
@@ -111,3 +111,8 @@ def test_an_engine_sleeps_while_training_goes_on_and_is_woken_in_two_stages(tmp_
     fit(tmp_path, engine, WeightSync())
     woken = ["weights", "sync", "kv_cache", "turns"]
     assert engine.calls == [*woken, *(["sleep", *woken] * 3)]
+
+
+def test_a_trainer_without_it_is_stopped_by_an_error_that_names_it(tmp_path):
+    with pytest.raises(TooManyFailures, match=r"no model yet; add the callback WeightSync to the Trainer"):
+        small_fit(tmp_path)

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import adapter_weights, plain_names
 from cod_lightning.clients.access import key_of
 from cod_lightning.clients.http import MOST_CONNECTIONS
-from cod_lightning.engines.base import Completion, Engine, Request, Served
+from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served
 from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
@@ -211,7 +211,7 @@ class VLLMServerEngine(Engine):
         left since all are gone, turns wait for one.
         """
         if self._model is None or self._supply is None:
-            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+            raise EngineFailure(NO_MODEL)
         if not self.in_flight:
             self._see_idle("weights change")
         named = self._supply.taken(weights, self._names)
@@ -289,7 +289,7 @@ class VLLMServerEngine(Engine):
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; at another server where the first is lost."""
         if self._watch is None:
-            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+            raise EngineFailure(NO_MODEL)
         if self.asleep:
             raise EngineFailure("the servers sleep; a sync of the weights wakes them")
         body = turn_body(request, self._stop_ids, self.label if self._adapted else "", seeded=self.seeded)
