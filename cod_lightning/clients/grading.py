@@ -44,7 +44,7 @@ def graded_object(text: str, keys: frozenset[str]) -> dict[str, Any]:
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these keys and values. Raises `ValueError` where a key stands twice: graders and readers take different ones."""
+    """The object of these pairs. Raises `ValueError` where a key stands twice: readers differ in which value they take."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError

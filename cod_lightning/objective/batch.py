@@ -270,8 +270,8 @@ def episode_keys(batch: Batch) -> Int[Tensor, " B"]:
 def sibling_keys(batch: Batch) -> Int[Tensor, " B"]:
     """One integer for what a row's episode is compared with: its siblings at its pack and place in the plan.
 
-    Where a solve episode has attempts from its snapshot that count, these and it are compared with each other, and the key, below 0,
-    is theirs alone: the siblings began with other contexts.
+    Where a solve episode has attempts from its snapshot that count, these and it are compared with each other, and their key is
+    below 0: the siblings began with other contexts.
     """
     _, siblings, episodes = batch.credit.valid.shape
     g, k, e = batch.episode_index.unbind(dim=1)

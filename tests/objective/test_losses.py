@@ -160,7 +160,7 @@ def test_a_ring_has_its_bounds_and_nothing_else_has(options, key):
     [
         (GRPO, ("clip_low", "clip_high")),
         (DrGRPO, ("clip_low", "clip_high")),
-        (LOOP, ("clip_low", "clip_high")),
+        (LOOP, ("epsilon",)),
         (DAPO, ("clip_low", "clip_higher")),
         (GSPO, ("sequence_low", "sequence_high")),
         (CISPO, ("min_ratio", "max_ratio")),
