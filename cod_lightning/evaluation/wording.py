@@ -3,13 +3,16 @@
 from cod_lightning.evaluation.schema import Figure, Figures, SuiteRecord, WarmStartDifference
 from cod_lightning.evaluation.view import with_interval
 
-CAVEAT = "Intervals are 95 %, over packs; they do not cover other training seeds."
+CAVEAT = (
+    "Intervals are 95 %, over hidden rules with their packs, each by itself; they do not cover other training seeds."
+)
 
 
 def sentences(record: SuiteRecord) -> list[str]:
-    """The findings of one suite: gain, blanked context, transfer, regret, recovery, warm start; those that were measured."""
+    """The findings of one suite: what training adds, gain, blanked context, transfer, regret, recovery, warm start; those that were
+    measured."""
     paired = record["paired"]
-    found = [_gain(record)]
+    found = [*_training_adds(record), _gain(record)]
     if (deviation := paired["blanked_max_deviation"]) is not None:
         place, gain, ci95 = "the trained policy's at position 0", record["cod_gain"], paired["gain_ci95"]
         if gain is not None and ci95 is not None and _sign(ci95) == 1 and deviation > gain / 2:
@@ -56,8 +59,28 @@ def _gain(record: SuiteRecord) -> str:
     last, gain, ci95 = record["pack_size"] - 1, record["cod_gain"], record["paired"]["gain_ci95"]
     if gain is None or ci95 is None:
         return "No gain from position 0 to the last could be measured."
+    memoryless = (record.get("figures") or {}).get("differences", {}).get("memoryless")
+    above = memoryless and memoryless["success"]
+    if above and above["ci95"] is not None and _sign(above["ci95"]) < 1:
+        return (
+            f"The trained policy is no better than memoryless, mean over positions: {_figure(above)}; "
+            f"from position 0 to {last} its success changes by {with_interval(gain, ci95, '+.3f')}."
+        )
     change = {1: "rises", 0: "does not measurably change", -1: "falls"}[_sign(ci95)]
     return f"Success of the trained policy {change} from position 0 to {last}: {with_interval(gain, ci95, '+.3f')}."
+
+
+def _training_adds(record: SuiteRecord) -> list[str]:
+    """The transfer of the trained policy against that of the warm start at its best temperature."""
+    adds = (record.get("figures") or {}).get("training_adds")
+    if not adds or adds["difference"]["ci95"] is None:
+        return []
+    verdict = {1: "Training adds transfer", 0: "Training was not shown to add transfer", -1: "Training loses transfer"}
+    figures = f"{_figure(adds['trained'])}, warm start at T={adds['temperature']:g} {_figure(adds['warm_start'])}"
+    return [
+        f"{verdict[_sign(adds['difference']['ci95'])]} (success from position 1 on, minus blanked context): "
+        f"{_figure(adds['difference'])}; trained {figures}."
+    ]
 
 
 def _warm_start(difference: WarmStartDifference) -> list[str]:
