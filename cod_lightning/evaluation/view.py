@@ -1,7 +1,9 @@
 """A suite's results as rows: the one view that the terminal's table, Markdown pages, report, plots and model card read."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cod_lightning.evaluation.condition_kinds import REFERENCES, ConditionKind
 from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
@@ -97,8 +99,8 @@ def _warmth(key: str, record: SuiteRecord) -> float:
     return float(match[1]) if match and match[1] else record["temperature"]
 
 
-def packs_of(record: SuiteRecord) -> str:
-    """How many packs a suite has, and how many different things they hide, where that is fewer."""
+def packs_of(record: Mapping[str, Any]) -> str:
+    """How many packs a record's suite has, and how many different things they hide, where that is fewer."""
     packs, rules = record["packs"], record.get("rules")
     return f"{packs:,} packs" + (f" ({rules:,} hidden rules)" if rules not in (None, packs) else "")
 
