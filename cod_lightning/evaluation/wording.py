@@ -28,8 +28,13 @@ def sentences(record: SuiteRecord) -> list[str]:
 
 
 def _figures(figures: Figures) -> list[str]:
-    """What contexts are worth, how far the oracle is, what a change of the rule costs."""
+    """What is solved, what contexts are worth, how far the oracle is, what a change of the rule costs."""
     found: list[str] = []
+    if (whole := figures.get("whole_packs")) is not None:
+        tasks, packs = (
+            with_interval(one["mean"], one["ci95"]) for one in (figures["area"]["trained"]["success"], whole["trained"])
+        )
+        found.append(f"Tasks solved: {tasks}; packs with every task solved: {packs} (AppWorld's TGC and SGC).")
     if (transfer := figures["forward_transfer"]) is not None:
         against = transfer["control"].replace("_", " ")
         found.append(f"Forward transfer (success from position 1 on, minus {against}): {_figure(transfer['success'])}.")

@@ -83,6 +83,8 @@ def test_findings_name_transfer_and_regret_where_they_were_measured(results: Res
     record = results["suites"]["heldout"].copy()
     said = " ".join(sentences(record))
     assert "Forward transfer" in said
+    whole = record["figures"]["whole_packs"]["trained"]["mean"]  # pyright: ignore
+    assert f"packs with every task solved: {whole:.3f}" in said
     assert "Regret to the oracle" in said
     record.pop("figures")
     assert "Regret" not in " ".join(sentences(record)), "files of earlier runs have no figures"
