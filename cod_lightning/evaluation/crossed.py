@@ -17,8 +17,10 @@ def crossed_estimate(values: Float[np.ndarray, "S P"], rules: Sequence[str] = ()
     squares of the two-way table, var_a = (MS_a - MS_e) / P and var_b = (MS_b - MS_e) / S, a negative one counting as 0; the
     interval is mean +- t * sqrt(Var) with Satterthwaite's degrees of freedom, S - 1 at most: an effect of seeds that does not show
     among few may be there. With few seeds it is wide, as it must be (a bootstrap of five seeds is too narrow). With one seed it
-    speaks about packs only. Packs that miss a value for a seed are left out. Where `rules` [P] says that packs hide the same, a
-    column is a rule with all its packs, each weighing as before; of a single rule, packs are the columns.
+    speaks about packs only, and without any spread there is no interval. Packs that miss a value for a seed are left out.
+
+    Where `rules` [P] says that packs hide the same, a column is a rule with all its packs, each weighing as before; of a single rule,
+    packs are the columns.
 
     Source: Satterthwaite, "An Approximate Distribution of Estimates of Variance Components" (1946); Searle, Casella and McCulloch,
     "Variance Components" (1992), chapter 4.
@@ -34,7 +36,10 @@ def crossed_estimate(values: Float[np.ndarray, "S P"], rules: Sequence[str] = ()
     mean = float(whole.mean())
     if num_packs < 2:
         return Estimate(mean, math.nan, math.nan, num_packs)
-    variance, freedom = _variance(_by_rule(whole, [rule for rule, has in zip(rules, complete, strict=False) if has]))
+    kept = [rule for rule, has in zip(rules, complete, strict=False) if has]
+    variance, freedom = _variance(_by_rule(whole, kept))
+    if variance < 1e-18:  # values that all agree say nothing of how far others may be
+        return Estimate(mean, math.nan, math.nan, num_packs)
     return _students(mean, math.sqrt(variance), min(freedom, len(whole) - 1) if len(whole) > 1 else freedom, num_packs)
 
 

@@ -67,9 +67,11 @@ def test_a_pack_that_misses_a_seed_is_left_out_and_nothing_is_made_up() -> None:
     assert math.isnan(crossed_estimate(np.full((2, 3), np.nan)).mean)
 
 
-def test_values_that_all_agree_have_an_interval_of_no_width() -> None:
-    found = crossed_estimate(np.ones((3, 4)))
-    assert (found.mean, found.low, found.high) == (1.0, 1.0, 1.0)
+def test_values_that_all_agree_have_no_interval_and_not_one_of_no_width() -> None:
+    for values in (np.ones((3, 4)), np.full((3, 7), 0.1), np.zeros((1, 9))):
+        found = crossed_estimate(values)
+        assert (found.mean, found.ci95) == (pytest.approx(values[0, 0]), None)
+        assert math.isnan(found.p_value)
 
 
 def test_figures_of_runs_get_students_interval() -> None:
