@@ -19,7 +19,7 @@ def crossed_estimate(values: Float[np.ndarray, "S P"], rules: Sequence[str] = ()
     among few may be there. With few seeds it is wide, as it must be (a bootstrap of five seeds is too narrow). With one seed it
     speaks about packs only, and without any spread there is no interval. Packs that miss a value for a seed are left out.
 
-    Where `rules` [P] says that packs hide the same, a column is a rule with all its packs, each weighing as before; of a single rule,
+    Where `rules` [P] says that packs hide the same, a column is a rule with all its packs, each weighing as before; of one rule,
     packs are the columns.
 
     Source: Satterthwaite, "An Approximate Distribution of Estimates of Variance Components" (1946); Searle, Casella and McCulloch,
