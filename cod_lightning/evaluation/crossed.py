@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy import stats
 
 from cod_lightning.evaluation.intervals import Estimate
@@ -28,7 +28,7 @@ def crossed_estimate(values: Float[np.ndarray, "S P"], rules: Sequence[str] = ()
     >>> crossed_estimate(np.array([[0.0, 1.0], [0.0, 1.0]])).mean
     0.5
     """
-    complete = ~np.isnan(values).any(axis=0)
+    complete: Bool[np.ndarray, " P"] = ~np.isnan(values).any(axis=0)
     whole = values[:, complete]
     num_packs = whole.shape[1]
     if not whole.size:
@@ -36,7 +36,7 @@ def crossed_estimate(values: Float[np.ndarray, "S P"], rules: Sequence[str] = ()
     mean = float(whole.mean())
     if num_packs < 2:
         return Estimate(mean, math.nan, math.nan, num_packs)
-    kept = [rule for rule, has in zip(rules, complete, strict=False) if has]
+    kept = [rule for rule, has in zip(rules, complete.tolist(), strict=False) if has]
     variance, freedom = _variance(_by_rule(whole, kept))
     if variance < 1e-18:  # values that all agree say nothing of how far others may be
         return Estimate(mean, math.nan, math.nan, num_packs)

@@ -35,7 +35,8 @@ def _figures(figures: Figures) -> list[str]:
             with_interval(one["mean"], one["ci95"]) for one in (figures["area"]["trained"]["success"], whole["trained"])
         )
         found.append(f"Tasks solved: {tasks}; packs with every task solved: {packs} (AppWorld's TGC and SGC).")
-    if (transfer := figures["forward_transfer"]) is not None:
+    transfer, said = figures["forward_transfer"], figures.get("training_adds") is not None
+    if transfer is not None and not (said and transfer["control"] == "blanked_context"):
         against = transfer["control"].replace("_", " ")
         found.append(f"Forward transfer (success from position 1 on, minus {against}): {_figure(transfer['success'])}.")
     if (gain := figures.get("stateful_gain")) is not None:
@@ -65,8 +66,8 @@ def _gain(record: SuiteRecord) -> str:
     if gain is None or ci95 is None:
         return "No gain from position 0 to the last could be measured."
     memoryless = (record.get("figures") or {}).get("differences", {}).get("memoryless")
-    above = memoryless and memoryless["success"]
-    if above and above["ci95"] is not None and _sign(above["ci95"]) < 1:
+    above = None if memoryless is None else memoryless["success"]
+    if above is not None and (bounds := above["ci95"]) is not None and _sign(bounds) < 1:
         return (
             f"The trained policy is no better than memoryless, mean over positions: {_figure(above)}; "
             f"from position 0 to {last} its success changes by {with_interval(gain, ci95, '+.3f')}."
@@ -78,12 +79,12 @@ def _gain(record: SuiteRecord) -> str:
 def _training_adds(record: SuiteRecord) -> list[str]:
     """The transfer of the trained policy against that of the warm start at its best temperature."""
     adds = (record.get("figures") or {}).get("training_adds")
-    if not adds or adds["difference"]["ci95"] is None:
+    if not adds or (bounds := adds["difference"]["ci95"]) is None:
         return []
     verdict = {1: "Training adds transfer", 0: "Training was not shown to add transfer", -1: "Training loses transfer"}
     figures = f"{_figure(adds['trained'])}, warm start at T={adds['temperature']:g} {_figure(adds['warm_start'])}"
     return [
-        f"{verdict[_sign(adds['difference']['ci95'])]} (success from position 1 on, minus blanked context): "
+        f"{verdict[_sign(bounds)]} (success from position 1 on, minus blanked context): "
         f"{_figure(adds['difference'])}; trained {figures}."
     ]
 

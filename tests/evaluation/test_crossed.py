@@ -126,7 +126,7 @@ def test_rules_of_unequal_size_keep_the_mean_over_packs_and_rules_of_one_pack_ch
 def test_a_p_value_is_that_of_the_interval() -> None:
     values = np.array([0.1, 0.2, 0.4, 0.25])
     found = seed_estimate(values)
-    assert found.p_value == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue)
+    assert found.p_value == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue)  # pyright: ignore
     edge = seed_estimate(values - found.low)
     assert edge.p_value == pytest.approx(0.05)
 
