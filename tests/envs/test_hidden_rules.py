@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cod_lightning.envs.apps import Apps
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
@@ -31,6 +32,11 @@ def test_packs_of_levers_hide_the_same_where_each_lever_gives_the_same():
 def test_compact_apps_have_the_few_rules_of_their_split():
     world = Apps(protocol="compact", max_turns=3)
     assert len({world.hidden_rule(pack) for pack in drawn(world, 200)}) < 20
+
+
+def test_lakes_hide_what_the_codes_mean_and_not_where_the_holes_are():
+    world = FrozenLakeObscure(size_min=3, size_max=3)
+    assert len({world.hidden_rule(pack) for pack in drawn(world, 200)}) == 24
 
 
 @pytest.mark.parametrize("wrap", [RalphLoop, lambda world: NonStationary(world, 1)], ids=["ralph", "changing"])
