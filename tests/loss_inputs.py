@@ -241,9 +241,9 @@ LOSSES: dict[str, tuple[PolicyLoss, Callable[[LossInputs], Tensor]]] = {
         by_tokens(ppo_token(0.2, 0.3), lambda x: x.num_episodes * 5),
     ),
     "dapo": (DAPO(), by_tokens(ppo_token(0.2, 0.28), per_token)),
-    "loop token": (LOOP(), by_units(each)),
-    "loop turn": (LOOP(level="turn"), by_units(turns_of)),
-    "loop episode": (LOOP(level="episode"), by_units(whole)),
+    "loop token": (LOOP(), by_units(each, 1 - 1 / 1.1, 0.1)),
+    "loop turn": (LOOP(epsilon=0.3, level="turn"), by_units(turns_of, 1 - 1 / 1.3, 0.3)),
+    "loop episode": (LOOP(level="episode"), by_units(whole, 1 - 1 / 1.1, 0.1)),
     "gspo": (GSPO(sequence_low=0.03, sequence_high=0.04), by_units(whole, 0.03, 0.04, mean=True)),
     "cispo": (CISPO(min_ratio=0.7, max_ratio=1.4), by_tokens(cispo_token, per_token)),
     "rloo": (

@@ -35,11 +35,19 @@ def graded_object(text: str, keys: frozenset[str]) -> dict[str, Any]:
     """
     answer = re.sub(r"\A\s*<think>.*?</think>", "", text, flags=re.DOTALL).strip()
     try:
-        found = json.loads(answer)
+        found = json.loads(answer, object_pairs_hook=_unambiguous)
     except (ValueError, RecursionError):
-        raise ValueError("the verdict is not JSON") from None
+        raise ValueError("the verdict is not JSON, or has a key twice") from None
     if not isinstance(found, dict) or found.keys() != keys:
         raise ValueError(f"the verdict is not an object with just the keys {', '.join(sorted(keys))}")
+    return found
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs. Raises `ValueError` where a key stands twice: readers differ in which value they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
     return found
 
 

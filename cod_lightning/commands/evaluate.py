@@ -50,7 +50,7 @@ def evaluate(
         else:
             load_whole(module.model, load_file(warm_start / "model.safetensors"))
         try:
-            _pass(trainer, module, data, (ConditionKind.WARM_START,))
+            _pass(trainer, module, data, (ConditionKind.WARM_START, ConditionKind.WARM_START_BLANKED))
         finally:
             module.model.load_state_dict(trained, strict=False)
     if trainer.is_global_zero:

@@ -98,6 +98,7 @@ def run(argv: Sequence[str]) -> int:
 def _measure(name: str, world: TextEnv, options: Any) -> Measured:
     mechanism = mechanism_for(world)
     packs = packs_of(world, options.split, range(options.num_packs), options.pack_size)
+    rules = [world.hidden_rule(pack) for pack in packs]
     for kind in Reference:
         reference_of(world, kind, packs[0])
     begun = time.perf_counter()
@@ -115,7 +116,7 @@ def _measure(name: str, world: TextEnv, options: Any) -> Measured:
                 said = next(episode.error for episode in lives[0].episodes if episode.error)
                 expected = f"an environment that can be played (all {len(lives)} lifecycles of {kind} failed: {said})"
                 raise ConfigError("--env", name, expected, "`check --env` says where.")
-            rows.append(summarise(kind, lives))
+            rows.append(summarise(kind, lives, rules))
     return Measured(name, world.name, tuple(rows), time.perf_counter() - begun)
 
 

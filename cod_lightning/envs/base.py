@@ -182,6 +182,13 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         expected = "a world whose hidden rule can change"
         raise ConfigError("data.env", type(self).__name__, expected, "Choose another world.")
 
+    def hidden_rule(self, pack: Pack) -> str:
+        """What the pack hides, as text: the same for packs that hide the same (of the first task, if it changes).
+
+        Intervals resample packs by it. By default the pack's id: no two packs hide the same.
+        """
+        return pack.id
+
     def without_world_memory(self) -> "TextEnv":
         """This world with the same packs, carrying nothing from task to task; itself where it never does."""
         return self

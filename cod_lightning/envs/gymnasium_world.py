@@ -69,6 +69,7 @@ class GymnasiumWorld(TextEnv):
         self.env, self._rules = env, rules
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.max_turns, self.success_at, self.sum_rewards = max_turns, success_at, sum_rewards
+        self._group_key = group_key
         self.reward_range = (min_reward, max_reward)
         self.name = world_name or type(env.unwrapped).__name__.lower()
         self._tasks = GroupedTasks(_named(listed_tasks(tasks), group_key), split_of=self._split_of)
@@ -94,6 +95,12 @@ class GymnasiumWorld(TextEnv):
         specs = [GymnasiumTask(options=o, seed=own) for o, own in zip(order, seeds, strict=True)]
         listed = tuple(Task(id=str(n), seed=spec.seed, spec=spec) for n, spec in enumerate(specs))
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=listed)
+
+    def hidden_rule(self, pack: Pack) -> str:
+        """The group's value; without groups all packs hide the same."""
+        spec = pack.tasks[0].spec
+        assert isinstance(spec, GymnasiumTask), f"task {pack.tasks[0].id} is not of {self.name}"
+        return self.name if self._group_key is None else group_name(json.loads(spec.options).get(self._group_key))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)

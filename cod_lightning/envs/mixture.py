@@ -98,6 +98,10 @@ class Mixture(DelegatingWorld):
         key, inner = self._inner(pack)
         return self._mixed(key, self.worlds[key].changed(inner, at, seed))
 
+    def hidden_rule(self, pack: Pack) -> str:
+        key, inner = self._inner(pack)
+        return f"{key} {self.worlds[key].hidden_rule(inner)}"
+
     def without_world_memory(self) -> TextEnv:
         worlds = {key: world.without_world_memory() for key, world in self.worlds.items()}
         if all(worlds[key] is world for key, world in self.worlds.items()):

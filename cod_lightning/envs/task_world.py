@@ -66,6 +66,13 @@ class TaskWorld(TextEnv, Generic[S]):
     def demonstrator(self, pack: Pack) -> Demonstrator:
         return Teacher(*self._play(pack, teaches=True), self.teacher)
 
+    def hidden_rule(self, pack: Pack) -> str:
+        """What the world's oracle knows; in a world without one, the pack's id."""
+        try:
+            return repr(self._play(pack)[1])
+        except NotImplementedError:
+            return super().hidden_rule(pack)
+
     def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
         """How to play the pack, as a reference or a teacher, and its hidden rule (of the first task, if it changes)."""
         raise NotImplementedError

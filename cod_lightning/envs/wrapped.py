@@ -93,6 +93,7 @@ class WrappedWorld(DelegatingWorld):
     words = delegated("world.words")
     close = delegated("world.close")
     changed = delegated("world.changed")
+    hidden_rule = delegated("world.hidden_rule")
     reference = delegated("world.reference")
     demonstrator = delegated("world.demonstrator")
 

@@ -1,9 +1,9 @@
-"""Many figures from one bootstrap: the packs are resampled once, whatever the number of statistics."""
+"""Many figures from one bootstrap: packs are resampled once, whatever the number of statistics."""
 
 import numpy as np
 from jaxtyping import Float
 
-from cod_lightning.evaluation.intervals import bootstrap
+from cod_lightning.evaluation.intervals import Limits, bootstrap
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.schema import Figure
 
@@ -12,19 +12,22 @@ class Bundle:
     """Collects statistics over the same packs, then estimates them together.
 
     Args:
-        pack_ids: The packs, [P]; rows of what is added.
+        packs: Outcomes with the packs, [P], that are the rows of what is added, and with their rules.
     """
 
-    def __init__(self, pack_ids: tuple[str, ...]) -> None:
-        self._row = {pack_id: row for row, pack_id in enumerate(pack_ids)}
+    def __init__(self, packs: Outcomes) -> None:
+        self._row = {pack_id: row for row, pack_id in enumerate(packs.pack_ids)}
+        self._rules = packs.rules
+        self._limits: list[Limits] = []
         self._values: list[Float[np.ndarray, "P M"]] = []
         self._contrasts: list[tuple[int, Float[np.ndarray, " M"]]] = []
         self._num_columns = 0
 
-    def columns(self, values: Float[np.ndarray, "P M"]) -> int:
-        """Add values by pack; the index of their first column. NaN is missing."""
+    def columns(self, values: Float[np.ndarray, "P M"], limits: Limits = None) -> int:
+        """Add values by pack, with what there can be; the index of their first column. NaN is missing."""
         first = self._num_columns
         self._values.append(values)
+        self._limits += [limits] * values.shape[1]
         self._num_columns += values.shape[1]
         return first
 
@@ -46,4 +49,6 @@ class Bundle:
         contrasts = np.zeros((len(self._contrasts), self._num_columns))
         for statistic, (first, contrast) in enumerate(self._contrasts):
             contrasts[statistic, first : first + len(contrast)] = contrast
-        return [one.figure() for one in bootstrap(np.concatenate(self._values, axis=1), contrasts, seed=seed)]
+        values = np.concatenate(self._values, axis=1)
+        found = bootstrap(values, contrasts, rules=self._rules, limits=self._limits, seed=seed)
+        return [one.figure() for one in found]

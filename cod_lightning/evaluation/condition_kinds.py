@@ -28,6 +28,8 @@ class ConditionKind(StrEnum):
     """As trained, in the same packs, in a world that carries nothing from task to task itself; left out where it never does."""
     WARM_START = "warm_start"
     """The policy as it was before reinforcement learning."""
+    WARM_START_BLANKED = "warm_start_blanked"
+    """The warm start at its best temperature, with `blanked_context`: what its contexts are worth."""
     ENDPOINT = "endpoint"
     """A model behind a chat endpoint, with the contexts that it writes (`data.baseline`)."""
     RANDOM = "random"

@@ -25,6 +25,8 @@ class Condition:
 def conditions(suite: Suite, *, endpoint: bool = False) -> tuple[Condition, ...]:
     """All conditions of the suite, the trained policy's first; with `endpoint` that of another model, too.
 
+    The blanked warm start comes after the warm starts, which say at what temperature: `SuitePlayer` puts it in.
+
     >>> [c.name for c in conditions(Suite(name="held_out", controls=("no_context", "oracle"), warm_start_temperatures=(0.3,)))]
     ['trained', 'no_context', 'warm_start_t0.3', 'warm_start', 'oracle']
     """
@@ -35,6 +37,8 @@ def conditions(suite: Suite, *, endpoint: bool = False) -> tuple[Condition, ...]
     temperatures = {*suite.warm_start_temperatures, own} if suite.warm_start_temperatures else set()
     found = [(kind.value, kind, own) for kind in (ConditionKind.TRAINED, *chosen) if kind in OF_TRAINED]
     found += [(warm_start_name(t, own), ConditionKind.WARM_START, t) for t in sorted(temperatures)]
+    if temperatures and ConditionKind.BLANKED_CONTEXT in chosen:
+        found.append((ConditionKind.WARM_START_BLANKED.value, ConditionKind.WARM_START_BLANKED, own))
     found += [(ConditionKind.ENDPOINT.value, ConditionKind.ENDPOINT, own)] if endpoint else []
     found += [(kind.value, kind, own) for kind in chosen if kind in REFERENCES]
     return tuple(

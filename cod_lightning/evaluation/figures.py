@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from cod_lightning.evaluation.bundle import Bundle
 from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.intervals import ratio_estimate
+from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, Limits, ratio_estimate
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.schema import (
     Both,
@@ -21,6 +21,7 @@ from cod_lightning.evaluation.schema import (
     Recovery,
     Regret,
     StatefulGain,
+    TrainingAdds,
 )
 
 GAIN_SOURCE = "Asawa et al., Continual Learning Bench (arXiv 2606.05661)"
@@ -32,9 +33,11 @@ def figures(
     changes: tuple[int, ...] | None = None,
     seed: int = 0,
     r_max: float | None = None,
+    best_warm_start: tuple[str, float] | None = None,
 ) -> Figures:
     """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes, `r_max` is
-    the largest reward of a task: None where it has parts, which the oracle's has not, so that there is no regret."""
+    the largest reward of a task: None where it has parts, which the oracle's has not, so that there is no regret;
+    `best_warm_start` is the control that is the warm start at its best temperature, and that temperature."""
     found = _measured(trained, controls, seed)
 
     def both(key: str, statistic: str) -> Both:
@@ -70,23 +73,45 @@ def figures(
         )
     return Figures(
         area={name: both(name, "mean") for name in (ConditionKind.TRAINED.value, *controls)},
+        whole_packs={name: found[f"{name} whole"] for name in (ConditionKind.TRAINED.value, *controls)},
         differences=differences,
         forward_transfer=transfer,
         regret=regret,
         recovery=recovery(trained, controls, changes, seed) if changes is not None else None,
+        training_adds=None if best_warm_start is None else training_adds(trained, controls, *best_warm_start, seed),
         stateful_gain=stateful,
     )
 
 
+def training_adds(
+    trained: Outcomes, controls: Mapping[str, Outcomes], warm_start: str, temperature: float, seed: int = 0
+) -> TrainingAdds | None:
+    """Transfer of the trained policy, of the warm start at this temperature, and their difference; None without both blanked."""
+    kinds = (ConditionKind.BLANKED_CONTEXT, ConditionKind.WARM_START_BLANKED)
+    if not controls.keys() >= set(kinds) or trained.num_positions < 2:
+        return None
+    bundle = Bundle(trained)
+    begun, blanked, begun_blanked = (bundle.aligned(controls[k], controls[k].success) for k in (warm_start, *kinds))
+    own, its = trained.success - blanked, begun - begun_blanked
+    later = np.full(trained.num_positions, 1 / (trained.num_positions - 1))
+    later[0] = 0.0
+    for values, limits in ((own, DIFFERENCE), (its, DIFFERENCE), (own - its, (-2.0, 2.0))):
+        bundle.statistic(bundle.columns(values, limits), later)
+    of_trained, of_warm_start, difference = bundle.figures(seed)
+    return TrainingAdds(temperature=temperature, trained=of_trained, warm_start=of_warm_start, difference=difference)
+
+
 def _measured(trained: Outcomes, controls: Mapping[str, Outcomes], seed: int) -> dict[str, Figure]:
     """Of each condition, and of the trained policy minus it (`minus NAME`), by quantity: mean, gain, later, and by position."""
-    bundle, num_positions = Bundle(trained.pack_ids), trained.num_positions
+    bundle, num_positions = Bundle(trained), trained.num_positions
     mean, gain = np.full(num_positions, 1 / num_positions), np.zeros(num_positions)
     gain[0], gain[-1] = -1.0, 1.0
     asked: dict[str, int] = {}
 
-    def ask(key: str, values: Float[np.ndarray, "P N"], *, later: bool = False, by_position: bool = False) -> None:
-        first = bundle.columns(values)
+    def ask(
+        key: str, values: Float[np.ndarray, "P N"], limits: Limits, *, later: bool = False, by_position: bool = False
+    ) -> None:
+        first = bundle.columns(values, limits)
         asked[f"{key} mean"] = bundle.statistic(first, mean)
         asked[f"{key} gain"] = bundle.statistic(first, gain)
         if later:
@@ -100,9 +125,13 @@ def _measured(trained: Outcomes, controls: Mapping[str, Outcomes], seed: int) ->
     for name, outcomes in {ConditionKind.TRAINED.value: trained, **controls}.items():
         for quantity, values in (("success", "success"), ("reward", "rewards")):
             own, theirs = getattr(trained, values), bundle.aligned(outcomes, getattr(outcomes, values))
-            ask(f"{name} {quantity}", theirs)
+            is_share = quantity == "success"
+            ask(f"{name} {quantity}", theirs, SHARE if is_share else None)
             if outcomes is not trained:
-                ask(f"minus {name} {quantity}", own - theirs, later=True, by_position=True)
+                limits = DIFFERENCE if is_share else None
+                ask(f"minus {name} {quantity}", own - theirs, limits, later=True, by_position=True)
+        whole = bundle.aligned(outcomes, outcomes.success.min(axis=1, keepdims=True))
+        asked[f"{name} whole"] = bundle.statistic(bundle.columns(whole, SHARE), np.ones(1))
     found = bundle.figures(seed)
     return {key: found[at] for key, at in asked.items()}
 
@@ -112,13 +141,15 @@ def normalised_gain(stateful: Outcomes, stateless: Outcomes, r_max: float, seed:
 
     Only tasks that both played count. Source: `GAIN_SOURCE`.
     """
-    bundle, num_positions = Bundle(stateful.pack_ids), stateful.num_positions
+    bundle, num_positions = Bundle(stateful), stateful.num_positions
     below = r_max - bundle.aligned(stateless, stateless.rewards)
     gain = stateful.rewards - (r_max - below)
     room = np.where(np.isnan(gain), np.nan, below)
     mean, none = np.full(num_positions, 1 / num_positions), np.zeros(num_positions)
     values = np.concatenate([gain, room], axis=1)
-    found = ratio_estimate(values, np.concatenate([mean, none]), np.concatenate([none, mean]), seed=seed)
+    found = ratio_estimate(
+        values, np.concatenate([mean, none]), np.concatenate([none, mean]), rules=stateful.rules, seed=seed
+    )
     return None if found.known is None else found.figure()
 
 
@@ -133,17 +164,17 @@ def recovery(trained: Outcomes, controls: Mapping[str, Outcomes], changes: Seque
     """Success at offsets from the change, of the trained policy and of every control on the same packs."""
     size = trained.num_positions
     offsets = list(range(-1, size - min(changes)))
-    bundle = Bundle(trained.pack_ids)
+    bundle = Bundle(trained)
     rows: dict[str, int] = {}
     for name, outcomes in {ConditionKind.TRAINED.value: trained, **controls}.items():
         success = bundle.aligned(outcomes, outcomes.success)
-        rows[name] = bundle.columns(align(success, changes, offsets))
+        rows[name] = bundle.columns(align(success, changes, offsets), SHARE)
         for unit in np.eye(len(offsets)):
             bundle.statistic(rows[name], unit)
     own = align(trained.success, changes, offsets)
     last = np.where(np.array(changes) < size - 1, trained.success[:, -1], np.nan)
-    drop = bundle.statistic(bundle.columns((own[:, 1] - own[:, 0])[:, None]), np.ones(1))
-    regained = bundle.statistic(bundle.columns((last - own[:, 1])[:, None]), np.ones(1))
+    drop = bundle.statistic(bundle.columns((own[:, 1] - own[:, 0])[:, None], DIFFERENCE), np.ones(1))
+    regained = bundle.statistic(bundle.columns((last - own[:, 1])[:, None], DIFFERENCE), np.ones(1))
     found = bundle.figures(seed)
     return Recovery(
         offsets=offsets,

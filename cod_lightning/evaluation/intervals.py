@@ -1,16 +1,22 @@
-"""Bootstrap intervals over packs: how far a mean would move, had other packs been drawn.
+"""Bootstrap intervals over hidden rules: how far a mean would move, had other rules been drawn, with other packs.
 
-A pack is the unit that is resampled: its N positions come and go together, because what happens at one position depends
-on the ones before. The intervals speak about packs only, not about other training runs. They are percentile intervals:
-simple, slightly narrow for few packs, and of width 0 where all packs agree.
+The unit that is resampled is a hidden rule with all its packs, since packs of one rule succeed and fail together; where every pack
+has a rule of its own, or all have one, it is the pack. Its N positions come and go together, because what happens at one depends
+on the ones before. The intervals do not speak about other training runs.
+
+They are expanded percentile intervals: of n units, the ends are the percentiles that Student's t with n - 1 degrees of freedom and
+the factor sqrt(n / (n - 1)) ask for, which plain percentiles miss where units are few; of 2 to 4 units, Student's interval itself.
+Where all resamples agree there is no spread to see, and the interval is that of the rule of three: as large a share of units as
+may have been missed takes the furthest value there is.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
+from scipy import stats
 
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.schema import Figure, Interval
@@ -18,6 +24,15 @@ from cod_lightning.evaluation.schema import Figure, Interval
 _RESAMPLES = 2_000
 _CHUNK = 250
 """Resamples held in memory at a time."""
+_TAIL = 0.025
+"""Probability beyond each end."""
+
+Limits = tuple[float, float] | None
+"""The least and the largest value that there can be; None where that is not known."""
+SHARE: Limits = (0.0, 1.0)
+"""Limits of a success."""
+DIFFERENCE: Limits = (-1.0, 1.0)
+"""Limits of the difference of two successes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +41,12 @@ class Estimate:
 
     mean: float
     low: float
+    """NaN, as is the other end, where a single unit, or units that agree on a value without limits, show no spread."""
     high: float
     num: int
     """Packs behind it."""
+    p_value: float = math.nan
+    """Two-sided, of the mean being 0; NaN where it was not computed."""
 
     @property
     def known(self) -> float | None:
@@ -46,42 +64,65 @@ class Estimate:
 
 
 def bootstrap(
-    values: Float[np.ndarray, "P M"], contrasts: Float[np.ndarray, "S M"], *, seed: int = 0
+    values: Float[np.ndarray, "P M"],
+    contrasts: Float[np.ndarray, "S M"],
+    *,
+    rules: Sequence[str] = (),
+    limits: Sequence[Limits] = (),
+    seed: int = 0,
 ) -> tuple[Estimate, ...]:
     """One estimate for each row c of `contrasts`: the statistic sum_m c_m * (mean over packs of values[:, m]).
 
     NaN values are missing: they leave a column's mean, and a contrast needs only the columns with c_m != 0. A resample
-    in which such a column is wholly missing does not count.
+    in which such a column is wholly missing does not count. `rules` [P] says which packs hide the same (without it, none do),
+    `limits` [M] what values a column can have.
 
-    Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13 (percentile interval).
+    Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13 (percentiles); Hesterberg, "What Teachers
+    Should Know about the Bootstrap" (arXiv 1411.5279; expanded percentiles); Davison and Hinkley, "Bootstrap Methods and their
+    Application" (1997), section 3.8 (whole groups are resampled: packs drawn anew within them would count twice).
     """
     present = ~np.isnan(values)
-    means = np.concatenate(list(_resampled_means(np.where(present, values, 0.0), present, seed)))
-    counts = [int(present[:, used].any(axis=1).sum()) for used in contrasts != 0]
+    units = _units(rules or tuple(map(str, range(len(values)))))
+    means = np.concatenate(list(_resampled_means(np.where(present, values, 0.0), present, units, seed)))
+    limits = limits or (None,) * values.shape[1]
     return tuple(
-        _estimate(position_means(values[:, used]), means[:, used], contrast[used], count)
-        for contrast, used, count in zip(contrasts, contrasts != 0, counts, strict=True)
+        _estimate(
+            float(np.dot(position_means(values[:, used]), contrast[used])),
+            means[:, used] @ contrast[used],
+            num=int(present[:, used].any(axis=1).sum()),
+            num_units=len(np.unique(units[present[:, used].any(axis=1)])),
+            limits=_limits(contrast[used], [limits[m] for m in used.nonzero()[0]]),
+        )
+        for contrast, used in zip(contrasts, contrasts != 0, strict=True)
     )
 
 
-def position_estimates(values: Float[np.ndarray, "P N"], *, seed: int = 0) -> tuple[Estimate, ...]:
+def position_estimates(
+    values: Float[np.ndarray, "P N"], *, rules: Sequence[str] = (), limits: Limits = None, seed: int = 0
+) -> tuple[Estimate, ...]:
     """The mean at each position."""
-    return bootstrap(values, np.eye(values.shape[1]), seed=seed)
-
-
-def mean_estimate(values: Float[np.ndarray, "P N"], *, seed: int = 0) -> Estimate:
-    """The mean over positions of the means at each position."""
     num_positions = values.shape[1]
-    return bootstrap(values, np.full((1, num_positions), 1 / num_positions), seed=seed)[0]
+    return bootstrap(values, np.eye(num_positions), rules=rules, limits=(limits,) * num_positions, seed=seed)
 
 
-def gain_estimate(values: Float[np.ndarray, "P N"], *, seed: int = 0) -> Estimate:
+def mean_estimate(
+    values: Float[np.ndarray, "P N"], *, rules: Sequence[str] = (), limits: Limits = None, seed: int = 0
+) -> Estimate:
+    """The mean over positions of the means at each position."""
+    num = values.shape[1]
+    return bootstrap(values, np.full((1, num), 1 / num), rules=rules, limits=(limits,) * num, seed=seed)[0]
+
+
+def gain_estimate(
+    values: Float[np.ndarray, "P N"], *, rules: Sequence[str] = (), limits: Limits = None, seed: int = 0
+) -> Estimate:
     """The mean at the last position minus the mean at the first, paired within packs.
 
-    >>> gain_estimate(np.array([[0.0, 1.0], [0.0, 1.0]]))
-    Estimate(mean=1.0, low=1.0, high=1.0, num=2)
+    >>> found = gain_estimate(np.array([[0.0, 1.0]] * 300), limits=SHARE)
+    >>> found.mean, round(found.low, 3), found.high
+    (1.0, 0.976, 1.0)
     """
-    return bootstrap(values[:, [0, -1]], np.array([[-1.0, 1.0]]), seed=seed)[0]
+    return bootstrap(values[:, [0, -1]], np.array([[-1.0, 1.0]]), rules=rules, limits=(limits, limits), seed=seed)[0]
 
 
 def ratio_estimate(
@@ -89,6 +130,7 @@ def ratio_estimate(
     numerator: Float[np.ndarray, " M"],
     denominator: Float[np.ndarray, " M"],
     *,
+    rules: Sequence[str] = (),
     seed: int = 0,
 ) -> Estimate:
     """The ratio of two statistics sum_m c_m * (mean over packs of values[:, m]); unknown where the denominator is not above 0.
@@ -99,54 +141,83 @@ def ratio_estimate(
     0.25
     """
     present = ~np.isnan(values)
-    resampled = np.concatenate(list(_resampled_means(np.where(present, values, 0.0), present, seed)))
-    means, num = position_means(values), int(present.any(axis=1).sum())
+    units = _units(rules or tuple(map(str, range(len(values)))))
+    resampled = np.concatenate(list(_resampled_means(np.where(present, values, 0.0), present, units, seed)))
+    means, some = position_means(values), present.any(axis=1)
     if not means @ denominator > 0:
-        return Estimate(math.nan, math.nan, math.nan, num)
+        return Estimate(math.nan, math.nan, math.nan, int(some.sum()))
     below = resampled @ denominator
-    ratios = (resampled @ numerator)[below > 0] / below[below > 0]
-    low, high = np.percentile(ratios, (2.5, 97.5)) if len(ratios) else (math.nan, math.nan)
-    return Estimate(float(means @ numerator / (means @ denominator)), float(low), float(high), num)
+    return _estimate(
+        float(means @ numerator / (means @ denominator)),
+        (resampled @ numerator)[below > 0] / below[below > 0],
+        num=int(some.sum()),
+        num_units=len(np.unique(units[some])),
+        limits=None,
+    )
 
 
 def success_difference(minuend: Outcomes, subtrahend: Outcomes) -> Float[np.ndarray, "P N"]:
-    """Success of one policy minus success of another on the same packs; NaN where either is missing.
+    """Success of one policy minus success of another in the packs of the first; NaN where either is missing.
 
     `mean_estimate` of it is the paired difference in the mean over positions, `gain_estimate` that of the gains. Packs
-    are matched by id; those that only one side has are left out. Raises `ValueError` where no pack is shared.
+    are matched by id. Raises `ValueError` where no pack is shared.
     """
-    known = set(subtrahend.pack_ids)
-    shared = [pack_id for pack_id in minuend.pack_ids if pack_id in known]
-    if not shared or minuend.num_positions != subtrahend.num_positions:
+    row = {pack_id: n for n, pack_id in enumerate(subtrahend.pack_ids)}
+    places = np.array([row.get(pack_id, -1) for pack_id in minuend.pack_ids])
+    if not (places >= 0).any() or minuend.num_positions != subtrahend.num_positions:
         raise ValueError(
-            f"{len(shared)} packs are shared, of {minuend.num_positions} and {subtrahend.num_positions} tasks; "
+            f"{(places >= 0).sum()} packs are shared, of {minuend.num_positions} and {subtrahend.num_positions} tasks; "
             "a paired difference needs both policies on the same packs"
         )
-    return minuend.rows(shared).success - subtrahend.rows(shared).success
+    return np.where((places >= 0)[:, None], minuend.success - subtrahend.success[places], np.nan)
+
+
+def _units(rules: Sequence[str]) -> Int[np.ndarray, " P"]:
+    """Which unit a pack belongs to, 0 .. n - 1: that of its rule, or, where all have one rule, its own."""
+    numbers = {rule: n for n, rule in enumerate(dict.fromkeys(rules))}
+    return np.arange(len(rules)) if len(numbers) == 1 else np.array([numbers[rule] for rule in rules])
 
 
 def _resampled_means(
-    filled: Float[np.ndarray, "P M"], present: Bool[np.ndarray, "P M"], seed: int
+    filled: Float[np.ndarray, "P M"], present: Bool[np.ndarray, "P M"], units: Int[np.ndarray, " P"], seed: int
 ) -> Iterator[Float[np.ndarray, "R M"]]:
-    """Column means [R M] under multinomial weights of the packs, a chunk of resamples at a time."""
+    """Column means [R M] under multinomial weights of the units, a chunk of resamples at a time."""
     rng = np.random.default_rng(seed)
-    num_packs = len(filled)
-    counted = present.astype(np.float64)
-    offsets = num_packs * np.arange(_CHUNK)[:, None]
+    num_units = int(units.max()) + 1 if len(units) else 0
+    sums, counted = (np.zeros((num_units, filled.shape[1])) for _ in range(2))
+    np.add.at(sums, units, filled)
+    np.add.at(counted, units, present)
+    offsets = num_units * np.arange(_CHUNK)[:, None]
     for _ in range(_RESAMPLES // _CHUNK):
-        drawn = rng.integers(num_packs, size=(_CHUNK, num_packs)) + offsets
-        weights = np.bincount(drawn.ravel(), minlength=_CHUNK * num_packs).reshape(_CHUNK, num_packs).astype(np.float64)
+        drawn = rng.integers(num_units, size=(_CHUNK, num_units)) + offsets
+        weights = np.bincount(drawn.ravel(), minlength=_CHUNK * num_units).reshape(_CHUNK, num_units).astype(np.float64)
         counts = weights @ counted
-        yield np.where(counts > 0, weights @ filled / np.maximum(counts, 1), np.nan)
+        yield np.where(counts > 0, weights @ sums / np.maximum(counts, 1), np.nan)
 
 
-def _estimate(
-    means: Float[np.ndarray, " M"], resampled: Float[np.ndarray, "R M"], contrast: Float[np.ndarray, " M"], num: int
-) -> Estimate:
-    statistics = resampled @ contrast
-    statistics = statistics[~np.isnan(statistics)]
-    mean = float(np.dot(means, contrast))
-    if math.isnan(mean) or not len(statistics):
+def _limits(contrast: Float[np.ndarray, " M"], limits: Sequence[Limits]) -> Limits:
+    """The least and the largest value of a contrast."""
+    known = [one for one in limits if one is not None]
+    if len(known) < len(contrast):
+        return None
+    ends = np.sort(contrast[:, None] * np.array(known), axis=1).sum(axis=0)
+    return float(ends[0]), float(ends[1])
+
+
+def _estimate(mean: float, resampled: Float[np.ndarray, " R"], *, num: int, num_units: int, limits: Limits) -> Estimate:
+    resampled = resampled[~np.isnan(resampled)]
+    if math.isnan(mean) or not len(resampled):
         return Estimate(math.nan, math.nan, math.nan, num)
-    low, high = np.percentile(statistics, (2.5, 97.5))
+    if num_units < 2:
+        return Estimate(mean, math.nan, math.nan, num)
+    spread = -stats.t.ppf(_TAIL, num_units - 1) * math.sqrt(num_units / (num_units - 1))
+    """In standard deviations."""
+    tail = float(stats.norm.sf(spread))
+    low, high = np.percentile(resampled, (100 * tail, 100 * (1 - tail)))
+    if high - low < 1e-9:
+        missed = 1 - _TAIL ** (1 / num_units)
+        low, high = (mean + missed * (end - mean) for end in limits or (math.nan, math.nan))
+    elif tail * _RESAMPLES < 1:  # of 2 to 4 units there are too few different resamples
+        least, most = limits or (-math.inf, math.inf)
+        low, high = (max(least, mean - spread * resampled.std()), min(most, mean + spread * resampled.std()))
     return Estimate(mean, float(low), float(high), num)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from cod_lightning.evaluation.schema import Figure, Results, SuiteRecord
-from cod_lightning.evaluation.view import Row, rows, shown_positions, with_interval
+from cod_lightning.evaluation.view import Row, packs_of, rows, shown_positions, with_interval
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 from cod_lightning.markdown import table
 
@@ -24,7 +24,7 @@ def _suite(heading: str, record: SuiteRecord) -> Iterator[str]:
     found = rows(record)
     folded = [row for row in found if not row.main]
     yield heading
-    yield f"Success by position on {record['packs']:,} packs of {record['pack_size']} from `{record['env']}`."
+    yield f"Success by position on {packs_of(record)} of {record['pack_size']} from `{record['env']}`."
     yield _success(record, [row for row in found if row.main])
     yield "\n".join(f"- {sentence}" for sentence in sentences(record))
     more = [_success(record, folded)] if folded else []
@@ -40,8 +40,8 @@ def _success(record: SuiteRecord, chosen: Sequence[Row]) -> str:
     lines = []
     for row in chosen:
         cells = [with_interval(row.positions[n]["success"], row.positions[n]["success_ci95"]) for n in shown]
-        lines.append([row.label, *cells, with_interval(row.gain, None, "+.3f")])
-    return table(["policy", *map(str, shown), "gain"], lines)
+        lines.append([row.label, *cells, with_interval(row.gain, None, "+.3f"), with_interval(row.malformed, None)])
+    return table(["policy", *map(str, shown), "gain", "malformed"], lines)
 
 
 def _figures(record: SuiteRecord, found: Sequence[Row]) -> Iterator[str]:
@@ -55,6 +55,9 @@ def _figures(record: SuiteRecord, found: Sequence[Row]) -> Iterator[str]:
             for key, one in figures["differences"].items()
         ]
         yield table(["trained minus", "success", "reward", "gain of success"], lines)
+    if whole := figures.get("whole_packs"):
+        lines = [[labels[key], _figure(figures["area"][key]["success"]), _figure(one)] for key, one in whole.items()]
+        yield table(["solved", "tasks (TGC)", "packs, every task (SGC)"], lines)
     if (gain := figures.get("stateful_gain")) is not None:
         shown = shown_positions(record["pack_size"])
         line = ["reward minus " + labels[gain["control"]], *(_figure(gain["gain_t"][n]) for n in shown)]

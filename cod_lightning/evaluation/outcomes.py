@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from cod_lightning.types import Lifecycle
+from cod_lightning.types import EpisodeStatus, Lifecycle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -18,24 +18,31 @@ class Outcomes:
     success: Float[np.ndarray, "P N"]
     """1 where the task was solved, 0 where not, NaN where missing."""
     pack_ids: tuple[str, ...]
-    """[P], all different: packs are what the intervals resample and what policies are paired by."""
+    """[P], all different: what policies are paired by."""
+    rules: tuple[str, ...] = ()
+    """[P], what each pack hides, equal where packs hide the same: what the intervals resample. Empty: no two hide the same."""
+    malformed: Float[np.ndarray, "P N"] | None = None
+    """1 where the answer did not parse, 0 where it did, NaN where missing; None where it was not recorded."""
 
     def __post_init__(self) -> None:
         shapes = {self.rewards.shape, self.success.shape}
         assert len(shapes) == 1, f"rewards and success differ in shape: {shapes}"
         assert len(self.pack_ids) == len(self.rewards), f"{len(self.pack_ids)} packs, {len(self.rewards)} rows"
         assert len(set(self.pack_ids)) == len(self.pack_ids), "a pack occurs twice; one lifecycle for each"
+        assert len(self.rules) in (0, len(self.pack_ids)), f"{len(self.rules)} rules of {len(self.pack_ids)} packs"
 
     @classmethod
-    def of(cls, lifecycles: Sequence[Lifecycle]) -> "Outcomes":
-        """The outcomes of these lifecycles, which go through packs of one size."""
+    def of(cls, lifecycles: Sequence[Lifecycle], rules: Sequence[str] = ()) -> "Outcomes":
+        """The outcomes of these lifecycles, which go through packs of one size; `rules` say what each one's pack hides."""
         assert lifecycles, "no lifecycles, no outcomes"
         lengths = {len(lifecycle.solves) for lifecycle in lifecycles}
         assert len(lengths) == 1, f"packs of different sizes in one set of outcomes: {sorted(lengths)}"
         rewards = np.array([[solve.reward for solve in life.solves] for life in lifecycles], dtype=float)
         success = np.array([[solve.success for solve in life.solves] for life in lifecycles], dtype=float)
+        wrong = [[solve.status is EpisodeStatus.MALFORMED for solve in life.solves] for life in lifecycles]
+        malformed = np.where(np.isnan(rewards), np.nan, np.array(wrong, dtype=float))
         pack_ids = tuple(lifecycle.pack_id for lifecycle in lifecycles)
-        return cls(rewards=rewards, success=success, pack_ids=pack_ids)
+        return cls(rewards=rewards, success=success, pack_ids=pack_ids, rules=tuple(rules), malformed=malformed)
 
     @property
     def num_packs(self) -> int:
@@ -47,11 +54,22 @@ class Outcomes:
         """N."""
         return self.rewards.shape[1]
 
+    @property
+    def num_rules(self) -> int:
+        """How many different things the packs hide."""
+        return len(set(self.rules or self.pack_ids))
+
     def rows(self, pack_ids: Sequence[str]) -> "Outcomes":
         """The outcomes of these packs, in this order."""
         index = {pack_id: row for row, pack_id in enumerate(self.pack_ids)}
         chosen = np.array([index[pack_id] for pack_id in pack_ids], dtype=int)
-        return Outcomes(rewards=self.rewards[chosen], success=self.success[chosen], pack_ids=tuple(pack_ids))
+        return Outcomes(
+            rewards=self.rewards[chosen],
+            success=self.success[chosen],
+            pack_ids=tuple(pack_ids),
+            rules=tuple(self.rules[row] for row in chosen) if self.rules else (),
+            malformed=None if self.malformed is None else self.malformed[chosen],
+        )
 
 
 def position_means(values: Float[np.ndarray, "P N"]) -> Float[np.ndarray, " N"]:

@@ -24,10 +24,13 @@ SCHEMA = pa.schema(
         pa.field("position", pa.int32(), nullable=False),
         pa.field("success", pa.float64()),
         pa.field("reward", pa.float64()),
+        pa.field("malformed", pa.float64()),
+        pa.field("rule", pa.string()),
     ]
 )
 """A row a solve episode; `checkpoint` is null for the policy without a checkpoint, for warm starts and references;
-`success` and `reward` are null where an engine or a world failed."""
+`success`, `reward` and `malformed` are null where an engine or a world failed. `rule` is the same where packs hide the same. Files
+of earlier versions have neither of the last two."""
 _compute: Any = pc  # its functions are made at run time, out of a type checker's sight
 _KEY = ("suite", "condition", "checkpoint")
 
@@ -61,11 +64,18 @@ def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
         n % num_positions for n in range(num_rows)
     ]:
         raise DataError(f"{path} has packs of {suite}, {condition}, without every position once. Evaluate again.")
-    success, rewards = (
+    success, rewards, malformed = (
         np.array([np.nan if value is None else value for value in columns[name]]).reshape(-1, num_positions)
-        for name in ("success", "reward")
+        for name in ("success", "reward", "malformed")
     )
-    return Outcomes(rewards=rewards, success=success, pack_ids=pack_ids)
+    rules = columns["rule"][:: max(1, num_positions)]
+    return Outcomes(
+        rewards=rewards,
+        success=success,
+        pack_ids=pack_ids,
+        rules=() if None in rules else tuple(rules),
+        malformed=None if np.isnan(malformed).all() else malformed,
+    )
 
 
 def _table(one: PlayedCondition) -> pa.Table:
@@ -80,6 +90,8 @@ def _table(one: PlayedCondition) -> pa.Table:
         np.tile(np.arange(num_positions, dtype=np.int32), num_packs),
         pa.array(outcomes.success.ravel(), pa.float64(), from_pandas=True),
         pa.array(outcomes.rewards.ravel(), pa.float64(), from_pandas=True),
+        [None] * total if outcomes.malformed is None else pa.array(outcomes.malformed.ravel(), from_pandas=True),
+        np.repeat(np.array(outcomes.rules, dtype=object), num_positions) if outcomes.rules else [None] * total,
     ]
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 

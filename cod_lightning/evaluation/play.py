@@ -37,7 +37,7 @@ def _contexts(
 ) -> Sequence[ContextSource] | None:
     """Where the contexts of this rank's packs come from; None where the agent writes its own."""
     own, mechanism = share(packs), setting.mechanism
-    if kind is ConditionKind.BLANKED_CONTEXT:
+    if kind in (ConditionKind.BLANKED_CONTEXT, ConditionKind.WARM_START_BLANKED):
         return [ContextSource(shown=Shown.EMPTY)] * len(own)
     if kind is ConditionKind.NO_CONTEXT:
         return [ContextSource(shown=Shown.RULES, provided=[mechanism.empty()] * len(pack)) for pack in own]

@@ -8,7 +8,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import TextEnv, TextPolicy
 from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.intervals import Estimate, position_estimates
+from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.plans import LifecyclePlan, UpdateEvery
 from cod_lightning.rollout.byte_chat import byte_chat
@@ -69,14 +69,14 @@ def replying_sampler(reply: Callable[[Sequence[Message], random.Random], str], s
     return Sampler(engine=engine, chat=chat, window=_WINDOW, max_new_tokens=_MAX_NEW_TOKENS, seed=seed)
 
 
-def summarise(kind: ConditionKind, lifecycles: Sequence[Lifecycle]) -> ReferenceRow:
-    """Means by position with intervals over packs."""
-    outcomes = Outcomes.of(lifecycles)
+def summarise(kind: ConditionKind, lifecycles: Sequence[Lifecycle], rules: Sequence[str] = ()) -> ReferenceRow:
+    """Means by position with intervals over what the lifecycles' packs hide."""
+    outcomes = Outcomes.of(lifecycles, rules)
     solves = [e for life in lifecycles for e in life.episodes if e.kind is EpisodeKind.SOLVE]
     return ReferenceRow(
         kind=kind,
-        reward=position_estimates(outcomes.rewards),
-        success=position_estimates(outcomes.success),
+        reward=position_estimates(outcomes.rewards, rules=rules),
+        success=position_estimates(outcomes.success, rules=rules, limits=SHARE),
         num_packs=outcomes.num_packs,
         num_failed=sum(life.failed for life in lifecycles),
         num_malformed=sum(e.status is EpisodeStatus.MALFORMED for e in solves),

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conditions import Condition
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.intervals import (
-    Estimate,
+    DIFFERENCE,
+    SHARE,
+    bootstrap,
     gain_estimate,
     mean_estimate,
-    position_estimates,
     success_difference,
 )
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
@@ -49,19 +50,29 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     trained = by_name[ConditionKind.TRAINED]
     suite, outcomes = trained.suite, trained.outcomes
     seed = derive_seed("bootstrap", suite.name, suite.seed)
-    gain = gain_estimate(outcomes.success, seed=seed)
+    gain = gain_estimate(outcomes.success, rules=outcomes.rules, limits=SHARE, seed=seed)
     controls = {name: one.outcomes for name, one in by_name.items() if one is not trained}
+    warm_starts = [one for one in played if one.condition.kind is ConditionKind.WARM_START]
+    best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean(), default=None)
+    named = None if best is None else (best.condition.name, best.condition.temperature)
     return SuiteRecord(
         env=trained.env,
         packs=outcomes.num_packs,
+        rules=outcomes.num_rules,
         pack_size=outcomes.num_positions,
         temperature=trained.condition.temperature,
         positions=_positions(outcomes, seed),
         controls={name: _positions(theirs, seed) for name, theirs in controls.items()},
         cod_gain=gain.known,
-        paired=_paired(by_name, gain, seed),
+        paired=Paired(
+            trained_minus_best_warm_start=None
+            if best is None
+            else _warm_start_difference(trained, best, warm_starts, seed),
+            gain_ci95=gain.ci95,
+            blanked_max_deviation=_blanked_deviation(trained, by_name.get(ConditionKind.BLANKED_CONTEXT)),
+        ),
         checkpoint=trained.checkpoint,
-        figures=figures(outcomes, controls, trained.changes, seed, trained.r_max),
+        figures=figures(outcomes, controls, trained.changes, seed, trained.r_max, named),
     )
 
 
@@ -125,8 +136,10 @@ def _suites(played: Sequence[PlayedCondition]) -> dict[str, SuiteRecord]:
 
 
 def _positions(outcomes: Outcomes, seed: int) -> list[PositionRecord]:
-    estimates = position_estimates(np.concatenate([outcomes.rewards, outcomes.success], axis=1), seed=seed)
-    rewards, successes = estimates[: outcomes.num_positions], estimates[outcomes.num_positions :]
+    num, values = outcomes.num_positions, np.concatenate([outcomes.rewards, outcomes.success], axis=1)
+    limits = [None] * num + [SHARE] * num
+    estimates = bootstrap(values, np.eye(2 * num), rules=outcomes.rules, limits=limits, seed=seed)
+    wrong = np.full(num, np.nan) if outcomes.malformed is None else position_means(outcomes.malformed)
     return [
         PositionRecord(
             reward=reward.known,
@@ -134,32 +147,28 @@ def _positions(outcomes: Outcomes, seed: int) -> list[PositionRecord]:
             success=success.known,
             success_ci95=success.ci95,
             n=reward.num,
+            malformed=None if np.isnan(malformed) else float(malformed),
         )
-        for reward, success in zip(rewards, successes, strict=True)
+        for reward, success, malformed in zip(estimates[:num], estimates[num:], wrong, strict=True)
     ]
 
 
-def _paired(by_name: Mapping[str, PlayedCondition], gain: Estimate, seed: int) -> Paired:
-    trained = by_name[ConditionKind.TRAINED]
-    warm_starts = [one for one in by_name.values() if one.condition.kind is ConditionKind.WARM_START]
-    blanked, deviation = by_name.get(ConditionKind.BLANKED_CONTEXT), np.nan
-    if blanked is not None:
-        first = position_means(trained.outcomes.success)[0]
-        deviation = float(np.abs(position_means(blanked.outcomes.success) - first).max())
-    return Paired(
-        trained_minus_best_warm_start=_warm_start_difference(trained, warm_starts, seed) if warm_starts else None,
-        gain_ci95=gain.ci95,
-        blanked_max_deviation=None if np.isnan(deviation) else deviation,
-    )
+def _blanked_deviation(trained: PlayedCondition, blanked: PlayedCondition | None) -> float | None:
+    if blanked is None:
+        return None
+    first = position_means(trained.outcomes.success)[0]
+    deviation = float(np.abs(position_means(blanked.outcomes.success) - first).max())
+    return None if np.isnan(deviation) else deviation
 
 
 def _warm_start_difference(
-    trained: PlayedCondition, warm_starts: Sequence[PlayedCondition], seed: int
+    trained: PlayedCondition, best: PlayedCondition, warm_starts: Sequence[PlayedCondition], seed: int
 ) -> WarmStartDifference:
     """Against the warm start at its best temperature; choosing it on the same packs can only favour it."""
-    best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean())
     difference = success_difference(trained.outcomes, best.outcomes)
-    mean, gain = mean_estimate(difference, seed=seed), gain_estimate(difference, seed=seed)
+    rules = trained.outcomes.rules
+    mean = mean_estimate(difference, rules=rules, limits=DIFFERENCE, seed=seed)
+    gain = gain_estimate(difference, rules=rules, limits=DIFFERENCE, seed=seed)
     return WarmStartDifference(
         best_temperature=best.condition.temperature,
         temperatures=[one.condition.temperature for one in warm_starts],

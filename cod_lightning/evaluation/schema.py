@@ -1,6 +1,6 @@
 """`evaluation.json`: how well a run's policy connects the dots, suite by suite. Its keys are a fixed interface.
 
-Missing numbers are null, never NaN and never 0. `success` is a share of lifecycles, `_ci95` a 95 % interval over packs. Keys
+Missing numbers are null, never NaN and never 0. `success` is a share of lifecycles, `_ci95` a 95 % interval over hidden rules. Keys
 that are not required came later; files of earlier runs do without them.
 """
 
@@ -18,6 +18,8 @@ class PositionRecord(TypedDict):
     success_ci95: Interval
     n: int
     """Lifecycles with a reward at this position."""
+    malformed: NotRequired[float | None]
+    """Share of them whose answer did not parse; null where it was not recorded."""
 
 
 class WarmStartDifference(TypedDict):
@@ -124,11 +126,28 @@ class Recovery(TypedDict):
     """Of the trained policy: last task of the pack minus offset 0, paired, over packs that go on after the change."""
 
 
+class TrainingAdds(TypedDict):
+    """What training adds to the transfer that it began with. Transfer is success from position 1 on, minus `blanked_context`."""
+
+    temperature: float
+    """Of the warm start: the one at which it solves most on these very packs."""
+    trained: Figure
+    """Transfer of the trained policy."""
+    warm_start: Figure
+    """Transfer of the warm start."""
+    difference: Figure
+    """The first minus the second, paired within packs."""
+
+
 class Figures(TypedDict):
     """Comparisons of the conditions within packs."""
 
     area: dict[str, Both]
-    """Area under the position curve, the mean over positions: `trained`, then every control."""
+    """Area under the position curve, the mean over positions: `trained`, then every control. Of success it is the share of tasks
+    that are solved, AppWorld's task goal completion (TGC)."""
+    whole_packs: NotRequired[dict[str, Figure]]
+    """Share of packs all of whose tasks are solved: `trained`, then every control. Where a pack is a scenario, as in `apps`, that
+    is AppWorld's scenario goal completion (SGC, arXiv 2407.18901)."""
     differences: dict[str, Difference]
     """By control."""
     forward_transfer: ForwardTransfer | None
@@ -137,6 +156,8 @@ class Figures(TypedDict):
     """Null where the oracle did not play."""
     recovery: Recovery | None
     """Null where the rule does not change."""
+    training_adds: NotRequired[TrainingAdds | None]
+    """Null where one of the two was not played with its context blanked."""
     stateful_gain: NotRequired[StatefulGain | None]
     """Null where no control without context was played."""
 
@@ -146,6 +167,8 @@ class SuiteRecord(TypedDict):
 
     env: str
     packs: int
+    rules: NotRequired[int]
+    """How many different things the packs hide, which is what intervals resample; as many as packs where no two hide the same."""
     pack_size: int
     temperature: float
     positions: list[PositionRecord]

@@ -1,12 +1,15 @@
 """Plays the conditions of suites one after another, with what they share."""
 
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from cod_lightning.engines.base import Engine
 from cod_lightning.evaluation.changes import change_position
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conditions import Condition
-from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
@@ -16,6 +19,7 @@ from cod_lightning.rewards import Reward, WorldReward
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeKind, Group, Pack
 
 
@@ -42,18 +46,24 @@ class SuitePlayer:
         """The current suite's name and packs, which its conditions share."""
         self._trained: list[Group] = []
         """What the trained policy played in it, where a control takes contexts from there."""
+        self._warm_starts: dict[float, float] = {}
+        """Success of the warm start in it, in the mean over positions, by temperature."""
 
     def play(self, suite: Suite, condition: Condition, setting: Setting) -> PlayedCondition:
-        """One condition of one suite; `trained` has to come before `shuffled_context`.
+        """One condition of one suite; `trained` has to come before `shuffled_context`, and warm starts before `warm_start_blanked`,
+        which is played at their best temperature.
 
         Sampling noise goes by identity alone, not by version: a checkpoint has the same figures whenever it is tested.
         """
         env = suite.env or setting.env
         if self._packs_of[0] != suite.name:
-            self._packs_of = (suite.name, suite.packs(env))
-
-        by_kind = {kind: replace(sampler, policy_version=0) for kind, sampler in setting.by_kind.items()}
-        here = replace(setting, env=env, sampler=replace(setting.sampler, policy_version=0), by_kind=by_kind)
+            self._packs_of, self._warm_starts = (suite.name, suite.packs(env)), {}
+        changes: dict[str, Any] = {"policy_version": 0}
+        if condition.kind is ConditionKind.WARM_START_BLANKED:
+            changes["temperature"] = max(self._warm_starts, key=self._warm_starts.__getitem__)
+            condition = replace(condition, temperature=changes["temperature"])
+        by_kind = {kind: replace(sampler, **changes) for kind, sampler in setting.by_kind.items()}
+        here = replace(setting, env=env, sampler=replace(setting.sampler, **changes), by_kind=by_kind)
 
         def played() -> list[Group]:
             return play(suite, condition, self._packs_of[1], here, self._trained)
@@ -61,14 +71,20 @@ class SuitePlayer:
         groups = [group for part in gathered(self.runner.run(condition.label, played)) for group in part]
         if condition.kind is ConditionKind.TRAINED:
             self._trained = groups if ConditionKind.SHUFFLED_CONTEXT in (suite.controls or ()) else []
-        changes = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
+        changed = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
         parts = [one for one in setting.rewards.values() if isinstance(one, Reward) and EpisodeKind.SOLVE in one.kinds]
         own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts)
+        outcomes = Outcomes.of(
+            [lifecycle for group in groups for lifecycle in group.lifecycles],
+            rules=[f"{derive_seed(env.hidden_rule(group.pack)):x}" for group in groups],
+        )
+        if condition.kind is ConditionKind.WARM_START:
+            self._warm_starts[condition.temperature] = float(np.nan_to_num(position_means(outcomes.success)).mean())
         return PlayedCondition(
             suite=suite,
             condition=condition,
             env=env.name,
-            outcomes=Outcomes.of([lifecycle for group in groups for lifecycle in group.lifecycles]),
-            changes=tuple(changes) or None,
+            outcomes=outcomes,
+            changes=tuple(changed) or None,
             r_max=float(env.reward_range[1]) if own else None,
         )

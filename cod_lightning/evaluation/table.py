@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.schema import PositionRecord, Results, SuiteRecord
-from cod_lightning.evaluation.view import rows, shown_positions
+from cod_lightning.evaluation.view import packs_of, rows, shown_positions
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 
 CellWriter = Callable[[PositionRecord], Text]
@@ -34,7 +34,7 @@ def print_table(results: Results, console: Console, note: str = "") -> None:
 
 def _print_suite(name: str, record: SuiteRecord, console: Console) -> None:
     console.print()
-    what = f" {name}: success by position on {record['packs']:,} packs of {record['pack_size']} from {record['env']}"
+    what = f" {name}: success by position on {packs_of(record)} of {record['pack_size']} from {record['env']}"
     console.print(Text(what, style="bold"))
     console.print(_fitting(record, console))
     console.print()
@@ -66,10 +66,13 @@ def _table(record: SuiteRecord, cell: CellWriter, heading: str) -> Table:
         table.add_column(f"{heading}{position}", no_wrap=True)
     table.add_column("mean", justify="right", no_wrap=True)
     table.add_column("gain", justify="right", no_wrap=True)
+    table.add_column("malf", justify="right", no_wrap=True)
     for row in (row for row in rows(record) if row.main):
         style = "bold green" if row.key == ConditionKind.TRAINED else "bold" if row.best else ""
         cells = [cell(row.positions[position]) for position in shown]
-        table.add_row(Text(row.label, style=style), *cells, _number(row.mean), _number(row.gain, sign=True))
+        table.add_row(
+            Text(row.label, style=style), *cells, _number(row.mean), _number(row.gain, sign=True), _short(row.malformed)
+        )
     return table
 
 

@@ -1,7 +1,9 @@
 """A suite's results as rows: the one view that the terminal's table, Markdown pages, report, plots and model card read."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cod_lightning.evaluation.condition_kinds import REFERENCES, ConditionKind
 from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
@@ -12,6 +14,7 @@ _NAMES = {
     ConditionKind.SHUFFLED_CONTEXT: "another pack's context",
     ConditionKind.ORACLE_CONTEXT: "the oracle's context",
     ConditionKind.NO_WORLD_MEMORY: "no world memory",
+    ConditionKind.WARM_START_BLANKED: "warm start, blanked context",
     ConditionKind.ENDPOINT: "endpoint",
     ConditionKind.RANDOM: "random",
     ConditionKind.MEMORYLESS: "memoryless",
@@ -19,7 +22,7 @@ _NAMES = {
     ConditionKind.ORACLE: "oracle",
 }
 """What tables, curves and pages call a condition."""
-_FOLDED = (ConditionKind.RANDOM, ConditionKind.MEMORYLESS)
+_FOLDED = (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.WARM_START_BLANKED)
 _WARM_START = re.compile(r"warm_start(?:_t([0-9.]+))?")
 
 
@@ -43,6 +46,12 @@ class Row:
         """Success in the mean over positions; None where one is missing."""
         present = [p["success"] for p in self.positions if p["success"] is not None]
         return sum(present) / len(present) if 0 < len(present) == len(self.positions) else None
+
+    @property
+    def malformed(self) -> float | None:
+        """Share of answers that did not parse, in the mean over positions; None where it was not recorded."""
+        known = [share for p in self.positions if (share := p.get("malformed")) is not None]
+        return sum(known) / len(known) if known else None
 
     @property
     def gain(self) -> float | None:
@@ -80,6 +89,7 @@ def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
         return Row(key=key, kind="other", label=key.replace("_", " "), positions=positions)
     kind = ConditionKind(key)
     part = "reference" if kind in (*REFERENCES, ConditionKind.ENDPOINT) else "context"
+    part = "warm_start" if kind is ConditionKind.WARM_START_BLANKED else part
     return Row(key=key, kind=part, label=_NAMES[kind], positions=positions, main=kind not in _FOLDED)
 
 
@@ -87,6 +97,12 @@ def _warmth(key: str, record: SuiteRecord) -> float:
     """Temperature of a warm start; one that names none was played at the suite's own."""
     match = _WARM_START.fullmatch(key)
     return float(match[1]) if match and match[1] else record["temperature"]
+
+
+def packs_of(record: Mapping[str, Any]) -> str:
+    """How many packs a record's suite has, and how many different things they hide, where that is fewer."""
+    packs, rules = record["packs"], record.get("rules")
+    return f"{packs:,} packs" + (f" ({rules:,} hidden rules)" if rules not in (None, packs) else "")
 
 
 def shown_positions(pack_size: int) -> list[int]:

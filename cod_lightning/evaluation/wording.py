@@ -3,13 +3,16 @@
 from cod_lightning.evaluation.schema import Figure, Figures, SuiteRecord, WarmStartDifference
 from cod_lightning.evaluation.view import with_interval
 
-CAVEAT = "Intervals are 95 %, over packs; they do not cover other training seeds."
+CAVEAT = (
+    "Intervals are 95 %, over hidden rules with their packs, each by itself; they do not cover other training seeds."
+)
 
 
 def sentences(record: SuiteRecord) -> list[str]:
-    """The findings of one suite: gain, blanked context, transfer, regret, recovery, warm start; those that were measured."""
+    """The findings of one suite: what training adds, gain, blanked context, transfer, regret, recovery, warm start; those that were
+    measured."""
     paired = record["paired"]
-    found = [_gain(record)]
+    found = [*_training_adds(record), _gain(record)]
     if (deviation := paired["blanked_max_deviation"]) is not None:
         place, gain, ci95 = "the trained policy's at position 0", record["cod_gain"], paired["gain_ci95"]
         if gain is not None and ci95 is not None and _sign(ci95) == 1 and deviation > gain / 2:
@@ -25,9 +28,15 @@ def sentences(record: SuiteRecord) -> list[str]:
 
 
 def _figures(figures: Figures) -> list[str]:
-    """What contexts are worth, how far the oracle is, what a change of the rule costs."""
+    """What is solved, what contexts are worth, how far the oracle is, what a change of the rule costs."""
     found: list[str] = []
-    if (transfer := figures["forward_transfer"]) is not None:
+    if (whole := figures.get("whole_packs")) is not None:
+        tasks, packs = (
+            with_interval(one["mean"], one["ci95"]) for one in (figures["area"]["trained"]["success"], whole["trained"])
+        )
+        found.append(f"Tasks solved: {tasks}; packs with every task solved: {packs} (AppWorld's TGC and SGC).")
+    transfer, said = figures["forward_transfer"], figures.get("training_adds") is not None
+    if transfer is not None and not (said and transfer["control"] == "blanked_context"):
         against = transfer["control"].replace("_", " ")
         found.append(f"Forward transfer (success from position 1 on, minus {against}): {_figure(transfer['success'])}.")
     if (gain := figures.get("stateful_gain")) is not None:
@@ -56,8 +65,28 @@ def _gain(record: SuiteRecord) -> str:
     last, gain, ci95 = record["pack_size"] - 1, record["cod_gain"], record["paired"]["gain_ci95"]
     if gain is None or ci95 is None:
         return "No gain from position 0 to the last could be measured."
+    memoryless = (record.get("figures") or {}).get("differences", {}).get("memoryless")
+    above = None if memoryless is None else memoryless["success"]
+    if above is not None and (bounds := above["ci95"]) is not None and _sign(bounds) < 1:
+        return (
+            f"The trained policy is no better than memoryless, mean over positions: {_figure(above)}; "
+            f"from position 0 to {last} its success changes by {with_interval(gain, ci95, '+.3f')}."
+        )
     change = {1: "rises", 0: "does not measurably change", -1: "falls"}[_sign(ci95)]
     return f"Success of the trained policy {change} from position 0 to {last}: {with_interval(gain, ci95, '+.3f')}."
+
+
+def _training_adds(record: SuiteRecord) -> list[str]:
+    """The transfer of the trained policy against that of the warm start at its best temperature."""
+    adds = (record.get("figures") or {}).get("training_adds")
+    if not adds or (bounds := adds["difference"]["ci95"]) is None:
+        return []
+    verdict = {1: "Training adds transfer", 0: "Training was not shown to add transfer", -1: "Training loses transfer"}
+    figures = f"{_figure(adds['trained'])}, warm start at T={adds['temperature']:g} {_figure(adds['warm_start'])}"
+    return [
+        f"{verdict[_sign(bounds)]} (success from position 1 on, minus blanked context): "
+        f"{_figure(adds['difference'])}; trained {figures}."
+    ]
 
 
 def _warm_start(difference: WarmStartDifference) -> list[str]:

@@ -268,6 +268,16 @@ def episode_keys(batch: Batch) -> Int[Tensor, " B"]:
 
 
 def sibling_keys(batch: Batch) -> Int[Tensor, " B"]:
-    """One integer for the row's pack and place in the plan, the same for all siblings and their attempts."""
-    g, _, e = batch.episode_index.unbind(dim=1)
-    return g * batch.credit.valid.shape[2] + e
+    """One integer for what a row's episode is compared with: its siblings at its pack and place in the plan.
+
+    Where a solve episode has attempts from its snapshot that count, these and it are compared with each other, and their key is
+    below 0: the siblings began with other contexts.
+    """
+    _, siblings, episodes = batch.credit.valid.shape
+    g, k, e = batch.episode_index.unbind(dim=1)
+    attempts = batch.credit.attempts
+    counts = attempts.of[attempts.same_context & attempts.valid]
+    anchored = torch.zeros_like(batch.credit.valid).index_put(tuple(counts.unbind(dim=1)), counts.new_ones(()).bool())
+    places = batch.episode_index.masked_fill(batch.is_replayed[:, None], 0).unbind(dim=1)
+    alone = anchored[places] & ~batch.is_replayed
+    return torch.where(alone, -1 - ((g * siblings + k) * episodes + e), g * episodes + e)

@@ -20,6 +20,8 @@ from cod_lightning.errors import ConfigError, check_positive
 
 REFERENCE = "reference"
 """Name of the policy as it was when training began; every other name is a key of `model.scorers`."""
+_LARGEST = 30.0
+"""Log-ratios beyond it count as it (e^30 = 1e13), so that one token cannot make a sum infinite."""
 
 Estimator = Literal["k1", "k2", "k3"]
 
@@ -238,7 +240,7 @@ def _log_ratio(inputs: TermInputs, to: str) -> tuple[Bool[Tensor, "B T"], Float[
     """Which action tokens have a score, and there the other model's log-prob less the policy's (nats, 30 at most); else 0."""
     other = inputs.scores[to]
     known = inputs.action_mask & other.isfinite()
-    return known, torch.where(known, other - inputs.policy_logprobs.detach(), 0.0).clamp_max(30.0)
+    return known, torch.where(known, other - inputs.policy_logprobs.detach(), 0.0).clamp_max(_LARGEST)
 
 
 def kl_to_reference(
@@ -253,13 +255,14 @@ def kl_to_reference(
 
     As values k1 and k3 are unbiased and k2 is not; as gradients k2's expectation is that of the divergence when the tokens
     were sampled from the policy, k3's (GRPO's choice) that of KL(reference || policy), and k1's is 0: as a loss it would
-    be noise. So k1 here has its own value and k2's gradient.
+    be noise. So k1 here has its own value and k2's gradient. In k3 exp(-d) counts as e^30 at most, in value and gradient.
 
     >>> kl_to_reference(torch.tensor([[-1.0, -9.0]]), torch.tensor([[-2.0, 0.0]]), torch.tensor([[True, False]]))
     tensor(0.5000)
     """
     gap = torch.where(action_mask, policy_logprobs - reference_logprobs, 0.0)  # masked first: 0 * inf is NaN backwards
     if estimator == "k3":
-        return (torch.expm1(-gap) + gap).sum()
+        bounded = gap.detach().clamp_min(-_LARGEST) + gap - gap.detach()  # the gradient is that at the bound
+        return (torch.expm1(-bounded) + bounded).sum()
     half_square = 0.5 * (gap**2).sum()
     return half_square if estimator == "k2" else half_square - half_square.detach() + gap.detach().sum()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.evaluation.schema import Figure
-from cod_lightning.evaluation.view import Row, rows
+from cod_lightning.evaluation.view import Row, packs_of, rows
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 from cod_lightning.reports.records import number
 
@@ -44,7 +44,7 @@ def _suite(record: Any) -> dict[str, Any]:
     figures = record.get("figures") or {}
     regret, recovery = figures.get("regret"), figures.get("recovery")
     return {
-        "title": f"{int(record['packs']):,} packs of {int(record['pack_size'])} from {record['env']}{_whose(record)}",
+        "title": f"{packs_of(record)} of {int(record['pack_size'])} from {record['env']}{_whose(record)}",
         "rows": [_row(row) for row in found.values()],
         "sentences": [*findings, CAVEAT],
         "regret": None if regret is None else _points(regret["by_position"]),

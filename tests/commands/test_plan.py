@@ -23,6 +23,7 @@ EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cach
     "one_24gb_lora_1_7b": ("1.7B", 24, 1, True, False, 8192, 10, 256, True),
     "one_80gb_full_1_7b": ("1.7B", 80, 1, False, False, 16_384, 20, 256, True),
     "one_80gb_lora_8b": ("8B", 80, 1, True, False, 8192, 20, 256, True),
+    "loop_apps_8b": ("8B", 80, 1, True, False, 32_000, 20, 256, True),
     "one_80gb_lora_14b": ("14B", 80, 1, True, False, 8192, 10, 256, True),
     "eight_80gb_full_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
     "mixed_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),

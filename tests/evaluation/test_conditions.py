@@ -17,6 +17,7 @@ def test_a_suite_is_played_by_the_trained_policy_then_blanked_then_by_the_warm_s
         ("warm_start_t0.5", ConditionKind.WARM_START, 0.5),
         ("warm_start_t0.7", ConditionKind.WARM_START, 0.7),
         ("warm_start", ConditionKind.WARM_START, 1.0),
+        ("warm_start_blanked", ConditionKind.WARM_START_BLANKED, 1.0),
         ("random", ConditionKind.RANDOM, 1.0),
         ("memoryless", ConditionKind.MEMORYLESS, 1.0),
         ("scripted", ConditionKind.SCRIPTED, 1.0),

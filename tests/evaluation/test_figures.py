@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cod_lightning.evaluation.bundle import Bundle
-from cod_lightning.evaluation.figures import figures
+from cod_lightning.evaluation.figures import figures, training_adds
 from cod_lightning.evaluation.intervals import mean_estimate, position_estimates, success_difference
 from cod_lightning.evaluation.outcomes import Outcomes
 
@@ -159,7 +159,7 @@ def test_a_control_that_never_got_a_reward_has_no_figures_and_spoils_no_others()
 
 def test_a_bundle_gives_each_statistic_its_own_columns() -> None:
     values = np.random.default_rng(0).random((30, 3))
-    bundle = Bundle(tuple(map(str, range(30))))
+    bundle = Bundle(Outcomes(rewards=values, success=values, pack_ids=tuple(map(str, range(30)))))
     first = bundle.columns(values)
     second = bundle.columns(10 * values)
     asked = [bundle.statistic(second, np.eye(3)[n]) for n in range(3)]
@@ -167,3 +167,32 @@ def test_a_bundle_gives_each_statistic_its_own_columns() -> None:
     found = bundle.figures(seed=1)
     assert [found[a]["mean"] for a in asked] == pytest.approx([10 * e.mean for e in position_estimates(values)])
     assert found[other]["mean"] == pytest.approx(values.mean(axis=0).sum())
+
+
+def test_what_training_adds_is_the_trained_transfer_less_the_warm_start_s_pack_by_pack() -> None:
+    rng = np.random.default_rng(3)
+    ids = tuple(map(str, range(40)))
+    own, blanked, warm, its = (
+        Outcomes(rewards=values, success=values, pack_ids=ids, rules=tuple(str(n % 5) for n in range(40)))
+        for values in (rng.random((4, 40, 3)) < np.array([0.9, 0.4, 0.7, 0.4])[:, None, None]).astype(float)
+    )
+    short = its.rows(ids[:30])
+    controls = {"blanked_context": blanked, "warm_start_t0.3": warm, "warm_start_blanked": short}
+    found = training_adds(own, controls, "warm_start_t0.3", 0.3)
+    assert found is not None
+    pairs = [
+        [own.success[p, n] - blanked.success[p, n] - warm.success[p, n] + its.success[p, n] for n in (1, 2)]
+        for p in range(30)
+    ]
+    assert found["difference"]["mean"] == pytest.approx(np.mean(pairs))
+    assert found["difference"]["n"] == 30
+    assert found["trained"]["n"] == 40
+    assert found["trained"]["mean"] == pytest.approx((own.success - blanked.success)[:, 1:].mean())
+    assert training_adds(own, {"warm_start_t0.3": warm}, "warm_start_t0.3", 0.3) is None
+
+
+def test_a_pack_is_whole_where_all_its_tasks_are_solved_and_unknown_where_one_is_missing() -> None:
+    success = np.array([[1.0, 1.0], [1.0, 0.0], [1.0, np.nan], [1.0, 1.0], [0.0, 0.0]])
+    played = Outcomes(rewards=success, success=success, pack_ids=tuple("abcde"))
+    found = figures(played, {})["whole_packs"]["trained"]
+    assert (found["mean"], found["n"]) == (0.5, 4)

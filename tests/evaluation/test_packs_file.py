@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from cod_lightning.errors import DataError
@@ -62,3 +63,23 @@ def test_a_condition_that_was_not_played_is_none_and_a_foreign_file_is_named(tmp
     (tmp_path / "no.parquet").write_text("no")
     with pytest.raises(DataError, match=r"no\.parquet is no evaluation_packs\.parquet"):
         read_packs(tmp_path / "no.parquet", "heldout", "trained")
+
+
+def test_rules_and_malformed_answers_come_back_and_an_older_file_does_without(tmp_path: Path) -> None:
+    one = play(Suite(name="heldout"))[0]
+    rules = tuple(str(int(pack) % 7) for pack in one.outcomes.pack_ids)
+    wrong = (np.random.default_rng(0).random(one.outcomes.success.shape) < 0.2).astype(float)
+    outcomes = dataclasses.replace(one.outcomes, rules=rules, malformed=wrong)
+    write_packs(tmp_path / FILE, [dataclasses.replace(one, outcomes=outcomes)])
+    found = read_packs(tmp_path / FILE, "heldout", "trained")
+    assert found is not None
+    again = found.rows(outcomes.pack_ids)
+    assert again.rules == rules
+    np.testing.assert_array_equal(again.malformed, wrong)
+    older = pq.read_table(tmp_path / FILE).drop_columns(["rule", "malformed"])
+    pq.write_table(older, tmp_path / FILE)
+    without = read_packs(tmp_path / FILE, "heldout", "trained")
+    assert without is not None
+    assert (without.rules, without.malformed, without.num_rules) == ((), None, without.num_packs)
+    write_packs(tmp_path / FILE, play(Suite(name="other"))[:1])
+    assert read_packs(tmp_path / FILE, "heldout", "trained") is not None

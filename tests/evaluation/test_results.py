@@ -20,10 +20,12 @@ def test_the_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "evaluation.json").read_text())["suites"]["heldout"]
     assert (record["env"], record["packs"], record["pack_size"], record["temperature"]) == ("lake", NUM_PACKS, 4, 1.0)
     assert len(record["positions"]) == 4
-    assert set(record["positions"][0]) == {"reward", "reward_ci95", "success", "success_ci95", "n"}
+    assert set(record["positions"][0]) == {
+        "reward", "reward_ci95", "success", "success_ci95", "n", "malformed",
+    }  # fmt: skip
     assert set(record["controls"]) == {
         "blanked_context", "warm_start", "warm_start_t0.0", "warm_start_t0.3", "warm_start_t0.5", "warm_start_t0.7",
-        "random", "memoryless", "scripted", "oracle",
+        "warm_start_blanked", "random", "memoryless", "scripted", "oracle",
     }  # fmt: skip
     assert record["controls"]["warm_start"][0].keys() == record["positions"][0].keys()
     first, last = record["positions"][0], record["positions"][-1]
@@ -70,6 +72,7 @@ def test_what_is_missing_is_null_in_the_file(tmp_path: Path) -> None:
         "success": None,
         "success_ci95": None,
         "n": 0,
+        "malformed": None,
     }
     assert record["cod_gain"] is None
 

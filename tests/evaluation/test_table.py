@@ -1,6 +1,7 @@
 """The final table fits its console and claims no more than the intervals do."""
 
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -82,7 +83,11 @@ def test_every_checkpoint_has_a_table_of_its_own(results: Results) -> None:
 def test_findings_name_transfer_and_regret_where_they_were_measured(results: Results) -> None:
     record = results["suites"]["heldout"].copy()
     said = " ".join(sentences(record))
-    assert "Forward transfer" in said
+    assert "Forward transfer" not in said, "the headline has it"
+    alone = record | {"figures": {**record["figures"], "training_adds": None}}  # pyright: ignore
+    assert "Forward transfer" in " ".join(sentences(alone))  # pyright: ignore
+    whole = record["figures"]["whole_packs"]["trained"]["mean"]  # pyright: ignore
+    assert f"packs with every task solved: {whole:.3f}" in said
     assert "Regret to the oracle" in said
     record.pop("figures")
     assert "Regret" not in " ".join(sentences(record)), "files of earlier runs have no figures"
@@ -123,7 +128,7 @@ def test_the_verdict_follows_the_interval(results: Results, ci95: list[float], c
 def test_a_gain_is_claimed_only_where_its_interval_is_above_0(results: Results, ci95: list[float], claim: str) -> None:
     record = results["suites"]["heldout"].copy()
     record["paired"] = {**record["paired"], "gain_ci95": ci95}
-    assert claim in sentences(record)[0]
+    assert claim in sentences(record)[1]
 
 
 @pytest.mark.parametrize(
@@ -141,4 +146,45 @@ def test_a_rise_without_the_context_is_named_where_the_policy_gains(results, dev
     record = results["suites"]["heldout"]
     gaining = {"gain_ci95": [0.4, 0.6], "blanked_max_deviation": deviation}
     record = record | {"cod_gain": 0.5, "paired": record["paired"] | gaining}
-    assert sentences(record)[1] == claim
+    assert sentences(record)[2] == claim
+
+
+@pytest.mark.parametrize(
+    ("ci95", "claim"),
+    [([0.1, 0.3], "adds transfer"), ([-0.1, 0.3], "not shown to add"), ([-0.3, -0.1], "loses transfer")],
+)
+def test_the_headline_is_what_training_adds_to_the_transfer_of_the_warm_start_at_its_best_temperature(
+    results: Results, ci95: list[float], claim: str
+) -> None:
+    record = results["suites"]["heldout"].copy()
+    adds = record["figures"]["training_adds"]  # pyright: ignore
+    assert adds is not None
+    assert adds["temperature"] == 0.5
+    said = {**adds, "difference": {**adds["difference"], "ci95": ci95}}
+    record["figures"] = {**record["figures"], "training_adds": said}  # pyright: ignore
+    first = sentences(record)[0]
+    assert claim in first
+    assert "warm start at T=0.5" in first
+
+
+def test_a_policy_that_is_no_better_than_memoryless_does_not_rise(results: Results) -> None:
+    record = results["suites"]["heldout"].copy()
+    differences = record["figures"]["differences"]  # pyright: ignore
+    level = {**differences["memoryless"], "success": {"mean": 0.0, "ci95": [-0.03, 0.03], "n": 256}}
+    record["figures"] = {**record["figures"], "differences": {**differences, "memoryless": level}}  # pyright: ignore
+    said = sentences(record)[1]
+    assert "no better than memoryless, mean over positions: +0.000 [-0.030, +0.030]" in said
+    assert "rises" not in " ".join(sentences(record))
+
+
+def test_hidden_rules_are_counted_beside_packs_where_they_are_fewer(results: Results) -> None:
+    record: Any = results["suites"]["heldout"]
+    assert "400 packs of 4" in rendered({"suites": {"a": record}}, 100)
+    assert "400 packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
+
+
+def test_the_share_of_malformed_answers_stands_in_the_table(results: Results) -> None:
+    record = results["suites"]["heldout"].copy()
+    record["positions"] = [{**position, "malformed": 0.25} for position in record["positions"]]
+    row = next(line for line in rendered({"suites": {"a": record}}, 100).splitlines() if line.startswith(" trained"))
+    assert row.split()[-1] == ".25"

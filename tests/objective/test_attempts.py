@@ -3,7 +3,7 @@
 import torch
 from msgspec import structs
 
-from cod_lightning.objective.batch import attempt_table, collate, credit_table, episode_keys
+from cod_lightning.objective.batch import attempt_table, collate, credit_table, episode_keys, sibling_keys
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import Attempt, AttemptKind
 from tests import records
@@ -57,3 +57,20 @@ def test_rows_of_an_attempt_have_a_key_that_no_episode_of_a_lifecycle_has():
     keys, extra = episode_keys(batch), batch.attempt >= 0
     assert len(set(keys[extra].tolist())) == len(set(batch.attempt[extra].tolist())) > 1
     assert not set(keys[extra].tolist()) & set(keys[~extra].tolist())
+
+
+def test_attempts_are_compared_with_the_solve_that_had_their_context_and_with_no_sibling_of_another():
+    """Of pack a, sibling 1 has a valid attempt at task 1 (e=2); of pack b, sibling 1 at task 2 (e=4). An attempt without a reward
+    or without the context changes nothing."""
+    own = groups()
+    batch = collate(segments_of(own), credit_table(own), {"a": 0, "b": 1}, pad_id=0)
+    together = {}
+    for row, key in enumerate(sibling_keys(batch).tolist()):
+        place = (*batch.episode_index[row].tolist(), int(batch.attempt[row]))
+        together.setdefault(key, set()).add(place)
+    by_place = {place: group for group in together.values() for place in group}
+    assert by_place[0, 1, 2, 0] == {(0, 1, 2, 0), (0, 1, 2, -1)}
+    assert by_place[0, 0, 2, -1] == {(0, 0, 2, -1)}, "its sibling began with another context"
+    assert by_place[1, 1, 4, -1] == {(1, 1, 4, 3), (1, 1, 4, -1)}
+    assert by_place[1, 0, 2, -1] == {(1, 0, 2, -1), (1, 1, 2, -1)}, "the attempt there has no reward"
+    assert by_place[0, 0, 0, -1] == {(0, 0, 0, -1), (0, 1, 0, -1)}

@@ -178,9 +178,10 @@ def test_on_policy_every_loss_with_a_ratio_has_the_gradient_of_reinforce_with_it
             assert total == pytest.approx(-a * length / x.num_episodes)
 
 
-def test_loop_per_token_is_grpo_and_weighted_one_sided_rec_has_the_gradient_of_dapo():
+def test_loop_per_token_is_grpo_of_its_range_and_weighted_one_sided_rec_has_the_gradient_of_dapo():
     x = inputs(0)
-    assert torch.equal(gradient(LOOP(), x)[1], gradient(losses.GRPO(), x)[1])
+    grpo = losses.GRPO(clip_low=1 - 1 / 1.1, clip_high=0.1)
+    torch.testing.assert_close(gradient(LOOP(), x)[1], gradient(grpo, x)[1], atol=1e-12, rtol=0)
     rec = gradient(REC(clip_low=0.2, clip_high=0.28, importance_weights=True), x)[1]
     torch.testing.assert_close(rec, gradient(losses.DAPO(), x)[1])
 
@@ -212,3 +213,31 @@ def test_a_loss_can_use_tokens_again_where_its_gradient_depends_on_the_ratio(nam
     x = inputs(0)
     far = replace(x, behaviour_logprobs=x.behaviour_logprobs - 2.0)
     assert loss.reuses_tokens == (not torch.equal(gradient(loss, x)[1], gradient(loss, far)[1]))
+
+
+NOISE = 3e-8
+"""What is left of an advantage of 0 in float32."""
+
+
+@pytest.mark.parametrize("loss", [losses.NFT(), losses.SDPO()], ids=str)
+def test_rounding_noise_in_place_of_an_advantage_is_no_success_and_no_failure(loss):
+    """Such rows go through the model where a loss term wants them, or where a pack is kept whole."""
+    x = inputs(0, width=400, episodes=(7, 7, 2, 4, 5))
+    sign = torch.tensor([1.0, 1.0, -1.0, 1.0, -1.0])[:, None]
+    x = replace(x, siblings=torch.zeros(5, dtype=torch.long), advantages=NOISE * sign * x.action_mask)
+    value, found = gradient(loss, x)
+    assert value == 0
+    assert (found == 0).all()
+    signal = replace(x, advantages=1e4 * x.advantages)
+    assert gradient(loss, signal)[1].abs().sum() > 0, "and what is no noise has a gradient"
+
+
+def test_siblings_without_an_advantage_are_in_no_pair_and_in_no_share():
+    x = inputs(0, episodes=(1, 2, 3, 4))
+    advantages = torch.tensor([1.0, -1.0, -2.0, 0.0], dtype=torch.float64)[:, None] * x.action_mask
+    x = replace(x, siblings=torch.zeros(4, dtype=torch.long), advantages=advantages)
+    three = rows_of(x, torch.tensor([0, 1, 2]))
+    whole, without = gradient(losses.SDPO(beta=0.7), x), gradient(losses.SDPO(beta=0.7), three)
+    torch.testing.assert_close(whole[0], without[0])
+    torch.testing.assert_close(whole[0], LOSSES["sdpo"][1](x))
+    assert (whole[1][3] == 0).all()

@@ -160,7 +160,7 @@ def test_a_ring_has_its_bounds_and_nothing_else_has(options, key):
     [
         (GRPO, ("clip_low", "clip_high")),
         (DrGRPO, ("clip_low", "clip_high")),
-        (LOOP, ("clip_low", "clip_high")),
+        (LOOP, ("epsilon",)),
         (DAPO, ("clip_low", "clip_higher")),
         (GSPO, ("sequence_low", "sequence_high")),
         (CISPO, ("min_ratio", "max_ratio")),
@@ -294,3 +294,12 @@ def test_autocast_does_not_round_the_loss_or_its_gradient(weighted):
     assert found.dtype == gradient.dtype == torch.float32
     assert torch.equal(found, exact)
     assert torch.equal(gradient, exact_gradient)
+
+
+def test_k3_of_a_token_that_the_reference_likes_far_better_is_bounded_in_value_and_gradient():
+    policy = torch.tensor([[-1.0, -95.0, -200.0, -5000.0]], requires_grad=True)
+    value = kl_to_reference(policy, torch.zeros(1, 4), torch.ones(1, 4).bool(), "k3")
+    value.backward()
+    most = math.exp(30) - 1
+    assert float(value.detach()) == pytest.approx(3 * most, rel=1e-5)
+    assert policy.grad[0].tolist() == pytest.approx([1 - math.e, -most, -most, -most], rel=1e-5)

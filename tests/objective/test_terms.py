@@ -96,6 +96,7 @@ def test_a_mean_is_over_the_tokens_that_have_a_score():
     expected = {"divergence": 0.2, "divergence_teacher": 0.5, "jsd_teacher": 0.25, "teacher_missing": 0.6}
     assert means(terms, sums, 10) == pytest.approx(expected)
     assert means(terms, sums, 6).keys() == {"divergence", "teacher_missing"}, "nothing is known of the teacher's"
+    assert means(terms, sums | {"teacher_missing": 9.0}, 10)["jsd_teacher"] == 1.0, "of one token something is"
 
 
 @pytest.mark.parametrize("options", [{"beta": 0.0}, {"beta": 1.0}, {"beta": math.nan}, {"coefficient": 0.0}])

@@ -121,7 +121,8 @@ Compact words, tiny policy (0.2 M parameters), the recipe of the quick start, he
 training pack has. Means with 95 % intervals over seeds (Student's t) where there are several, none of them corrected for their
 number. All trainings of a seed begin with one warm start and end with the rollout in which they have sampled {budget:,} tokens;
 the learning rate falls over that budget. What has no contexts plays packs of four, too, and nothing is carried from task to task;
-LOOP per token is as published then. Its rollouts sample fewer tokens, and so it makes more of them. CoD is REC with contexts.
+LOOP was measured with clips of 0.2 on both sides; the source has [1/1.1, 1.1], which later runs have. Its rollouts sample fewer
+tokens, and so it makes more of them. CoD is REC with contexts.
 """.strip()
 LIMITS = """
 - The tiny policy chooses beliefs, not calls: a word is carried out by a scripted plan through the same calls and checks.

@@ -33,6 +33,7 @@ from cod_lightning.envs.invented.kinds import MOST_HELD_OUT, family_of
 from cod_lightning.envs.invented.world import InventedTask
 from cod_lightning.evaluation.crossed import crossed_estimate, seed_estimate
 from cod_lightning.evaluation.packs_file import read_packs
+from cod_lightning.evaluation.view import with_interval
 from cod_lightning.markdown import table
 from tests.soak.looks_up import looked_up, met
 
@@ -176,7 +177,7 @@ def interval(values: Float[np.ndarray, "S P"]) -> str:
     if not len(values):
         return "not measured"
     one = crossed_estimate(values)
-    return f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]"
+    return with_interval(one.known, one.ci95)
 
 
 def over_seeds(values: Sequence[float]) -> str:

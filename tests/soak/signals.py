@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from cod_lightning.evaluation.crossed import seed_estimate
+from cod_lightning.evaluation.crossed import holm, seed_estimate
 from cod_lightning.markdown import table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -268,7 +268,21 @@ def in_short(runs: Runs) -> list[str]:
         named = {what: [name for name, of in found.items() if of == what] for what in ("better", "worse")}
         parts = [f"{what} than the base: {'; '.join(names) or 'none'}" for what, names in named.items()]
         lines.append(f"- {key}: {'. '.join(parts)}. Of {len(found)} arms.")
-    return [*lines, *learned(runs)]
+    return [*lines, *corrected(runs), *learned(runs)]
+
+
+def corrected(runs: Runs) -> list[str]:
+    """What is left of all differences from the base once all of them are asked for at once, in words."""
+    p_values = {
+        f"{name} ({key})": seed_estimate(np.array(differences(of, runs.get(ARMS[name].base, {}), key))).p_value
+        for key in ("area", "final")
+        for name, of in runs.items()
+        if name != ARMS[name].base
+    }
+    left = "; ".join(holm(p_values)) or "none"
+    return [
+        f"- These are {len(p_values)} comparisons. By Holm's correction for that number the following are left: {left}."
+    ]
 
 
 def learned(runs: Runs) -> list[str]:
@@ -312,7 +326,7 @@ def page(runs: Runs, proposals: Runs) -> str:
         f"have sampled {BUDGET:,} tokens in training. *Area* is the mean success on validation packs while training, over sampled",
         "tokens; *final* is success on the suites `easy` and `hard` at the end, mean over positions and both. Brackets are 95 %",
         "intervals over seeds (Student's t); differences from the base are paired by seed. With so few seeds intervals are wide,",
-        "and none is corrected for the number of arms.",
+        "and none is corrected for the number of arms; what is left after such a correction is said below.",
         "",
         f"Learned rewards and novel facts were measured by later code, whose warm starts differ; their base is `{LATER}`.",
         "",

@@ -111,6 +111,11 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         words = self.wording.feedback(outcome, self._view, self.parameters.names_effects, complaint)
         return self._ended(words, max(0.0, 1 - penalty) if outcome == "goal" else 0.0)
 
+    def hidden_rule(self, pack: Pack) -> str:
+        """What the codes mean; the pack's id where every task has codes of its own."""
+        own = self.parameters.mapping_scope == "per_task"
+        return pack.id if own else " ".join(self._spec(pack.tasks[0]).mapping)
+
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         wording = self._worded(self._spec(pack.tasks[0]))
         player = LakePlayer(wording=wording, max_turns=self.max_turns, length_penalty=self.parameters.length_penalty)

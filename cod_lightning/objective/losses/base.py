@@ -39,7 +39,7 @@ class LossInputs:
     num_episodes: int
     """Of the whole update, with at least one action token each: the other denominator."""
     siblings: Int[Tensor, " B"] | None = None
-    """Which pack and place in the plan a row is of, the same for all siblings; any integers. For losses that compare siblings."""
+    """Which rows are compared with each other, by `batch.sibling_keys`; any integers. For losses that compare siblings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +123,10 @@ class Units:
     def counts(self, like: Float[Tensor, "B T"]) -> Float[Tensor, " U"]:
         """Tokens of each unit."""
         return self.sum(torch.ones_like(like))
+
+    def means(self, values: Float[Tensor, "B T"]) -> Float[Tensor, " U"]:
+        """Of each unit's tokens; 0 for a unit without any."""
+        return self.sum(values) / self.counts(values).clamp_min(1)
 
     def spread(self, values: Float[Tensor, " U"]) -> Float[Tensor, "B T"]:
         """Every action token gets its unit's value; all others get 0."""

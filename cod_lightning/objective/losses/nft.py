@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 
 from cod_lightning.errors import check_at_least, check_positive
+from cod_lightning.objective.credited import NO_ADVANTAGE
 from cod_lightning.objective.losses.base import (
     LossInputs,
     LossOutputs,
@@ -35,7 +36,7 @@ class NFT(PolicyLoss):
     Source: Chen et al., "Bridging Supervised Learning and Reinforcement Learning in Math Reasoning" (NFT, arXiv 2505.18116) and its
     code, there with a token ratio, a bound of 1 and the weight 1 - r for a question. What differs: a success is an episode of
     positive advantage and a failure one of negative advantage, compared at its place; with rewards 0 and 1 and one episode
-    per question that is the source's. An advantage of 0 has no say.
+    per question that is the source's. An advantage of 0, or of rounding noise (`NO_ADVANTAGE`), has no say.
     """
 
     compares_siblings: ClassVar[bool] = True
@@ -50,13 +51,14 @@ class NFT(PolicyLoss):
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         assert inputs.siblings is not None, "siblings that are not known"
-        success, failure = (torch.where(inputs.action_mask, inputs.advantages * sign, 0.0) > 0 for sign in (1, -1))
         episodes = units_of("episode", inputs)
-        of_episode = episodes.sum(inputs.advantages)
+        of_episode = episodes.means(inputs.advantages)
+        is_good, is_bad = of_episode > NO_ADVANTAGE, of_episode < -NO_ADVANTAGE
+        success, failure = (episodes.spread(chosen.to(of_episode)).bool() for chosen in (is_good, is_bad))
         _, group = torch.unique(inputs.siblings, return_inverse=True)
         of_group = torch.zeros_like(episodes.index[:, 0][: episodes.num]).index_copy(0, episodes.index[:, 0], group)
         zeros = of_episode.new_zeros(int(group.max()) + 1 if len(group) else 0)
-        num_good, num_bad = (zeros.index_add(0, of_group, (of_episode * sign > 0).to(of_episode)) for sign in (1, -1))
+        num_good, num_bad = (zeros.index_add(0, of_group, chosen.to(zeros)) for chosen in (is_good, is_bad))
         share = (num_good / (num_good + num_bad).clamp_min(1)).clamp(_LEAST_SHARE, 1 - _LEAST_SHARE)[group][:, None]
         log_r = log_ratio(inputs).clamp_max(_LARGEST)
         negative = (1 - share * log_r.exp()) / (1 - share)

@@ -84,27 +84,29 @@ class DAPO(PolicyLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class LOOP(PolicyLoss):
-    """L = - 1/num_episodes sum_e mean_{u in e} min(r_u A_e, clip(r_u) A_e), units u by `level`.
+    """L = - 1/num_episodes sum_e mean_{u in e} min(r_u A_e, clip(r_u, 1/(1 + epsilon), 1 + epsilon) A_e), units u by `level`.
 
     r_u = prod_{t in u} p_t / q_t: the ratio of a token, of a whole turn, or of the whole episode (the source's
-    trajectory), not normalised by its length. Source: arXiv 2502.01600, with `baseline=leave_one_out` and
-    `model.scale=none` and `data.passes_per_rollout` above 1; per token was best there. What differs: the trajectory is one
-    episode of a lifecycle, and packs are shuffled between passes, not single trajectories; at token level the value is
-    GRPO's (the methods differ in the advantage). Its mean over units and its number of epochs we could not check.
+    trajectory), not normalised by its length. Source: arXiv 2502.01600 and its code (apple/ml-loop), with
+    `baseline=leave_one_out`, `model.scale=none` and two passes over a rollout; its table has all three levels, per token best, its
+    code tokens and trajectories. What differs: the trajectory is one episode of a lifecycle; updates are made of whole packs, which
+    are shuffled between passes, where the source shuffles trajectories; trajectories of an advantage below 0.01 stay in
+    the denominator, where the source leaves them out and fills an update with others.
     """
 
-    clip_low: float = 0.2
-    clip_high: float = 0.2
+    epsilon: float = 0.1
+    """How far above 1 the ratio may be where the advantage is positive; where it is negative, it may fall to 1 / (1 + epsilon)."""
     level: Level = "token"
     """What a ratio is of."""
 
     def __post_init__(self) -> None:
-        check_clip(clip_low=self.clip_low, clip_high=self.clip_high)
+        check_clip(epsilon=self.epsilon)
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         units = units_of(self.level, inputs)
         of_unit = units.spread(units.sum(log_ratio(inputs)))
-        return clipped(inputs, of_unit, episode_share(inputs, self.level), self.clip_low, self.clip_high)
+        low = self.epsilon / (1 + self.epsilon)
+        return clipped(inputs, of_unit, episode_share(inputs, self.level), low, self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import logsigmoid, pad
 
 from cod_lightning.errors import check_positive
+from cod_lightning.objective.credited import NO_ADVANTAGE
 from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, units_of
 
 
@@ -14,9 +15,10 @@ from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyL
 class SDPO(PolicyLoss):
     """L = 1/num_episodes sum_s n_s mean_{(w, l) in s} - log sigmoid(beta (h_w - h_l)), s a pack and place in the plan.
 
-    Pairs are all siblings w of positive and l of negative advantage; n_s is their number. h is the sum of policy - behaviour
-    (nats) over the tokens of an episode's first turns, as many as the shorter of the two has: segments of equal length, so that
-    the partition function cancels.
+    Pairs are all siblings w of positive and l of negative advantage, rounding noise (`NO_ADVANTAGE`) left out; n_s is the number
+    of siblings in pairs. Attempts from a snapshot are compared with each other and with the solve episode beside them, which
+    had their context. h is the sum of policy - behaviour (nats) over the tokens of an episode's first turns, as many as the shorter
+    of the two has: segments of equal length, so that the partition function cancels.
 
     Source: SDPO (arXiv 2501.01821), segment-level DPO in dialogues. What differs: the reference is the policy that sampled, so each
     rollout prefers anew from where training is; a segment begins with the episode, where siblings part, and not at a turn that
@@ -43,11 +45,11 @@ class SDPO(PolicyLoss):
         num_turns = torch.bincount(episode, minlength=episodes.num)
         sums = inputs.policy_logprobs.new_zeros(episodes.num, int(num_turns.max()) if len(episode) else 1)
         upto = sums.index_put((episode, place), turns.sum(log_ratio(inputs))).cumsum(dim=1)
-        advantage = episodes.sum(inputs.advantages)
+        advantage = episodes.means(inputs.advantages)
         siblings = torch.zeros(episodes.num, dtype=torch.long, device=episode.device)
         siblings[episodes.index[:, 0]] = inputs.siblings
         same = siblings[:, None] == siblings
-        pairs = same & (advantage[:, None] > 0) & (advantage < 0)
+        pairs = same & (advantage[:, None] > NO_ADVANTAGE) & (advantage < -NO_ADVANTAGE)
         better, worse = pairs.nonzero().unbind(dim=1)
         last = torch.minimum(num_turns[better], num_turns[worse]) - 1
         gap = upto[better, last] - upto[worse, last]

@@ -105,7 +105,7 @@ def warm_start_outcomes(cell: Cell, suite: str) -> dict[str, BySeed]:
         record = read_results(folder / "evaluation.json")["suites"].get(suite)
         for name in record["controls"] if record else ():
             outcomes = read_packs(folder / "evaluation_packs.parquet", suite, name)
-            if outcomes is not None and name.startswith("warm_start"):
+            if outcomes is not None and name.startswith("warm_start") and name != ConditionKind.WARM_START_BLANKED:
                 found.setdefault(name, {})[seed] = outcomes
     return {name: runs for name, runs in found.items() if runs.keys() == cell.runs.keys()}
 

@@ -9,12 +9,20 @@ from pathlib import Path
 import numpy as np
 
 from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.crossed import holm
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.reports.sweeps.cells import Cell, Cost, FinishedRun, cells_of, curve_at, warm_start_outcomes
 from cod_lightning.reports.sweeps.grid import effects, grid_of
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_jobs
 from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, Curve, SweepRecord, SweepResults, WarmStartRecord
-from cod_lightning.reports.sweeps.statistics import BySeed, difference_table, over_seeds, statistics, success_table
+from cod_lightning.reports.sweeps.statistics import (
+    BySeed,
+    difference_table,
+    mean_over_positions,
+    over_seeds,
+    statistics,
+    success_table,
+)
 from cod_lightning.whole_file import write_whole
 
 _CURVE_POINTS = 12
@@ -61,6 +69,7 @@ def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) ->
         config=config,
         suite=suite,
         packs=some.num_packs,
+        rules=some.num_rules,
         pack_size=some.num_positions,
         varied=list(first.setting),
         reference=first.label,
@@ -68,7 +77,7 @@ def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) ->
         effects=effects(settings, {cell.label: cell.outcomes for cell in done}, first.setting),
         grid=grid_of(done, first),
         warm_start=None if best is None else WarmStartRecord(best_temperature=best, temperatures=temperatures),
-        notes=list(_notes(cells, records)),
+        notes=[*_notes(cells, records), *_corrected(done, first)],
     )
 
 
@@ -114,6 +123,18 @@ def _cell(cell: Cell, first: Cell, tokens: np.ndarray, warm_starts: Mapping[str,
     )
 
 
+def _corrected(cells: Sequence[Cell], first: Cell) -> Iterator[str]:
+    """Which differences from the reference are left once all of them are asked for at once."""
+    tables = {cell.label: difference_table(cell.outcomes, first.outcomes) for cell in cells if cell is not first}
+    p_values = {name: mean_over_positions(table).p_value for name, table in tables.items() if table is not None}
+    if len(p_values) > 1:
+        left = "; ".join(holm(p_values)) or "none"
+        yield (
+            f"{len(p_values)} cells are compared with the reference, and each interval speaks of one comparison. "
+            f"Differences in the mean that survive Holm's correction: {left}."
+        )
+
+
 def _area(run: FinishedRun, tokens: np.ndarray) -> float:
     """Mean success over the tokens that all runs have in common; NaN without a validation."""
     return float(curve_at(run, tokens).mean()) if len(tokens) else math.nan
@@ -122,7 +143,7 @@ def _area(run: FinishedRun, tokens: np.ndarray) -> float:
 def _best(warm_starts: Mapping[str, BySeed]) -> str | None:
     """The condition of the warm start that solves most, of those of which anything is known."""
     tables = {name: success_table(runs) for name, runs in warm_starts.items()}
-    means = {name: np.nanmean(table) for name, table in tables.items() if not np.isnan(table).all()}
+    means = {name: np.nanmean(one.values) for name, one in tables.items() if not np.isnan(one.values).all()}
     return max(means, key=lambda name: means[name], default=None)
 
 

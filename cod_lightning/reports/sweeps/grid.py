@@ -9,6 +9,7 @@ from cod_lightning.reports.sweeps.cells import Cell, label_of
 from cod_lightning.reports.sweeps.schema import Effect, Grid, GridRow
 from cod_lightning.reports.sweeps.statistics import (
     BySeed,
+    Table,
     difference_table,
     shared_packs,
     shared_seeds,
@@ -67,15 +68,16 @@ def effects(
     if not seeds or not packs:
         return []
     tables = {label: success_table(side, seeds, packs) for label, side in outcomes.items()}
+    rules = next(iter(tables.values())).rules
     found: list[Effect] = []
     for key, choices in axes.items():
         mean = {
-            choice: np.mean([tables[label] for label, one in settings.items() if one[key] == choice], axis=0)
+            choice: np.mean([tables[label].values for label, one in settings.items() if one[key] == choice], axis=0)
             for choice in choices
         }
         against, cells = reference[key], len(settings) // len(choices)
         for choice in choices:
             if choice != against:
-                difference = statistics(mean[choice] - mean[against])
+                difference = statistics(Table(mean[choice] - mean[against], rules))
                 found.append(Effect(key=key, choice=choice, against=against, cells=cells, difference=difference))
     return found

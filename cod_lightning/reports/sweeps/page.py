@@ -4,16 +4,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cod_lightning.evaluation.schema import Figure
-from cod_lightning.evaluation.view import with_interval
+from cod_lightning.evaluation.view import packs_of, with_interval
 from cod_lightning.markdown import escaped, fenced, table
 from cod_lightning.reports.sweeps.schema import CellRecord, Grid, Statistics, SweepRecord, SweepResults
 
 _ABOUT = """Success (share of tasks solved) on held-out packs that are the same for all runs, with 95 % intervals over seeds and
-packs: both count as drawn at random, with Satterthwaite's degrees of freedom, so that few seeds make wide intervals.
+packs (whole hidden rules, where packs share one): both count as drawn at random, with Satterthwaite's degrees of freedom, one less
+than there are seeds at most, so that few seeds make wide intervals.
 Differences are paired by seed and pack. *mean* is over positions, *gain* is last minus first position, *area* the mean of
 success on validation packs over the sampled tokens that all runs have in common (intervals over seeds alone). Intervals are
-read one by one; nothing is corrected for how many there are. Sampled tokens are those of training rollouts; trained tokens went
-through forward and backward."""
+read one by one; the notes say what is left after Holm's correction. Sampled tokens are those of training rollouts; trained tokens
+went through forward and backward."""
 
 
 def page(results: SweepResults, title: str, command: str, plots: Sequence[Path] = ()) -> str:
@@ -54,7 +55,7 @@ def sentences(sweep: SweepRecord) -> Iterator[str]:
 def _sweep(sweep: SweepRecord) -> Iterator[str]:
     seeds = sorted({seed for cell in sweep["cells"] for seed in cell["seeds"]})
     yield f"## {escaped(sweep['config'])}, suite {escaped(sweep['suite'])}"
-    about = f"{sweep['packs']:,} packs of {sweep['pack_size']}; seeds {', '.join(map(str, seeds))}; reference: "
+    about = f"{packs_of(sweep)} of {sweep['pack_size']}; seeds {', '.join(map(str, seeds))}; reference: "
     yield f"{about}{escaped(sweep['reference'])}."
     yield "\n".join(f"- {escaped(sentence)}" for sentence in sentences(sweep))
     if sweep["grid"] is not None:

@@ -1,6 +1,6 @@
 """`sweep_results.json`: the runs of a sweep side by side. Missing numbers are null."""
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from cod_lightning.evaluation.schema import Figure
 
@@ -107,6 +107,8 @@ class SweepRecord(TypedDict):
     config: str
     suite: str
     packs: int
+    rules: NotRequired[int]
+    """How many different things the packs hide."""
     pack_size: int
     varied: list[str]
     reference: str

@@ -211,6 +211,18 @@ def test_a_full_grid_says_what_each_choice_does_on_the_average(tmp_path: Path) -
     assert only(tmp_path)["effects"] == [], "a combination is missing"
 
 
+def test_of_several_comparisons_the_notes_name_those_that_survive_holm_s_correction(tmp_path: Path) -> None:
+    rates = {"a": 0.3, "b": 0.31, "c": 0.7, "d": 0.32}
+    for order, (choice, rate) in enumerate(rates.items()):
+        for seed in (1, 2, 3, 4):
+            job(tmp_path, seed, rate, order=order, method=choice)
+    (sweep,) = compare([tmp_path])["sweeps"]
+    (said,) = [note for note in sweep["notes"] if "Holm" in note]
+    assert said.startswith("3 cells are compared with the reference")
+    assert said.endswith("correction: method=c.")
+    assert sweep["rules"] == PACKS
+
+
 def test_a_choice_that_only_follows_from_another_is_no_key_of_the_table(tmp_path: Path) -> None:
     for method, loss in (("grpo", "ratio"), ("rec", "clip")):
         folder = job(tmp_path, 1, 0.4, method=method)

@@ -1,0 +1,61 @@
+"""Packs that hide the same say so, whatever else they are; intervals resample them together."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from cod_lightning.envs.apps import Apps
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.mixture import Mixture
+from cod_lightning.envs.non_stationary import NonStationary
+from cod_lightning.envs.ralph_loop import RalphLoop
+from cod_lightning.types import Split
+
+LEVERS = Levers(protocol="compact")
+
+
+def drawn(world, number=60):
+    return [world.sample_pack(split=Split.TEST, index=index, num_tasks=3) for index in range(number)]
+
+
+def test_packs_of_levers_hide_the_same_where_each_lever_gives_the_same():
+    found: dict[str, set[Any]] = {}
+    for pack in drawn(LEVERS):
+        found.setdefault(LEVERS.hidden_rule(pack), set()).add(pack.tasks[0].spec.colours)  # pyright: ignore
+    assert 1 < len(found) <= 24
+    assert all(len(colours) == 1 for colours in found.values())
+
+
+def test_compact_apps_have_the_few_rules_of_their_split():
+    world = Apps(protocol="compact", max_turns=3)
+    assert len({world.hidden_rule(pack) for pack in drawn(world, 200)}) < 20
+
+
+def test_lakes_hide_what_the_codes_mean_and_not_where_the_holes_are():
+    world = FrozenLakeObscure(size_min=3, size_max=3)
+    assert len({world.hidden_rule(pack) for pack in drawn(world, 200)}) == 24
+
+
+@pytest.mark.parametrize("wrap", [RalphLoop, lambda world: NonStationary(world, 1)], ids=["ralph", "changing"])
+def test_a_wrapped_world_hides_what_the_world_inside_does(wrap):
+    world = wrap(LEVERS)
+    for pack, inner in zip(drawn(world, 5), drawn(LEVERS, 5), strict=True):
+        assert world.hidden_rule(pack) == LEVERS.hidden_rule(inner)
+
+
+def test_worlds_of_a_mixture_hide_nothing_in_common():
+    mixed = Mixture({"a": LEVERS, "b": Levers(protocol="compact", max_turns=3)})
+    found = {mixed.hidden_rule(pack) for pack in drawn(mixed)}
+    assert {rule[0] for rule in found} == {"a", "b"}
+
+
+def test_what_is_hidden_is_the_same_text_in_every_process():
+    line = (
+        "from tests.envs.test_rule_of_a_pack import *; world = Apps(protocol='compact', max_turns=3); "
+        "print([world.hidden_rule(p) + LEVERS.hidden_rule(q) for p, q in zip(drawn(world, 5), drawn(LEVERS, 5))])"
+    )
+    outputs = {subprocess.run([sys.executable, "-c", line], capture_output=True, check=True).stdout for _ in range(2)}
+    assert len(outputs) == 1

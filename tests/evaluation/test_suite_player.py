@@ -1,0 +1,75 @@
+"""Conditions of a suite are played one after another, with what they share and with what each pack hides."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation import suite_player
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import conditions
+from cod_lightning.evaluation.play import play
+from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite_player import SuitePlayer
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Group
+from tests.evaluation.echoes import MECHANISM, Echo, scripted_sampler
+
+WORLD = Levers(protocol="compact")
+SUITE = Suite(name="own", num_packs=40, pack_size=3, controls=("blanked_context",), warm_start_temperatures=(0.3, 0.7))
+
+
+class Direct:
+    """A runner that only plays."""
+
+    def run(self, label: str, play: Any) -> list[Group]:
+        return play()
+
+
+def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for the policy knows the rule at 0.7 and guesses elsewhere."""
+    heat: dict[str, float] = {}
+
+    def by_heat(suite, condition, packs, setting, trained=()):
+        heat[condition.name] = setting.sampler.temperature
+        kind = ConditionKind.ORACLE if setting.sampler.temperature == 0.7 else ConditionKind.RANDOM
+        lives = play_reference(WORLD, packs, kind, HintContext("compact"))
+        return [Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]
+
+    monkeypatch.setattr(suite_player, "play", by_heat)
+    player = SuitePlayer(Direct())  # pyright: ignore[reportArgumentType]
+    sampler = scripted_sampler(Echo(), MECHANISM)
+    found = {}
+    for condition in conditions(SUITE):
+        here = Setting(env=WORLD, mechanism=MECHANISM, sampler=replace(sampler, temperature=condition.temperature))
+        found[condition.name] = player.play(SUITE, condition, here)
+    assert heat["warm_start_blanked"] == found["warm_start_blanked"].condition.temperature == 0.7
+    outcomes = found["trained"].outcomes
+    rules = dict(zip(outcomes.pack_ids, outcomes.rules, strict=True))
+    assert outcomes.num_rules < outcomes.num_packs, "24 orders of four colours, and 40 packs"
+    by_colours: dict[Any, set[str]] = {}
+    for pack in SUITE.packs(WORLD):
+        by_colours.setdefault(pack.tasks[0].spec.colours, set()).add(rules[pack.id])  # pyright: ignore
+    assert all(len(same) == 1 for same in by_colours.values())
+    assert len(by_colours) == outcomes.num_rules
+    assert found["warm_start"].outcomes.rules == outcomes.rules
+
+
+def test_a_blanked_warm_start_sees_no_context() -> None:
+    (condition,) = [c for c in conditions(SUITE) if c.kind is ConditionKind.WARM_START_BLANKED]
+    setting = Setting(env=WORLD, mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
+    for group in play(SUITE, condition, SUITE.packs(WORLD)[:3], setting):
+        first, *others = [solve.turns[0].response for solve in group.lifecycles[0].solves]
+        assert others == [first] * 2
+        assert group.lifecycles[0].updates[0].context_after, "it writes"
+
+
+def test_an_answer_that_does_not_parse_is_malformed_and_is_counted() -> None:
+    (trained, *_) = conditions(SUITE)
+    setting = Setting(env=WORLD, mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
+    found = SuitePlayer(Direct()).play(SUITE, trained, setting).outcomes  # pyright: ignore[reportArgumentType]
+    assert found.malformed is not None
+    assert found.malformed.mean() == 1, "an echo of the rules is no answer"
