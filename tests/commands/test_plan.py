@@ -2,11 +2,14 @@
 
 import csv
 import re
+import sys
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import yaml
 from transformers import Qwen3Config
 
+from cod_lightning import extras
 from cod_lightning.cli import main
 from cod_lightning.commands.shipped import config_folders
 
@@ -58,6 +61,10 @@ def plan(capsys, name, folder, *more, gigabytes=80):
     return code, capsys.readouterr().out
 
 
+def missing(package):
+    raise PackageNotFoundError(package)
+
+
 def peak_by_definition(size, ranks, adapter, four_bit, tokens, cache, requests, sleeps):
     """GiB that a rank holds at most, added up here from shapes alone."""
     hidden, layers, heads, width, tied = SHAPES[size]
@@ -104,6 +111,17 @@ def test_an_experiment_fits_its_machine_and_the_plan_is_within_15_percent_of_the
     assert float(together[1]) == gigabytes
     assert float(together[0]) == pytest.approx(peak_by_definition(size, *rest), rel=0.15)
     assert float(together[0]) < 0.92 * gigabytes, "no room for what was not counted"
+
+
+@pytest.mark.parametrize("name", ["one_80gb_lora_8b", "one_24gb_qlora_8b"])
+def test_a_plan_needs_neither_peft_nor_bitsandbytes(name, checkpoints, capsys, monkeypatch):
+    for package in ("peft", "bitsandbytes"):
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(extras, "version", missing)
+    size, gigabytes, *_ = EXPERIMENTS[name]
+    code, said = plan(capsys, name, checkpoints[size], gigabytes=gigabytes)
+    assert code == 0
+    assert "adapter" in said
 
 
 def test_every_experiment_for_gpus_is_planned_here():
