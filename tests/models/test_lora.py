@@ -140,9 +140,9 @@ def test_the_engine_shares_the_base_and_decodes_the_adapter_exactly(kind, base):
     served = engine._bound().model
     for name, weight in model.named_parameters():
         assert (served.get_parameter(name) is weight) == (not is_adapter(name))
-    for version in range(5):
-        step(model, version)
-        engine.update_weights(adapter_weights(model).items(), version)
+    for number in range(5):
+        step(model, number)
+        engine.update_weights(adapter_weights(model).items(), number)
         assert SelfTest()(engine, model, window=256).size <= 1e-5
     assert model.training
     assert all(weight.requires_grad for weight in adapter_weights(model).values())
@@ -203,7 +203,7 @@ def test_a_missing_or_old_package_is_named_with_its_extra_before_a_model_is_made
 def test_an_optimizer_whose_package_is_missing_is_refused_before_anything_is_trained(monkeypatch):
     monkeypatch.setattr(extras, "version", pretended({"bitsandbytes": None}))
     module = GRPOModule(LoRAPolicy(path="anywhere"), optimizer="adamw_8bit")
-    with pytest.raises(ConfigError, match="model.optimizer is adamw_8bit; expected bitsandbytes in this environment"):
+    with pytest.raises(ConfigError, match=r"model\.optimizer is adamw_8bit; expected bitsandbytes in this environment"):
         module.check_strategy("SingleDeviceStrategy")
 
 
