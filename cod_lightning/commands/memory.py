@@ -152,8 +152,8 @@ def show(plan: MemoryPlan, console: Console) -> None:
     table.add_row("together", f"{plan.total / GIB:.2f}", f"of {plan.available / GIB:.1f}", plan.peak)
     console.print(table)
     if plan.worst > plan.total:
-        text = f"At worst {plan.worst / GIB:.2f} GiB: every row and dialogue fills model.policy.window, and none begins like another."
-        console.print(text, soft_wrap=True)
+        why = "every row and dialogue fills model.policy.window, and none begins like another."
+        console.print(f"At worst {plan.worst / GIB:.2f} GiB: {why}", soft_wrap=True)
     for line in plan.advice():
         console.print(line, soft_wrap=True)
 

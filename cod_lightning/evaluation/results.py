@@ -41,6 +41,8 @@ class PlayedCondition:
     """The largest reward of a task; None where it has parts beside the environment's own."""
     checkpoint: str | None = None
     """What holds the trained policy's weights, as it was named; None for the module's own weights, warm start and references."""
+    policy: str | None = None
+    """Name of what plays in the trained policy's place where nothing was trained; None: a policy that was."""
 
 
 def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
@@ -51,7 +53,7 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     seed = derive_seed("bootstrap", suite.name, suite.seed)
     gain = gain_estimate(outcomes.success, seed=seed)
     controls = {name: one.outcomes for name, one in by_name.items() if one is not trained}
-    return SuiteRecord(
+    record = SuiteRecord(
         env=trained.env,
         packs=outcomes.num_packs,
         pack_size=outcomes.num_positions,
@@ -63,6 +65,9 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
         checkpoint=trained.checkpoint,
         figures=figures(outcomes, controls, trained.changes, seed, trained.r_max),
     )
+    if trained.policy is not None:
+        record["policy"] = trained.policy
+    return record
 
 
 def results_of(played: Sequence[PlayedCondition], *, by_checkpoint: bool = False) -> Results:

@@ -57,7 +57,8 @@ def _gain(record: SuiteRecord) -> str:
     if gain is None or ci95 is None:
         return "No gain from position 0 to the last could be measured."
     change = {1: "rises", 0: "does not measurably change", -1: "falls"}[_sign(ci95)]
-    return f"Success of the trained policy {change} from position 0 to {last}: {with_interval(gain, ci95, '+.3f')}."
+    who = record.get("policy", "the trained policy")
+    return f"Success of {who} {change} from position 0 to {last}: {with_interval(gain, ci95, '+.3f')}."
 
 
 def _warm_start(difference: WarmStartDifference) -> list[str]:

@@ -1,8 +1,8 @@
 """How long a run's rows of tokens can become, told from its first prompts before anything is played."""
 
 import copy
-import os
 from dataclasses import dataclass
+from itertools import takewhile
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
@@ -50,7 +50,8 @@ def row_lengths(
 
     def length(prompts: list[tuple[int, ...]], responses: int) -> RowLength:
         full = max(map(len, prompts)) + responses * max_new_tokens
-        return RowLength(min(window, int(_ROOM * full)), len(os.path.commonprefix(prompts)))
+        alike = list(takewhile(lambda ids: len(set(ids)) == 1, zip(*prompts, strict=False)))
+        return RowLength(min(window, int(_ROOM * full)), len(alike))
 
     solved = length(solving, env.max_turns + 1)  # and a context
     return (solved, length(updating, env.max_turns + 2)) if updating else (solved,)
