@@ -28,7 +28,7 @@ SMALL = {
     "test": "--data.max_new_tokens 8",
     "warm_start": "--data.num_updates 1 --data.num_packs 2",
 }
-"""Command -> what makes it short; a random checkpoint never answers in form, and without a further term of the loss has no gradient."""
+"""Command -> what makes it short. A random checkpoint never answers in form: without a further term its loss has no gradient."""
 
 
 def test_any_checkpoint_runs_from_top_to_bottom_with_a_random_one(tmp_path):
