@@ -12,6 +12,7 @@ from rich.console import Console
 
 from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
 from callbacks.progress import Progress
+from callbacks.weight_sync import WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
 from datamodules import RolloutDataModule
@@ -59,7 +60,7 @@ def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_se
     sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
     sizes |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
     data = RolloutDataModule(WordWorld(), PlainContext(), TransformersEngine(), **sizes)
-    quiet_trainer(tmp_path, callback, enable_progress_bar=True).fit(GRPOModule(policy, lr=1e-2), data)
+    quiet_trainer(tmp_path, WeightSync(), callback, enable_progress_bar=True).fit(GRPOModule(policy, lr=1e-2), data)
     lines = [re.sub(r"\d+:\d\d", "TIME", line) for line in file.getvalue().splitlines()]
     assert "0/4 updates  TIME  rollout train: 32/32 tasks, TIME left" in lines
     trained = [line for line in lines if "training: " in line]
