@@ -27,6 +27,8 @@ class Tally:
     num_tasks: int
     finished: int = 0
     failed: int = 0
+    played: int = 0
+    """Solve episodes that have ended, those of lifecycles under way included."""
     solved: list[int] = field(init=False)
     """[N] successes by position, of lifecycles that have ended: the same ones at every position, or short ones would count more."""
     tried: list[int] = field(init=False)

@@ -25,6 +25,8 @@ class Evaluation(Callback):
     def __init__(self, by_checkpoint: bool = False) -> None:
         self.played: list[PlayedCondition] = []
         self.by_checkpoint = by_checkpoint
+        self.policy: str | None = None
+        """Name of what is played where nothing was trained."""
 
     def on_test_batch_end(
         self,
@@ -37,7 +39,7 @@ class Evaluation(Callback):
     ) -> None:
         trained = batch.condition.kind in OF_TRAINED
         checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
-        self.played.append(replace(batch, checkpoint=checkpoint))
+        self.played.append(replace(batch, checkpoint=checkpoint, policy=self.policy))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Everything played so far goes to the files, each in one replace."""

@@ -10,11 +10,12 @@ from lightning.pytorch.trainer.states import TrainerFn
 from rich.console import Console
 from rich.live import Live
 
-from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
+from callbacks.board import Board, Tally, clock, success_text, train_summary, validation_summary
 from callbacks.runner import find_runner
+from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.terminal import Screen
-from cod_lightning.types import Lifecycle
+from cod_lightning.types import Episode, EpisodeKind, Lifecycle
 
 _SNAPSHOT_S = 0.2
 """Seconds between two looks at the Trainer's metrics, which cost more than a count."""
@@ -24,21 +25,25 @@ class Progress(ProgressBar, RolloutMonitor):
     """Takes the place of Lightning's own bar, and watches the DataModule's rollouts.
 
     A lifecycle that ends only raises counts; a thread of its own draws them. Where the output is no terminal (a log file, CI)
-    it prints one plain line for each epoch, validation and test condition instead.
+    it prints one plain line for each epoch, validation and test condition instead, and in between how far a rollout or an update
+    has come.
 
     Args:
         refresh_per_second: How often the display is drawn.
+        line_every_s: Seconds between two lines of a log while neither an epoch nor a rollout ends.
     """
 
-    def __init__(self, refresh_per_second: float = 4.0) -> None:
+    def __init__(self, refresh_per_second: float = 4.0, line_every_s: float = 30.0) -> None:
         super().__init__()
-        self.refresh_per_second = refresh_per_second
+        self.refresh_per_second, self.line_every_s = refresh_per_second, line_every_s
         self.console: Console | None = None
         """Where it shows; made in `setup`, unless it was set before."""
         self.board: Board | None = None
         self._live: Live | None = None
         self._enabled = True
         self._snapshot_at = 0.0
+        self._said_at = 0.0
+        self._update_began, self._rows_done, self._num_rows = 0.0, 0, 0
 
     # ------------------------------------------------------------------ life
 
@@ -77,6 +82,18 @@ class Progress(ProgressBar, RolloutMonitor):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         done = _updates_done(trainer)
         self._start(Board("fit", "updates", _total_updates(trainer), done=done, first=done))
+        if self._enabled and hasattr(pl_module, "add_row_listener"):  # a warm start's has none
+            pl_module.add_row_listener(self._rows_trained)  # pyright: ignore
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self._update_began, self._rows_done, self._num_rows = time.monotonic(), 0, len(batch)
+
+    def _rows_trained(self, part: Batch, _: Any) -> None:
+        """A micro-batch has gone forward and backward. Rows without an advantage are left out, so that an update may end early."""
+        self._rows_done += len(part)
+        self._pulse("training", _so_far(self._rows_done, self._num_rows, "rows", self._update_began))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -88,12 +105,15 @@ class Progress(ProgressBar, RolloutMonitor):
         if trainer.is_last_batch or now - self._snapshot_at > _SNAPSHOT_S:
             self._snapshot_at = now
             self.board.train = train_summary(trainer.callback_metrics)
+        self._pulse("train", self.board.train)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.board is not None:
             self._plain("train", self.board.train)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self._enabled and hasattr(pl_module, "remove_row_listener"):
+            pl_module.remove_row_listener(self._rows_trained)  # pyright: ignore
         self._stop()
 
     # ------------------------------------------------------------------ validation and test
@@ -137,6 +157,12 @@ class Progress(ProgressBar, RolloutMonitor):
         if self.board is not None:
             self.board.tally = Tally(label, num_lifecycles, num_tasks)
 
+    def episode(self, episode: Episode) -> None:
+        if self.board is not None and (tally := self.board.tally) is not None and episode.kind is EpisodeKind.SOLVE:
+            tally.played += 1
+            total = tally.num_lifecycles * tally.num_tasks
+            self._pulse(f"rollout {tally.label}", _so_far(tally.played, total, "tasks", tally.began))
+
     def lifecycle(self, lifecycle: Lifecycle) -> None:
         if self.board is not None and self.board.tally is not None:
             self.board.tally.count(lifecycle)
@@ -150,7 +176,7 @@ class Progress(ProgressBar, RolloutMonitor):
     def _start(self, board: Board) -> None:
         if not self._enabled or self.console is None:
             return
-        self.board = board
+        self.board, self._said_at = board, time.monotonic()
         if self._live is None and self.console.is_terminal and not self.console.is_dumb_terminal:
             shown = lambda: self.board.render() if self.board is not None else ""  # noqa: E731
             self._live = Live(get_renderable=shown, console=self.console, refresh_per_second=self.refresh_per_second)
@@ -164,7 +190,19 @@ class Progress(ProgressBar, RolloutMonitor):
     def _plain(self, name: str, text: str) -> None:
         """One line of a log, where nothing is drawn."""
         if self.board is not None and self._live is None and text:
+            self._said_at = time.monotonic()
             self.print(f"{self.board.progress()}  {self.board.clock()}  {name}: {text}")
+
+    def _pulse(self, name: str, text: str) -> None:
+        """One line of a log, unless there was one lately."""
+        if time.monotonic() - self._said_at >= self.line_every_s:
+            self._plain(name, text)
+
+
+def _so_far(done: int, total: int, unit: str, began: float) -> str:
+    """`12/128 tasks, 1:20 left` by the mean pace since it began."""
+    left = (time.monotonic() - began) / max(1, done) * max(0, total - done)
+    return f"{done:,}/{total:,} {unit}, {clock(left)} left"
 
 
 def _updates_done(trainer: L.Trainer) -> int:

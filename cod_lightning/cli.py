@@ -57,7 +57,8 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 if it went well, 2 for a mistake in what was asked for, 1 for a run that failed, 128 + N after signal N."""
+    """Run a command; 0 if it went well, 2 for a mistake in what was asked for, 1 for a run that failed, 3 for a `fit` that
+    learnt nothing, 128 + N after signal N."""
     if argv is None and not sys.flags.safe_path:
         sys.path.append("")  # the script `cod-lightning` finds classes in the current folder, libraries before
     args = list(sys.argv[1:] if argv is None else argv)

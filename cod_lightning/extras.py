@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from cod_lightning.errors import ConfigError
 
 _OLDEST = {
-    "peft": ("0.18", "qlora"),
+    "peft": ("0.18", "lora"),
     "bitsandbytes": ("0.50", "qlora"),
     "liger-kernel": ("0.8", "liger"),
     "gguf": ("0.19", "gguf"),

@@ -33,7 +33,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
-from datamodules.checks import check_ids, check_proposals, first_pack, unplayable
+from datamodules.checks import check_first_prompt, check_ids, check_proposals, first_pack, unplayable
 from datamodules.items import ItemDataModule
 
 _LOOKED_AT = 16
@@ -83,13 +83,16 @@ class DemonstrationDataModule(ItemDataModule):
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
 
     def setup(self, stage: str) -> None:
-        """Make the tokenizer; refuse a bound that would cut off a demonstrated response of a closed vocabulary."""
+        """Make the tokenizer; refuse a window below the first prompt, and a bound that would cut off a demonstrated response of a
+        closed vocabulary."""
         if self._chat is not None:
             return
         policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
         self._speak_as(policy)
         first = first_pack(self.env, self.pack_size, self.seed)
         check_ids(self.env, first, self.seed)
+        room = (self._window, self.chat, self.max_new_tokens)
+        check_first_prompt(self.env, self.context, first.tasks[0], *room)
         check_proposals(self.plan, self.env, first, self.chat, self.context, self._window, self.max_new_tokens)
         needed, shown = self.tokens_needed(policy) if isinstance(policy, TinyPolicy) else (0, "")
         if needed > self.max_new_tokens:

@@ -54,6 +54,11 @@ class ItemDataModule(L.LightningDataModule):
         return self._sentences
 
     @property
+    def has_chat(self) -> bool:
+        """Whether there is a tokenizer already."""
+        return self._chat is not None
+
+    @property
     def chat(self) -> Chat:
         """Tokenizer and chat template; there after `setup`."""
         assert self._chat is not None, "setup() has not run"

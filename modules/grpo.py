@@ -123,6 +123,8 @@ class GRPOModule(PolicyModule):
         """Logged figures that not every update has: of its tokens, and, first in a rollout, of the engine's log-probs."""
         self.updates_since_sync = 0
         """Optimizer updates that the engine has not seen."""
+        self.num_moved = 0
+        """Optimizer updates whose gradient was not 0."""
         self.progress: Callable[[], float] | None = None
         """Share of the training that is done, where no number of updates ends it."""
         self._row_listeners: list[RowListener] = []
@@ -198,6 +200,7 @@ class GRPOModule(PolicyModule):
         optimizer.zero_grad()
         totals = self._accumulate(batch, update, parts)
         norm = self._clip(self.gradient_clip_val)
+        self.num_moved += norm > 0
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
         self.last_update = UpdateStats(
@@ -377,12 +380,14 @@ class GRPOModule(PolicyModule):
             "version": __version__,
             "updates_since_sync": self.updates_since_sync,
             "latest": dict(self.latest),
+            "num_moved": self.num_moved,
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_load_checkpoint(checkpoint)
         kept = checkpoint["cod_lightning"]
         self.updates_since_sync, self.latest = kept["updates_since_sync"], dict(kept["latest"])
+        self.num_moved = kept.get("num_moved", 1)  # earlier versions did not count
 
     # ------------------------------------------------------------------ evaluation
 

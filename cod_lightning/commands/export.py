@@ -194,6 +194,7 @@ def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Fac
         run="" if root is None else root.name,
         checkpoint=checkpoint.path.name,
         updates=checkpoint.global_step,
+        learnt=checkpoint.content.get("cod_lightning", {}).get("num_moved", 1) > 0,
         written=_time(checkpoint.path),
         config=_trained_with(checkpoint, cli.asked),
         world=data.env.name,

@@ -1,6 +1,8 @@
 """The memory plan of a training: made from its config, shown, and compared with what was measured."""
 
+import math
 import os
+import resource
 from typing import Any
 
 import torch
@@ -28,9 +30,11 @@ from cod_lightning.models.memory_plan import (
 from cod_lightning.models.pretrained import read_config
 from cod_lightning.objective.logprobs import scores_bytes
 from cod_lightning.objective.terms import REFERENCE
+from cod_lightning.rollout.lengths import RowLength, row_lengths
 from cod_lightning.terminal import Screen
 from cod_lightning.training.stochastic_adamw import STEP_SLICE
 from datamodules import RolloutDataModule
+from datamodules.checks import first_pack
 from modules import GRPOModule
 
 _KEPT_LR = 4e-5
@@ -38,7 +42,10 @@ _KEPT_LR = 4e-5
 
 
 def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: float | None = None) -> MemoryPlan:
-    """The plan of a run whose policy is a `PretrainedPolicy`; `trainer` is its config."""
+    """The plan of a run whose policy is a `PretrainedPolicy`; `trainer` is its config.
+
+    Where the DataModule has a tokenizer, rows and dialogues are as long as its environment's and context's are; else as the window.
+    """
     policy: Any = module.policy
     available, device, on_gpu = _device(trainer, gpu_gb)
     with torch.device("meta"):
@@ -48,7 +55,12 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     sizes = sizes_of(model, num_adapters * policy.rank, policy.targets) if adapter else sizes_of(model)
     engine, precision, shards = data.engine, str(trainer.precision or "32-true"), num_shards(trainer)
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4
-    num_tokens = max(module.token_budget, policy.window)
+    most_tokens = num_tokens = max(module.token_budget, policy.window)
+    longest = policy.window
+    if lengths := _row_lengths(data, policy):
+        longest = max(one.longest for one in lengths)
+        whole = shards > 1 or policy.gradient_checkpointing  # beginnings are not shared then
+        num_tokens = most_tokens if whole else max(one.computed(module.token_budget) for one in lengths)
     engine_bytes, work = _engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu)
     stochastic = module.optimizer_name == "adamw_stochastic"
     in_float32 = stochastic and weight_bytes == 2 and not adapter and num_processes(trainer) == 1
@@ -66,18 +78,44 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         scorer_bytes=sum(scorer.num_weight_bytes() for scorer in module.scorers.values()),
         gradient_checkpointing=policy.gradient_checkpointing,
         num_tokens=num_tokens,
+        most_tokens=most_tokens,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,
         engine_work_bytes=work,
-        num_cached_tokens=num_adapters * engine.max_dialogues * policy.window
-        if isinstance(engine, TransformersEngine)
-        else 0,
+        **_cached(data, trainer, num_adapters, longest, policy.window),
         engine_bytes=engine_bytes,
         num_shards=shards,
         on_gpu=on_gpu,
+        own_bytes=0 if on_gpu else _own_bytes(),
     )
     return plan_memory(sizes, run, available, device)
+
+
+def _row_lengths(data: RolloutDataModule, policy: Any) -> tuple[RowLength, ...]:
+    if not data.has_chat:
+        return ()
+    pack = first_pack(data.env, data.pack_size, data.seed)
+    return row_lengths(data.env, data.context, pack, data.chat, policy.window, data.max_new_tokens)
+
+
+def _cached(data: RolloutDataModule, trainer: Any, num_adapters: int, longest: int, window: int) -> dict[str, int]:
+    """Tokens whose keys and values an engine in this process keeps, by the dialogues that there can be at a time."""
+    engine = data.engine
+    if not isinstance(engine, TransformersEngine):
+        return {}
+    ranks, branching = num_processes(trainer) or 1, data.branching
+    attempts = 1 if branching.anchors is None else branching.anchors.attempts
+    attempts += 0 if branching.counterfactual is None else branching.counterfactual.attempts
+    training = max(data.packs_per_rollout * data.group_size * attempts, data.val_packs)
+    at_end = max([training, *(suite.num_packs for suite in data.suites)])
+    of_one = num_adapters * longest
+    return {
+        "num_cached_tokens": of_one * min(engine.max_dialogues, math.ceil(training / ranks)),
+        "num_cached_at_end": of_one * min(engine.max_dialogues, math.ceil(at_end / ranks)),
+        "most_cached_tokens": num_adapters * engine.max_dialogues * window,
+        "prefill_tokens": min(engine.prefill_tokens, longest * math.ceil(training / ranks)),
+    }
 
 
 def _engine_bytes(
@@ -113,6 +151,9 @@ def show(plan: MemoryPlan, console: Console) -> None:
     table.add_section()
     table.add_row("together", f"{plan.total / GIB:.2f}", f"of {plan.available / GIB:.1f}", plan.peak)
     console.print(table)
+    if plan.worst > plan.total:
+        why = "every row and dialogue fills model.policy.window, and none begins like another."
+        console.print(f"At worst {plan.worst / GIB:.2f} GiB: {why}", soft_wrap=True)
     for line in plan.advice():
         console.print(line, soft_wrap=True)
 
@@ -134,7 +175,10 @@ def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan | None:
     if not (isinstance(module.policy, PretrainedPolicy) and module.policy.path):
         return None
     plan = plan_of(module, data, trainer)
-    if plan.impossible:
+    if not plan.impossible:
+        data.check_with(module.policy)
+        plan = plan_of(module, data, trainer)
+    else:
         raise ConfigError(
             "model.policy",
             module.policy.path,
@@ -152,11 +196,12 @@ def measured_peak() -> str:
     """What this process has held at most, for the line after a run."""
     if torch.cuda.is_available():
         return f"{torch.cuda.max_memory_allocated() / GIB:.2f} GiB of GPU memory"
-    import resource
+    return f"{_own_bytes() / GIB:.2f} GiB of RAM (torch and Python included)"
 
-    return (
-        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB:.2f} GiB of RAM (torch and Python included)"
-    )
+
+def _own_bytes() -> int:
+    """RAM that this process has held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _device(trainer: Any, gpu_gb: float | None) -> tuple[float, str, bool]:

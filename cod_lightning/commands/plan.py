@@ -10,7 +10,7 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.memory import plan_of, show, show_rounding
 from cod_lightning.commands.train import TrainCLI
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.plans import planned
 from cod_lightning.terminal import Screen
@@ -98,9 +98,13 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("model.policy", type(policy).__name__, expected, "Choose model=pretrained, lora or qlora.")
     if (gpu_gb := cli.config.gpu_gb) is not None and not gpu_gb > 0:
         raise ConfigError("--gpu_gb", gpu_gb, "above 0", "24 is a common one.")
+    screen = Screen()
+    try:
+        cli.datamodule.check_with(policy, elsewhere=True)
+    except (ConfigError, DataError) as error:  # a folder with a config alone, a world of another machine
+        screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, gpu_gb)
     amounts, pace = amounts_of(cli.datamodule, cli.asked_trainer, policy.window), measured(cli.config_init.pace)
-    screen = Screen()
     show(plan, screen)
     show_rounding(cli.model, cli.asked_trainer, screen)
     show_time(amounts, pace, screen)

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cod_lightning.commands import LEARNT_NOTHING
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_record, write_record
 from cod_lightning.whole_file import without_link
@@ -114,7 +115,7 @@ def _outcome(folder: Path, kind: JobKind, code: int) -> tuple[JobStatus, str | N
     if code < 0:
         remedy = " (out of memory?)" if -code == signal.SIGKILL else ""
         return JobStatus.INTERRUPTED, f"killed by {signal.Signals(-code).name}{remedy}"
-    if code > 0:
+    if code not in (0, LEARNT_NOTHING):  # what a training without a signal comes to is a result
         log = (folder / "log.txt").read_text(errors="replace")
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         telling = [line for line in lines[-20:] if _TELLING.search(line)]

@@ -25,7 +25,7 @@ from callbacks import (
     WeightSync,
 )
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.commands import memory, report, warm_start
+from cod_lightning.commands import LEARNT_NOTHING, memory, report, warm_start
 from cod_lightning.commands.changes import check_same_policy
 from cod_lightning.commands.config_files import chosen, expand, find_config, spelled_out
 from cod_lightning.commands.evaluate import evaluate
@@ -46,6 +46,9 @@ from modules.checks import check_combination
 
 class TrainCLI(CodCLI):
     """`CodCLI` for CoD-Train, with its optional warm start and its evaluation at the end."""
+
+    learnt_nothing = False
+    """Whether no update of `fit` had a gradient."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
@@ -184,14 +187,17 @@ class TrainCLI(CodCLI):
 
     def _note_untrained(self) -> None:
         """Say what `test` and its siblings play without a checkpoint, and keep it out of the folder of a trained policy."""
-        if not self.subcommand or not self.model.policy.has_weights:
+        policy: Any = self.model.policy
+        if not self.subcommand or not policy.has_weights:
             return
         if any((self.root / "checkpoints").glob("*")):
             expected = f"a checkpoint, since {self.root} holds a trained policy, whose evaluation this would replace"
             remedy = "Add --ckpt_path last, or name another folder with --trainer.default_root_dir."
             raise ConfigError("ckpt_path", "null", expected, remedy)
-        begins = self._own().warm_start or "model.policy as it is"
-        print(f"note: no --ckpt_path: what the table calls trained is {begins}", file=sys.stderr)
+        begins = self._own().warm_start or getattr(policy, "weights", None)
+        name = Path(begins).name if begins else "untrained"
+        next(one for one in self.trainer.callbacks if isinstance(one, Evaluation)).policy = name
+        print(f"note: no --ckpt_path: {begins or 'model.policy, untrained,'} is played as it is", file=sys.stderr)
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
@@ -220,6 +226,14 @@ class TrainCLI(CodCLI):
             print(
                 f"note: nothing was trained: {config.ckpt_path} is from where {named} ends. Raise it.", file=sys.stderr
             )
+        self.learnt_nothing = not self.model.num_moved and self.trainer.global_step > 0
+        if self.learnt_nothing and self.trainer.is_global_zero:
+            print(
+                f"note: nothing was learnt: none of {self.trainer.global_step:,} updates had a gradient, since siblings had equal "
+                "rewards in every task. The weights are those that the run began with. Look at lifecycles/train.jsonl; easier "
+                "settings, a warm start or a larger data.group_size make rewards differ.",
+                file=sys.stderr,
+            )
         if self.memory_plan is not None:
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
@@ -242,11 +256,11 @@ class TrainCLI(CodCLI):
 
 
 def run(argv: Sequence[str]) -> int:
-    """Parse, build, run."""
+    """Parse, build, run; 3 after a `fit` without any gradient."""
     if argv[:1] in (["validate"], ["predict"]) and (typed := [arg for arg in argv if arg.startswith("--suites")]):
         expected = f"left out of {argv[0]}, which plays packs of data and no suites"
         raise ConfigError("command line", typed[0], expected, "`test` plays suites.")
     expanded = expand(chosen(spelled_out(argv)))
     TrainCLI.run_name = expanded.names[0] if expanded.names else "run"
-    start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv)
-    return 0
+    cli = start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv)
+    return LEARNT_NOTHING if cli.learnt_nothing else 0

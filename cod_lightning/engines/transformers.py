@@ -86,13 +86,17 @@ class TransformersEngine(Engine):
         self.dtype: torch.dtype | None = dtype and getattr(torch, dtype)
         self._forward: PackedForward | OneByOne | None = None
         self._stop_ids: frozenset[int] = frozenset()
+        self._window: int | None = None
+        """Tokens of a dialogue at most."""
         self._by_adapter: dict[str | None, TransformersEngine] = {None: self}
         """Engines over the very same weights, each with another adapter that acts; this one is among them."""
         self._reset()
 
     def _reset(self) -> None:
         """Forget all dialogues (their caches belong to other weights, or to a loop that is gone)."""
-        self._cache: Any = None if self._forward is None else self._forward.new_cache()
+        self._cache: Any = None
+        if self._forward is not None:
+            self._cache = self._forward.new_cache(self.max_dialogues, self._window)
         self._table, self._openings = TurnTable(self._stop_ids), Openings()
         self._dialogues: dict[str, _Dialogue] = {}
         self._free_slots: list[int] = list(range(self.max_dialogues))
@@ -112,9 +116,11 @@ class TransformersEngine(Engine):
         if self.dtype is not None and not has_adapter(model):
             for weight in own.parameters():
                 weight.data = weight.data.to(self.dtype)  # rotary frequencies, which are buffers, keep their digits
+        self._window = window
         names, ends = adapters_by_name(own), frozenset(stop_ids)
         self._by_adapter = {name: TransformersEngine(self.max_dialogues, self.prefill_tokens) for name in names[1:]}
         for name, other in self._by_adapter.items():
+            other._window = window
             other._serve(copy.deepcopy(own, share_base(own, adapters=True)), ends, name)
         self._serve(own, ends, names[0] if names else None)
         self._by_adapter[names[0] if names else None] = self

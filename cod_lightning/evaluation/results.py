@@ -42,6 +42,8 @@ class PlayedCondition:
     """The largest reward of a task; None where it has parts beside the environment's own."""
     checkpoint: str | None = None
     """What holds the trained policy's weights, as it was named; None for the module's own weights, warm start and references."""
+    policy: str | None = None
+    """Name of what plays in the trained policy's place where nothing was trained; None: a policy that was."""
 
 
 def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
@@ -55,7 +57,7 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     warm_starts = [one for one in played if one.condition.kind is ConditionKind.WARM_START]
     best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean(), default=None)
     named = None if best is None else (best.condition.name, best.condition.temperature)
-    return SuiteRecord(
+    record = SuiteRecord(
         env=trained.env,
         packs=outcomes.num_packs,
         rules=outcomes.num_rules,
@@ -74,6 +76,9 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
         checkpoint=trained.checkpoint,
         figures=figures(outcomes, controls, trained.changes, seed, trained.r_max, named),
     )
+    if trained.policy is not None:
+        record["policy"] = trained.policy
+    return record
 
 
 def results_of(played: Sequence[PlayedCondition], *, by_checkpoint: bool = False) -> Results:

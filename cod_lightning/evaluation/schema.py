@@ -181,6 +181,8 @@ class SuiteRecord(TypedDict):
     paired: Paired
     checkpoint: NotRequired[str | None]
     """What was tested, as it was named; null for the policy as it stood at the end of `fit`."""
+    policy: NotRequired[str]
+    """Name of what `positions` are of, where nothing was trained: a checkpoint of others, a warm start, or `untrained`."""
     figures: NotRequired[Figures]
 
 

@@ -31,7 +31,7 @@ class Row:
     """One condition of a suite."""
 
     key: str
-    """`trained`, or the key among the controls."""
+    """`trained`, whatever its label, or the key among the controls."""
     kind: str
     """trained, context, warm_start, reference or other."""
     label: str
@@ -77,7 +77,7 @@ def rows(record: SuiteRecord) -> list[Row]:
 def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
     if key == ConditionKind.TRAINED:
         heat = f"T={record['temperature']:g}"
-        return Row(key=key, kind=key, label=f"trained {heat}", positions=positions)
+        return Row(key=key, kind=key, label=f"{record.get('policy', 'trained')} {heat}", positions=positions)
     if _WARM_START.fullmatch(key):
         difference = (record.get("paired") or {}).get("trained_minus_best_warm_start")
         warm = _warmth(key, record)

@@ -73,7 +73,8 @@ def _gain(record: SuiteRecord) -> str:
             f"from position 0 to {last} its success changes by {with_interval(gain, ci95, '+.3f')}."
         )
     change = {1: "rises", 0: "does not measurably change", -1: "falls"}[_sign(ci95)]
-    return f"Success of the trained policy {change} from position 0 to {last}: {with_interval(gain, ci95, '+.3f')}."
+    who = record.get("policy", "the trained policy")
+    return f"Success of {who} {change} from position 0 to {last}: {with_interval(gain, ci95, '+.3f')}."
 
 
 def _training_adds(record: SuiteRecord) -> list[str]:

@@ -40,7 +40,7 @@ class OneByOne:
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
 
-    def new_cache(self) -> OwnCaches:
+    def new_cache(self, num_slots: int, num_columns: int | None) -> OwnCaches:
         return OwnCaches()
 
     def __call__(self, rows: Rows, cache: OwnCaches) -> Float[Tensor, "b D"]:

@@ -206,8 +206,9 @@ class PackedForward:
             if hasattr(module, "layer_idx"):
                 setattr(module, _BLOCKS, self._blocks)
 
-    def new_cache(self) -> SlotCache:
-        return SlotCache()
+    def new_cache(self, num_slots: int, num_columns: int | None) -> SlotCache:
+        """For at most so many dialogues, of so many tokens."""
+        return SlotCache(num_slots, num_columns)
 
     def __call__(self, rows: Rows, cache: SlotCache) -> Float[Tensor, "b D"]:
         """Hidden states after each row's last new id; the cache gets keys and values of all of them."""

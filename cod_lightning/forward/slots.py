@@ -5,6 +5,8 @@ forward pass names the slot and the column that each of its tokens goes to, and 
 (`forward/packed.py`).
 """
 
+import math
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -13,12 +15,21 @@ from transformers import Cache
 
 
 class SlotCache(Cache):
-    """Keys and values of up to `num_slots` dialogues of up to `num_columns` tokens; both grow on demand."""
+    """Keys and values of up to `num_slots` dialogues of up to `num_columns` tokens; both grow on demand.
+
+    Args:
+        most_slots: No room is made for more before they are there.
+        most_columns: The same of columns; None: the room at least doubles.
+    """
 
     takes_beginnings = True
 
-    def __init__(self) -> None:
+    def __init__(self, most_slots: int | None = None, most_columns: int | None = None) -> None:
         super().__init__(layers=[])
+        self._most = (
+            math.inf if most_slots is None else most_slots,
+            math.inf if most_columns is None else most_columns,
+        )
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
         self.num_slots = 0
@@ -39,14 +50,14 @@ class SlotCache(Cache):
         return tuple(store.data_ptr() for store in self._keys)
 
     def reserve(self, num_slots: int, num_columns: int) -> None:
-        """Make room, keeping what is there; sizes at least double when they grow."""
+        """Make room, keeping what is there; sizes at least double when they grow, up to the most that is expected."""
         if num_slots <= self.num_slots and num_columns <= self.num_columns:
             return
         old_columns = self.num_columns
         if num_slots > self.num_slots:
-            self.num_slots = max(num_slots, 2 * self.num_slots)
+            self.num_slots = max(num_slots, int(min(self._most[0], 2 * self.num_slots)))
         if num_columns > self.num_columns:
-            self.num_columns = max(num_columns, 2 * self.num_columns)
+            self.num_columns = max(num_columns, int(min(self._most[1], 2 * self.num_columns)))
         for store in (self._keys, self._values):
             for layer, tensor in enumerate(store):
                 old_slots, heads, _, dim = tensor.shape

@@ -34,6 +34,9 @@ class LoRAPolicy(PretrainedPolicy):
         settings: Those of `PretrainedPolicy`; `dtype` is the base's.
     """
 
+    packages: tuple[str, ...] = ("peft",)
+    """What the model is made with beside transformers."""
+
     def __init__(
         self,
         path: str | None = None,
@@ -44,9 +47,6 @@ class LoRAPolicy(PretrainedPolicy):
         **settings: Any,
     ) -> None:
         super().__init__(path or "", **settings)
-        require("peft", "model.policy", type(self).__name__)
-        # peft loads bitsandbytes, which names a package that it can do without
-        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         for key, value in {"rank": rank, "alpha": alpha}.items():
             check_at_least(f"model.policy.{key}", value, 1, "32 and alpha=64 are the defaults.")
         if adapters not in ("shared", "by_role"):
@@ -55,6 +55,15 @@ class LoRAPolicy(PretrainedPolicy):
         self.alpha, self.targets = alpha, targets
         self.adapter_kinds = tuple(EpisodeKind) if adapters == "by_role" else ()
         self.waits_for_warm_start = not self.path
+
+    def check_machine(self) -> None:
+        super().check_machine()
+        self._check_packages()
+
+    def _check_packages(self) -> None:
+        """Raise `ConfigError` where one is missing that the model is made with; a plan, which makes none, asks for none."""
+        for package in self.packages:
+            require(package, "model.policy", type(self).__name__)
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         if not self.path:
@@ -68,6 +77,9 @@ class LoRAPolicy(PretrainedPolicy):
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The frozen base with new adapters, which change nothing yet (B is 0)."""
+        self._check_packages()
+        # peft loads bitsandbytes, which names a package that it can do without
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         from peft import LoraConfig
 
         model = super().model(tokenizer)

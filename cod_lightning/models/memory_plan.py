@@ -68,7 +68,9 @@ class RunSizes:
     """Of the weights of further models in this process, whose log-probs loss terms need."""
     gradient_checkpointing: bool = False
     num_tokens: int
-    """Of the largest micro-batch."""
+    """That a micro-batch puts through the model, about."""
+    most_tokens: int | None = None
+    """Of a micro-batch at worst; None: as many."""
     scores_bytes: int
     """Of the log-probs of a micro-batch: all kept, or a chunk's."""
     engine_copies_base: bool = True
@@ -78,12 +80,20 @@ class RunSizes:
     engine_work_bytes: float = 0.0
     """What it takes beside `engine_bytes`, about."""
     num_cached_tokens: int = 0
-    """Keys and values that the engine keeps, in tokens."""
+    """Keys and values that the engine keeps while there is training, in tokens, about."""
+    num_cached_at_end: int = 0
+    """And when suites are played at the end, if there are more."""
+    most_cached_tokens: int = 0
+    """And at worst: as many dialogues as it holds, each of a full window."""
+    prefill_tokens: int = 0
+    """Of one pass of that engine."""
     engine_bytes: int | None = None
     """All that the engine takes, where its settings fix it."""
     num_shards: int = 1
     """Processes over which weights, gradients and moments are divided (FSDP2)."""
     on_gpu: bool = True
+    own_bytes: int = 0
+    """What the process held before the model was made, in RAM."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,8 @@ class MemoryItem:
     """Exact arithmetic; else an estimate, or a bound that a run may stay under."""
     during: tuple[str, ...] = ALWAYS
     """When it is there."""
+    most: float | None = None
+    """bytes at worst; None: as planned"""
 
 
 @dataclass(frozen=True)
@@ -125,6 +137,12 @@ class MemoryPlan:
     def at(self, part: str) -> float:
         """Bytes during that part of an iteration."""
         return sum(item.size for item in self.items if part in item.during)
+
+    @property
+    def worst(self) -> float:
+        """Bytes at the peak of an iteration in which everything is as large as it can be."""
+        sizes = [(one.size if one.most is None else one.most, one.during) for one in self.items]
+        return max(sum(size for size, during in sizes if part in during) for part in ALWAYS)
 
     @property
     def least(self) -> float:
@@ -213,16 +231,21 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
         ),
         MemoryItem(
             "activations",
-            activations(model, run),
+            activations(model, run, run.num_tokens),
             f"{run.num_tokens} tokens" + (", checkpointed" if run.gradient_checkpointing else ""),
             "lower model.token_budget and model.policy.window"
             + ("" if run.gradient_checkpointing else ", or set model.policy.gradient_checkpointing"),
             False,
             (TRAINING,),
+            activations(model, run, run.most_tokens or run.num_tokens),
         ),
     ]
     if run.on_gpu:
         items.append(MemoryItem("CUDA itself", _CONTEXT, "context, kernels, gaps; a guess", "", False))
+    else:
+        gaps = (0.6 if adapter else 0.1) * activations(model, run, run.num_tokens)
+        items.append(MemoryItem("gaps between them", gaps, "freed memory is kept; measured", "", False, (TRAINING,)))
+        items.append(MemoryItem("Python and libraries", run.own_bytes, "as this process is now", "", False))
     return MemoryPlan(tuple(item for item in items if item.size > 0), available, device)
 
 
@@ -302,16 +325,36 @@ def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
             ),
         ]
     copied = plain if run.engine_copies_base else 0
+    each, lower = cached_bytes(model, run.weight_bytes), "lower data.engine.max_dialogues or model.policy.window"
+    further = max(0, run.num_cached_at_end - run.num_cached_tokens)
     return [
         MemoryItem(
             "engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", _SHARED if copied else ""
         ),
         MemoryItem(
             "keys and values",
-            run.num_cached_tokens * cached_bytes(model, run.weight_bytes),
-            f"at most {run.num_cached_tokens} tokens of {cached_bytes(model, run.weight_bytes) / 1024:.0f} KiB",
-            "lower data.engine.max_dialogues or model.policy.window",
+            run.num_cached_tokens * each,
+            f"{run.num_cached_tokens} tokens of {each / 1024:.0f} KiB",
+            lower,
             False,
+            most=run.most_cached_tokens * each,
+        ),
+        MemoryItem(
+            "those of suites",
+            further * each,
+            f"{further} tokens more at the end",
+            lower,
+            False,
+            (ROLLOUT,),
+            most=0,
+        ),
+        MemoryItem(
+            "engine's work",
+            run.prefill_tokens * (3 * model.intermediate + 4 * model.hidden) * run.weight_bytes,
+            f"a pass of {run.prefill_tokens} tokens",
+            "lower data.engine.prefill_tokens",
+            False,
+            (ROLLOUT,),
         ),
     ]
 
@@ -328,8 +371,8 @@ def vllm_work_bytes(model: ModelSizes, size: int, max_num_seqs: int, *, eager: b
     return step + 16 * max_num_seqs * model.vocabulary + (0 if eager else _GRAPHS)
 
 
-def activations(model: ModelSizes, run: RunSizes) -> float:
-    """Bytes that a forward pass leaves for the backward pass: for the Llama and Qwen families, with fused attention.
+def activations(model: ModelSizes, run: RunSizes, num_tokens: int) -> float:
+    """Bytes that a forward pass over so many tokens leaves for the backward pass: Llama and Qwen families, fused attention.
 
     With checkpointing each layer's input, and one layer's worth while that layer is gone through again. Tests compare a layer
     with what autograd saves.
@@ -340,7 +383,7 @@ def activations(model: ModelSizes, run: RunSizes) -> float:
     copies = 0.0
     if run.autocast and run.weight_bytes > run.activation_bytes:  # weights are cast, and the casts are kept
         copies = run.activation_bytes * model.num_linear_weights
-    return run.num_tokens * per_token + copies / (model.num_layers if run.gradient_checkpointing else 1)
+    return num_tokens * per_token + copies / (model.num_layers if run.gradient_checkpointing else 1)
 
 
 def _layer_activations(model: ModelSizes, run: RunSizes) -> float:

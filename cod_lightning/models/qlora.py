@@ -5,7 +5,6 @@ from typing import Any, Literal
 from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.extras import require
 from cod_lightning.models.lora import LoRAPolicy
 
 
@@ -22,12 +21,12 @@ class QLoRAPolicy(LoRAPolicy):
     """
 
     four_bit = True
+    packages = ("bitsandbytes", "peft")  # the extra of the first one installs both
 
     def __init__(
         self, path: str | None = None, *, dtype: Literal["float32", "bfloat16"] = "bfloat16", **settings: Any
     ) -> None:
         super().__init__(path, dtype=dtype, **settings)
-        require("bitsandbytes", "model.policy", type(self).__name__)
 
     def load_options(self) -> dict[str, Any]:
         return {

@@ -28,6 +28,8 @@ class Facts:
     checkpoint: str
     updates: int
     """Optimizer updates behind the checkpoint."""
+    learnt: bool = True
+    """Whether any of them had a gradient."""
     written: datetime
     config: dict[str, Any]
     """The run's, in plain containers."""

@@ -47,7 +47,7 @@ _SMALL = 2**23
 _RENDERING = frozenset(
     {"messages", "conversation", "add_generation_prompt", "tokenize", "enable_thinking", "chat_template", "tools"}
 )
-_ASSISTANT, _USER, _PLACE = "\ue000assistant\ue001", "\ue000user\ue001", "\ue000"
+_SYSTEM, _ASSISTANT, _USER, _PLACE = "\ue000system\ue001", "\ue000assistant\ue001", "\ue000user\ue001", "\ue000"
 
 
 class Chat:
@@ -103,6 +103,7 @@ class Chat:
         control = (i for i, token in added if token.special or WIDELY_KNOWN.first(token.content))
         self._control_ids = frozenset(i for i in control if i != unknown)
         self._in_responses, self._in_texts = ControlTokens(special, thoughts=False), ControlTokens(special)
+        self._check_system_role()
         self._marks = self._role_marks(special) - {token.content for _, token in added}
         self._in_prompts = ControlTokens(special | self._marks)
         self._specials = re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1])) or "(?!)")
@@ -326,7 +327,7 @@ class Chat:
         for roles in ((Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER), (Role.USER, Role.ASSISTANT, Role.USER)):
             try:
                 first, *others = self._render([Message(role, _PLACE) for role in roles], neutral=str).split(_PLACE)
-            except Exception:  # a template may take no system message
+            except Exception:  # `_continuation_parts` refuses it
                 continue
             for line in [*first.splitlines()[-1:], *"\n".join(others).splitlines()]:
                 pieces = (piece.strip() for piece in tokens.split(line))
@@ -340,6 +341,15 @@ class Chat:
         except Exception:  # templates raise what they like
             return None
         return first[0] if self._specials.fullmatch(self.text(first)) else None
+
+    def _check_system_role(self) -> None:
+        """Raise `ConfigError` for a template that takes no system message, or leaves it out: rules and contexts stand there."""
+        opening = [Message(Role.SYSTEM, _SYSTEM), Message(Role.USER, _USER)]
+        expected = "one with a system role, where rules and contexts stand"
+        with answering(partial(_another_template, "one that raises"), expected):
+            text = self._render(opening, neutral=str)
+        if _SYSTEM not in text:
+            raise _another_template("one that leaves system messages out", expected)
 
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""

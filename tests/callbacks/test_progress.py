@@ -7,13 +7,21 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
 from callbacks.progress import Progress
+from callbacks.weight_sync import WeightSync
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.models import TinyPolicy
+from datamodules import RolloutDataModule
+from modules import GRPOModule
 from tests.played_run import PlayedData, PlayedModule, trainer
 from tests.records import lifecycle
+from tests.small_fit import quiet_trainer
 from tests.speed import quickest
+from tests.stubs import PlainContext, WordWorld
 
 
 def progress(*, terminal: bool, width: int = 80) -> tuple[Progress, io.StringIO]:
@@ -41,6 +49,23 @@ def test_a_log_gets_one_plain_line_for_each_epoch_and_validation(tmp_path: Path)
         "8/8 updates  TIME  train: reward .25  log-prob gap 2.0e-06  entropy 0.400",
     ]
     assert "\x1b" not in file.getvalue()
+
+
+def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_seconds_left(tmp_path: Path) -> None:
+    file = io.StringIO()
+    callback = Progress(line_every_s=0.0)
+    callback.console = Console(file=file, width=80)
+    torch.manual_seed(0)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
+    sizes |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
+    data = RolloutDataModule(WordWorld(), PlainContext(), TransformersEngine(), **sizes)
+    quiet_trainer(tmp_path, WeightSync(), callback, enable_progress_bar=True).fit(GRPOModule(policy, lr=1e-2), data)
+    lines = [re.sub(r"\d+:\d\d", "TIME", line) for line in file.getvalue().splitlines()]
+    assert "0/4 updates  TIME  rollout train: 32/32 tasks, TIME left" in lines
+    trained = [line for line in lines if "training: " in line]
+    assert re.fullmatch(r"0/4 updates  TIME  training: \d+/\d+ rows, TIME left", trained[0])
+    assert any(line.startswith("1/4 updates  TIME, TIME left  train: ") for line in lines)
 
 
 def test_a_log_gets_one_plain_line_for_each_test_condition(tmp_path: Path) -> None:

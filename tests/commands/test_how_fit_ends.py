@@ -15,13 +15,14 @@ from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 
 
-def ended(began_at, global_step, capsys):
+def ended(began_at, global_step, capsys, num_moved=1):
     trainer = {"max_epochs": 3, "max_steps": -1, "max_time": None}
     config = SimpleNamespace(ckpt_path="runs/smoke/checkpoints/last.ckpt", trainer=trainer, sampled_token_budget=None)
     cli = SimpleNamespace(
         trainer=SimpleNamespace(global_step=global_step, is_global_zero=True),
         began_at=began_at,
         memory_plan=None,
+        model=SimpleNamespace(num_moved=num_moved),
         _own=lambda: config,
         _evaluate=lambda **_: None,
     )
@@ -37,6 +38,12 @@ def test_a_run_that_had_ended_is_said_to_have_trained_nothing_and_what_to_raise(
 @pytest.mark.parametrize(("began_at", "global_step"), [(None, 12), (8, 12)])
 def test_a_run_that_trained_is_not(began_at, global_step, capsys):
     assert ended(began_at, global_step, capsys) == ""
+
+
+def test_a_run_in_which_no_update_had_a_gradient_is_said_to_have_learnt_nothing(capsys):
+    assert ended(None, 12, capsys, num_moved=0).startswith(
+        "note: nothing was learnt: none of 12 updates had a gradient"
+    )
 
 
 def test_a_callback_of_lightnings_that_watches_what_no_one_logs_is_named_in_one_line(monkeypatch):

@@ -2,13 +2,18 @@
 
 import csv
 import re
+import sys
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import yaml
-from transformers import Qwen3Config
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config
 
+from cod_lightning import extras
 from cod_lightning.cli import main
 from cod_lightning.commands.shipped import config_folders
+from tests.command_line import cod
+from tests.real_templates import CHATML, bpe_tokenizer
 
 pytestmark = pytest.mark.slow
 GIB = 2**30
@@ -59,6 +64,10 @@ def plan(capsys, name, folder, *more, gigabytes=80):
     return code, capsys.readouterr().out
 
 
+def missing(package):
+    raise PackageNotFoundError(package)
+
+
 def peak_by_definition(size, ranks, adapter, four_bit, tokens, cache, requests, sleeps):
     """GiB that a rank holds at most, added up here from shapes alone."""
     hidden, layers, heads, width, tied = SHAPES[size]
@@ -105,6 +114,50 @@ def test_an_experiment_fits_its_machine_and_the_plan_is_within_15_percent_of_the
     assert float(together[1]) == gigabytes
     assert float(together[0]) == pytest.approx(peak_by_definition(size, *rest), rel=0.15)
     assert float(together[0]) < 0.92 * gigabytes, "no room for what was not counted"
+
+
+@pytest.mark.parametrize("name", ["one_80gb_lora_8b", "one_24gb_qlora_8b"])
+def test_a_plan_needs_neither_peft_nor_bitsandbytes(name, checkpoints, capsys, monkeypatch):
+    for package in ("peft", "bitsandbytes"):
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(extras, "version", missing)
+    size, gigabytes, *_ = EXPERIMENTS[name]
+    code, said = plan(capsys, name, checkpoints[size], gigabytes=gigabytes)
+    assert code == 0
+    assert "adapter" in said
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """A folder with a random Llama of 25 million weights."""
+    folder, tokenizer = tmp_path_factory.mktemp("llama"), bpe_tokenizer(CHATML)
+    config = LlamaConfig(
+        vocab_size=16_384,
+        hidden_size=384,
+        num_hidden_layers=12,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        intermediate_size=1024,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("model", ["pretrained", "lora"])
+def test_on_a_cpu_the_plan_is_the_measured_peak_or_up_to_half_as_much_again(model, llama, tmp_path):
+    small = ["--data.pack_size", "2", "--data.packs_per_rollout", "1", "--data.val_packs", "1"]
+    small += ["--data.rollouts_per_epoch", "1", "--data.max_new_tokens", "32", "--data.suites", "null"]
+    small += ["--model.policy.path", str(llama), "--torch_threads", "1"]
+    chosen = [f"model={model}", "--model.policy.dtype", "float32", "--model.policy.window", "2048"]
+    argv = ["fit", "--config", "experiment/checkpoint_levers", *chosen, "regulariser=entropy", *small]
+    done = cod(*argv, cwd=tmp_path, fresh=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    ((peak, planned),) = re.findall(r"at most ([\d.]+) GiB of RAM .* planned ([\d.]+) GiB", done.stdout)
+    assert 1.0 <= float(planned) / float(peak) <= 1.5
+    assert "At worst" in done.stdout
 
 
 def test_every_experiment_for_gpus_is_planned_here():

@@ -162,3 +162,10 @@ def test_a_bound_that_cuts_off_what_is_demonstrated_is_refused_before_the_first_
 def test_impossible_sizes_are_refused_by_key():
     with pytest.raises(ConfigError, match=r"data\.num_packs is 1; expected at least data\.packs_per_update=3"):
         DemonstrationDataModule(lake(), HintContext(protocol="compact"), num_packs=1)
+
+
+def test_a_window_below_the_first_prompt_is_refused_before_the_first_update():
+    data = DemonstrationDataModule(Levers(protocol="compact"), HintContext(protocol="compact"))
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL, window=20)))
+    with pytest.raises(ConfigError, match=r"model\.policy\.window is 20; expected at least \d+: a first prompt of"):
+        data.setup("fit")

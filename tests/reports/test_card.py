@@ -96,6 +96,11 @@ def test_of_several_checkpoints_that_were_tested_together_each_has_its_numbers(t
     assert "/home/" not in card
 
 
+def test_a_card_of_weights_that_no_update_has_moved_says_so() -> None:
+    assert "**Nothing was learnt.** None of the 1200 updates had a gradient" in render(facts(learnt=False))
+    assert "Nothing was learnt" not in render(facts())
+
+
 def test_without_an_evaluation_it_says_so(tmp_path: Path) -> None:
     alone = render(facts())
     assert "**It was not evaluated**" in alone

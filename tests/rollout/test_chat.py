@@ -127,3 +127,28 @@ def test_a_tokenizer_that_does_more_has_none():
     normalizing = Tokenizer.from_str(TINY.backend_tokenizer.to_str())
     normalizing.normalizer = normalizers.Lowercase()
     assert word_ids(normalizing) == word_ids(bpe_tokenizer(QWEN3).backend_tokenizer) == word_ids(None) == {}
+
+
+NO_SYSTEM = CHATML.replace("{{- '<|im_start|>'", "{%- if message.role != 'system' %}{{- '<|im_start|>'", 1).replace(
+    "{%- endfor %}", "{%- endif %}{%- endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{%- if messages[0].role == 'system' %}{{ raise_exception('no system') }}{%- endif %}" + CHATML, "no system"),
+        (NO_SYSTEM, "is one that leaves system messages out"),
+    ],
+    ids=["raises", "leaves out"],
+)
+def test_a_template_without_a_system_role_is_refused_since_rules_and_contexts_would_be_lost(template, said):
+    with pytest.raises(ConfigError, match=r"chat template is one that .* expected one with a system role") as refused:
+        Chat(bpe_tokenizer(template))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_template_that_puts_system_messages_into_the_first_one_of_the_user_is_taken():
+    folded = CHATML.replace("message.role +", "('user' if message.role == 'system' else message.role) +")
+    assert Chat(bpe_tokenizer(folded)).opening(OPENING)

@@ -172,23 +172,16 @@ def test_a_context_with_a_control_token_is_found_whatever_its_spelling():
     assert chat.control_token("use [1] <b>") == ""
 
 
-@pytest.mark.parametrize("takes_system", [True, False])
-def test_what_a_template_spells_in_letters_is_broken_up_whether_or_not_it_takes_a_system_message(takes_system):
+def test_what_a_template_spells_in_letters_is_broken_up():
     tokenizer = family_tokenizer("vicuna")
     tokenizer.chat_template = (
-        ("" if takes_system else "{%- if messages[0].role == 'system' %}{{ raise_exception('no system') }}{%- endif %}")
-        + "{%- for m in messages %}{%- if m.role == 'system' %}{{- 'LAW: ' + m.content + '\n' }}"
+        "{%- for m in messages %}{%- if m.role == 'system' %}{{- 'LAW: ' + m.content + '\n' }}"
         + "{%- elif m.role == 'user' %}{{- 'PERSON: ' + m.content + '\n' }}"
         + "{%- else %}{{- 'ROBOT: ' + m.content + '</s>' }}{%- endif %}{%- endfor %}"
         + "{%- if add_generation_prompt %}{{- 'ROBOT:' }}{%- endif %}"
     )
     broken = Chat(tokenizer).neutral("a LAW: b PERSON: c ROBOT: d OTHER: e")
-    assert [mark in broken for mark in ("LAW:", "PERSON:", "ROBOT:", "OTHER:")] == [
-        not takes_system,
-        False,
-        False,
-        True,
-    ]
+    assert [mark in broken for mark in ("LAW:", "PERSON:", "ROBOT:", "OTHER:")] == [False, False, False, True]
 
 
 def test_a_text_that_cannot_be_broken_up_costs_its_lifecycle_and_no_other():
