@@ -31,7 +31,7 @@ def _forward(name, device="cpu", *, recorded):
 
 def _played(forward, dialogues, seed):
     """Hidden states along dialogues that begin with prompts and go on token by token, some pausing, some joining late."""
-    cache, rng = forward.new_cache(), np.random.default_rng(seed)
+    cache, rng = forward.new_cache(12, None), np.random.default_rng(seed)
     slots = rng.permutation(12)[: len(dialogues)].tolist()
     fed, found = [0] * len(dialogues), []
     with torch.inference_mode():
