@@ -31,7 +31,7 @@ def test_packs_of_levers_hide_the_same_where_each_lever_gives_the_same():
 
 def test_compact_apps_hide_the_habits_that_tasks_ask_for():
     world = Apps(protocol="compact", max_turns=3, slots=["card", "address", "boss"])
-    assert 32 < len({world.hidden_rule(pack) for pack in drawn(world, 200)}) <= 64
+    assert 8 < len({world.hidden_rule(pack) for pack in drawn(world, 200)}) <= 64
 
 
 def test_lakes_hide_what_the_codes_mean_and_not_where_the_holes_are():
