@@ -213,11 +213,11 @@ def test_a_run_on_gpus_is_exported_without_any(run, out, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
     config = tmp_path / "copy" / "config.yaml"
     content = yaml.safe_load(config.read_text())
-    content["trainer"] |= {"accelerator": "gpu", "devices": 8, "strategy": "fsdp", "precision": "bf16-true"}
+    content["trainer"] |= {"accelerator": "gpu", "devices": 8, "strategy": "ddp", "precision": "bf16-true"}
     content["overwrite"] = True  # `fit`'s own permission
     config.write_text(yaml.safe_dump(content))
     assert export(tmp_path / "copy", out) == 0
-    assert yaml.safe_load((out / "run_config.yaml").read_text())["trainer"]["strategy"] == "fsdp"
+    assert yaml.safe_load((out / "run_config.yaml").read_text())["trainer"]["strategy"] == "ddp"
     assert export(tmp_path / "copy", out) == 2
 
 
