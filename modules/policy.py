@@ -243,13 +243,9 @@ class PolicyModule(L.LightningModule):
         Raises `NonFiniteLoss`, on all ranks, before such a gradient is in the weights, and with them in checkpoints and caches.
         """
         bound = float("inf") if limit is None else limit
-        whole = self.trainer.strategy.model
-        if isinstance(whole, FullyShardedDataParallel):
-            norm = whole.clip_grad_norm_(bound)
-        else:
-            parts = [adapter_weights(self._model, name).values() for name in self.policy.adapter_names]
-            norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
-            norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
+        parts = [adapter_weights(self._model, name).values() for name in self.policy.adapter_names]
+        norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
+        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
         size = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if not math.isfinite(size):
             raise NonFiniteLoss(

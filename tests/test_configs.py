@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from jsonargparse import ArgumentParser
 
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.shipped import config_folders, config_names

@@ -203,7 +203,7 @@ def test_a_push_that_cannot_be_is_refused_before_anything_is_written(name, said,
 def test_a_sharded_checkpoint_is_put_together(run, out, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
     (tmp_path / "copy" / "checkpoints" / "last.ckpt").unlink()
-    seal(sharded(tmp_path / "copy" / "checkpoints" / "last.ckpt", kept_model(run), "model"), {})
+    seal(sharded(tmp_path / "copy" / "checkpoints" / "last.ckpt", kept_model(run)), {})
     assert export(tmp_path / "copy", out) == 0
     exported = AutoModelForCausalLM.from_pretrained(out).state_dict()
     assert all(torch.equal(exported[name], value) for name, value in kept_model(run).state_dict().items())
