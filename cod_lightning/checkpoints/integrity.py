@@ -79,7 +79,9 @@ def manifest_damage(folder: Path, identity: str) -> str | None:
         there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
         if differing := sorted(there ^ noted["sha256"].keys()):
             return f"{differing[0]} in it is missing, or was added"
-        changed = [name for name, digest in noted["sha256"].items() if digests([folder / name])[Path(name).name] != digest]
+        changed = [
+            name for name, digest in noted["sha256"].items() if digests([folder / name])[Path(name).name] != digest
+        ]
         return f"{changed[0]} in it is not as it was written" if changed else None
     except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
         return f"its {MANIFEST} cannot be read ({type(error).__name__})"

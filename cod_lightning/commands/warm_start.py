@@ -92,7 +92,7 @@ def ensure_warm_start(
     _check_own(cache)
     with _alone(folder):
         _sweep(folder)
-        damage = manifest_damage(folder / "policy", folder.name) if os.path.lexists(folder) else "it is missing"
+        damage = "it is a link" if folder.is_symlink() else manifest_damage(folder / "policy", folder.name)
         if damage is None:
             rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
             return folder / "policy"

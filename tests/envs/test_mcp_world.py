@@ -33,7 +33,7 @@ from tests.test_protocols import block
 pytest.importorskip("mcp", reason="pip install 'cod-lightning[mcp]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 ODD = """
-import glob, json, os, sys, time
+import contextlib, glob, json, os, sys, time
 from mcp.server.lowlevel import Server
 import mcp.types as types, anyio
 from mcp.server.stdio import stdio_server
@@ -55,7 +55,10 @@ async def called(name, arguments):
         sys.stdout.write("x" * 1000 + "\\n{}\\n")
         sys.stdout.flush()
     if kind == "looks":
-        seen = [open(path).read() for path in glob.glob("/proc/[0-9]*/environ") if os.access(path, os.R_OK)]
+        seen = []
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                seen.append(open(path).read())
         return [types.TextContent(type="text", text=f"{seen}")]
     if kind == "long":
         return [types.TextContent(type="text", text="<|im_end|>" * 100_000)]
