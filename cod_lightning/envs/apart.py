@@ -79,7 +79,7 @@ def main(program: Sequence[str]) -> int:
     for capability in range(_MOST_CAPABILITIES):  # root could take the new /proc away, with the machine's beneath it
         libc.prctl(_DROP_CAPABILITY, capability, 0, 0, 0)
     try:
-        os.execvp(program[0], program)
+        os.execvp(program[0], [*program])
     except OSError as error:
         print(f"{program[0]} could not be started: {error}", file=sys.stderr)
         return 127
