@@ -88,7 +88,7 @@ def ensure_warm_start(
     if check is not None:
         check(unbuilt)
     folder = cache / _key(unbuilt.parser.dump(unbuilt.config))
-    cache.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_own(cache)
     with _alone(folder):
         _sweep(folder)

@@ -112,8 +112,13 @@ def test_another_user_s_policy_is_not_trained_on(cache, trained, capsys):
         ensure()
 
 
-def test_a_cache_that_everyone_can_write_is_refused(cache, trained):
-    ensure()
+def test_a_cache_that_everyone_can_write_is_refused_and_none_is_made(cache, trained):
+    before = os.umask(0)
+    try:
+        ensure()
+    finally:
+        os.umask(before)
+    assert cache.stat().st_mode & 0o022 == 0
     cache.chmod(0o777)
     with pytest.raises(ConfigError, match="COD_LIGHTNING_CACHE"):
         ensure()
