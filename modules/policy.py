@@ -10,10 +10,9 @@ from typing import Any, Literal, Self
 import lightning as L
 import torch
 from jaxtyping import Bool, Float, Int
-from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, ParallelStrategy
+from lightning.pytorch.strategies import ModelParallelStrategy, ParallelStrategy
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
@@ -131,16 +130,11 @@ class PolicyModule(L.LightningModule):
 
         The other one's weights are those that the policy starts from; the engine's first sync replaces them.
         """
-        whole = self.trainer.strategy.model
-        if not isinstance(self._model, FSDPModule) and not isinstance(whole, FullyShardedDataParallel):
+        if not isinstance(self._model, FSDPModule):
             return self._model
         with torch.random.fork_rng(devices=[]):
             model = self._made()
-        if isinstance(self._model, FSDPModule):
-            kept: dict[str, Any] = {name: weight.dtype for name, weight in self._model.named_parameters()}
-        else:
-            one = next(tensor.dtype for tensor in self._model.state_dict().values() if tensor.is_floating_point())
-            kept = {name: one for name, _ in model.named_parameters()}
+        kept: dict[str, Any] = {name: weight.dtype for name, weight in self._model.named_parameters()}
         for name, parameter in model.named_parameters():
             if kept[name].is_floating_point:
                 parameter.data = parameter.data.to(kept[name])
@@ -148,14 +142,7 @@ class PolicyModule(L.LightningModule):
 
     def whole_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Names and tensors of the policy's state dict, put together where they are shared out; all ranks have to ask for all."""
-        whole = self.trainer.strategy.model
-        if not isinstance(whole, FullyShardedDataParallel):
-            yield from whole_weights(self._model)
-            return
-        weights: dict[str, Any] = get_model_state_dict(whole, options=StateDictOptions(full_state_dict=True))
-        for name, tensor in weights.items():
-            if name.startswith("model."):
-                yield name.removeprefix("model."), tensor
+        return whole_weights(self._model)
 
     def synced_weights(self, *, adapter: bool) -> Iterable[tuple[str, Tensor]]:
         """What an engine is sent; of a model with an adapter that alone, if the engine takes one."""
@@ -187,9 +174,6 @@ class PolicyModule(L.LightningModule):
         there."""
         if self.optimizer_name not in _OF_TORCH:
             require("bitsandbytes", "model.optimizer", self.optimizer_name)
-        if name == FSDPStrategy.__name__ and self.policy.adapter_rank:
-            expected = "ddp or fsdp2, since fsdp1 shares out whole layers, and an adapter's are trained in part"
-            raise ConfigError("trainer.strategy", name, expected, "Choose strategy=fsdp2.")
         if name == ModelParallelStrategy.__name__ and self.policy.adapter_kinds:
             expected = (
                 "ddp with model.policy.adapters=by_role: ranks that share layers out all have to use the same adapter"
@@ -219,7 +203,7 @@ class PolicyModule(L.LightningModule):
         often. Padding is left out where the model takes rows without (`takes_unpadded`), which all ranks ask at their first call.
         """
         unpadded = takes_unpadded(model, lambda *case: inside(model, lambda: _through(model, *case)[0]))
-        apart = isinstance(self.trainer.strategy, ModelParallelStrategy | FSDPStrategy) or not takes_prefix(model)
+        apart = isinstance(self.trainer.strategy, ModelParallelStrategy) or not takes_prefix(model)
         shared = 0 if apart else shared_prefix(part.token_ids, part.action_mask, part.lengths)
         ids, mask = part.token_ids[:, shared:], part.action_mask[:, shared:]
         rows = Unpadded(part.lengths - shared, ids.shape[1]) if unpadded else None
@@ -234,7 +218,7 @@ class PolicyModule(L.LightningModule):
     def _backward(self, loss: Tensor, *, last: bool) -> None:
         """Gradients of the sum of all ranks' losses, which the last backward pass of an update adds up over ranks.
 
-        DDP and FSDP average gradients; multiplied by the number of ranks their mean is the sum. An adapter without rows in an
+        DDP and FSDP2 average gradients; multiplied by the number of ranks their mean is the sum. An adapter without rows in an
         update has a gradient of 0 in it, which ranks that had some wait for.
         """
         if last and self.policy.adapter_kinds:
@@ -260,13 +244,9 @@ class PolicyModule(L.LightningModule):
         Raises `NonFiniteLoss`, on all ranks, before such a gradient is in the weights, and with them in checkpoints and caches.
         """
         bound = float("inf") if limit is None else limit
-        whole = self.trainer.strategy.model
-        if isinstance(whole, FullyShardedDataParallel):
-            norm = whole.clip_grad_norm_(bound)
-        else:
-            parts = [adapter_weights(self._model, name).values() for name in self.policy.adapter_names]
-            norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
-            norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
+        parts = [adapter_weights(self._model, name).values() for name in self.policy.adapter_names]
+        norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
+        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
         size = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if not math.isfinite(size):
             raise NonFiniteLoss(

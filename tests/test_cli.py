@@ -105,6 +105,20 @@ def test_a_mistake_in_the_config_exits_with_2_and_names_key_value_and_remedy(cap
 
 
 @pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "0"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "30000000000"), ({"GOMP_SPINCOUNT": "7"}, "7")],
+)
+def test_torch_s_threads_sleep_while_they_wait_unless_the_user_said_otherwise(given, spins):
+    source = "from cod_lightning.cli import main; main(['--version']); import torch"
+    kept = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    environment = kept | given | {"OMP_DISPLAY_ENV": "VERBOSE"}
+    said = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True).stderr
+    if "GOMP_SPINCOUNT" not in said:
+        pytest.skip("this torch has another OpenMP than GNU's")
+    assert re.findall(r"GOMP_SPINCOUNT = '(\d+)'", said) == [spins]
+
+
+@pytest.mark.parametrize(
     ("override", "said"),
     [
         (

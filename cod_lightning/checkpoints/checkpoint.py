@@ -20,8 +20,8 @@ from cod_lightning.checkpoints.integrity import EXTRA, METADATA
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models.base_weights import BaseWeights
 
-_PREFIXES = ("state_dict.", "model.")
-"""What the module's tensors are called by in shards, as ModelParallelStrategy and FSDPStrategy name them."""
+_IN_SHARDS = "state_dict."
+"""What the names of the module's tensors begin with in shards, as ModelParallelStrategy writes them."""
 _IN_METADATA = {
     ("torch", "Size"),
     ("torch.serialization", "_get_layout"),
@@ -146,10 +146,10 @@ def _shards(folder: Path, mapped: Path | None, dtype: torch.dtype | None) -> dic
     wanted: dict[str, Any] = {
         name: _made(mapped and mapped / str(number), entry.size, dtype or entry.properties.dtype)
         for number, (name, entry) in enumerate(kept.items())
-        if name.startswith(_PREFIXES) and isinstance(entry, TensorStorageMetadata)
+        if name.startswith(_IN_SHARDS) and isinstance(entry, TensorStorageMetadata)
     }
     load(wanted, storage_reader=reader, no_dist=True)
-    return {new: tensor for prefix in _PREFIXES for new, tensor in _renamed(wanted, prefix).items()}
+    return _renamed(wanted, _IN_SHARDS)
 
 
 def _made(file: Path | None, size: torch.Size, dtype: torch.dtype) -> Tensor:

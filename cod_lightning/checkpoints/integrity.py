@@ -1,14 +1,16 @@
-"""Whether a checkpoint is whole: complete, and every byte as it was written."""
+"""Whether a checkpoint, or a folder in a cache, is whole: complete, and every byte as it was written."""
 
 import hashlib
 import json
 import os
+import stat
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
 
+MANIFEST = "manifest.json"
 METADATA, EXTRA, MARKER = ".metadata", "meta.pt", "complete.json"
 """Files of a sharded checkpoint: where each tensor lies (torch), whatever is no tensor (Lightning), digests of those (`seal`)."""
 
@@ -50,6 +52,39 @@ def seal(folder: Path, shards: Mapping[str, str]) -> None:
     marker.write_text(json.dumps({"sha256": {**shards, **digests(others)}}, indent=1) + "\n")
     sync(marker)
     sync(folder)
+
+
+def write_manifest(folder: Path, identity: str) -> None:
+    """Note the digests of all files in the folder, and what they are, for `manifest_damage`."""
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        found[path.relative_to(folder).as_posix()] = digests([path])[path.name]
+    (folder / MANIFEST).write_text(json.dumps({"identity": identity, "sha256": found}, indent=1) + "\n")
+    sync(folder / MANIFEST)
+    sync(folder)
+
+
+def manifest_damage(folder: Path, identity: str) -> str | None:
+    """What keeps a folder from being what this user wrote there as `identity`, or None. Reads all of it; follows no link."""
+    try:
+        for path in (folder, *folder.rglob("*")):
+            facts = path.lstat()
+            if not (stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode)):
+                return f"{path.name} in it is a link, or no file"
+            if facts.st_uid != os.geteuid():
+                return f"{path.name} in it belongs to another user"
+        noted = json.loads((folder / MANIFEST).read_text())
+        if noted["identity"] != identity:
+            return "it was made for something else"
+        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
+        if differing := sorted(there ^ noted["sha256"].keys()):
+            return f"{differing[0]} in it is missing, or was added"
+        changed = [
+            name for name, digest in noted["sha256"].items() if digests([folder / name])[Path(name).name] != digest
+        ]
+        return f"{changed[0]} in it is not as it was written" if changed else None
+    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+        return f"its {MANIFEST} cannot be read ({type(error).__name__})"
 
 
 def sync(path: Path) -> None:

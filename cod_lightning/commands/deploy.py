@@ -171,7 +171,7 @@ def _print_episode(console: Console, store: ContextStore, episode: Episode) -> N
 
 
 def _summary(console: Console, store: ContextStore) -> None:
-    rewards = [s.episode.reward for s in store.episodes() if s.episode.kind is EpisodeKind.SOLVE]
+    rewards = store.rewards()
     known = [r for r in rewards if r is not None]
     if not known:
         return

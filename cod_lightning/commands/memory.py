@@ -216,4 +216,4 @@ def _device(trainer: Any, gpu_gb: float | None) -> tuple[float, str, bool]:
 def num_shards(trainer: Any) -> int:
     """Processes that share the weights; DDP's each hold all."""
     strategy = str(getattr(trainer.strategy, "class_path", trainer.strategy)).lower()
-    return (num_processes(trainer) or 1) if "fsdp" in strategy or "modelparallel" in strategy else 1
+    return (num_processes(trainer) or 1) if "modelparallel" in strategy else 1

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed import DistNetworkError, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from cod_lightning.errors import ConfigError, Stopped, did_you_mean
@@ -92,8 +92,14 @@ def check_devices(trainer: Any) -> None:
 
 
 def settle_strategy(trainer: Any) -> None:
-    """Fill in the device mesh of FSDP2 where it is left open, and refuse one that is none, in the keys of `trainer`."""
+    """Fill in the device mesh of FSDP2 where it is left open, and refuse one that is none, in the keys of `trainer`.
+
+    FSDP1 is refused: it knows no clipping of gradients, and no module that optimises by itself.
+    """
     strategy = trainer.strategy
+    name = str(getattr(strategy, "class_path", strategy))
+    if "fsdp" in name.lower():
+        raise ConfigError("trainer.strategy", name, "ddp or FSDP2", "Choose strategy=fsdp2.")
     if not getattr(strategy, "class_path", "").endswith("ModelParallelStrategy"):
         return
     sizes, ranks = strategy.init_args, num_processes(trainer)
@@ -180,7 +186,7 @@ def ending_together(trainer: Trainer) -> Iterator[None]:
 
 def check_shards(path: str, strategy: Any) -> None:
     """Refuse to train on from shards with a strategy that does not share them out; everything else reads them as well."""
-    if Path(path).is_dir() and not isinstance(strategy, FSDPStrategy | ModelParallelStrategy):
+    if Path(path).is_dir() and not isinstance(strategy, ModelParallelStrategy):
         expected = "a checkpoint in one file, or a strategy that shards, since this one holds shards of the optimizer"
         raise ConfigError("ckpt_path", path, expected, "Choose strategy=fsdp2.")
 

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
+from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.parser import OneLine, program
@@ -87,11 +89,16 @@ def ensure_warm_start(
     if check is not None:
         check(unbuilt)
     folder = cache / _key(unbuilt.parser.dump(unbuilt.config))
-    cache.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _check_own(cache)
     with _alone(folder):
-        if (folder / "policy" / "config.json").is_file():
+        _sweep(folder)
+        damage = "it is a link" if folder.is_symlink() else manifest_damage(folder / "policy", folder.name)
+        if damage is None:
             rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
             return folder / "policy"
+        if os.path.lexists(folder):
+            print(f"warm start: {folder} is not used and is made anew, since {damage}", file=sys.stderr)
         print(f"warm start: {config}, once; then cached in {folder}", file=sys.stderr)
         begun = time.perf_counter()
         _train_into(folder, argv)
@@ -106,8 +113,27 @@ def _train_into(folder: Path, argv: Sequence[str]) -> None:
         to = ["--trainer.default_root_dir", str(working)]
         cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *argv, *to])
         _save(cli, working / "policy")
+        write_manifest(working / "policy", folder.name)
+        if folder.is_symlink():
+            folder.unlink()
         shutil.rmtree(folder, ignore_errors=True)
         working.rename(folder)
+
+
+def _check_own(cache: Path) -> None:
+    """Raise `ConfigError` where others may put a policy into the cache."""
+    facts = cache.stat()
+    if facts.st_uid != os.geteuid() or facts.st_mode & stat.S_IWOTH:
+        expected = "a folder of this user's that not everyone can write, since what lies there is trained on"
+        remedy = f"Change {cache}, or name another."
+        raise ConfigError("COD_LIGHTNING_CACHE", cache.parent, expected, remedy)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed have left beside it; its lock is held, so nobody trains it."""
+    for left in folder.parent.glob(f"{folder.name}.*"):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _alone(folder: Path) -> AcquireReturnProxy:

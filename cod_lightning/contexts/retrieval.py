@@ -19,6 +19,7 @@ _MOST_INDICES, _MOST_WORDS = 64, 2**21
 _MOST_CHANGES = 8
 """Entries that are taken out of a kept index and put into it; where more differ, a new one is made."""
 _LOCK = Lock()
+"""Of the list of kept indices; the one that is in use is not in it."""
 
 
 def words_of(text: str) -> list[str]:
@@ -127,10 +128,15 @@ def similarities(entries: tuple, text: Callable[[object], str], query: str) -> F
         place = next((place for place, one in latest if one.entries is entries), None)
         if place is None:
             place = next((place for place, one in latest if one.follows(entries)), None)
-        _KEPT.append(_Index(entries, text) if place is None else _KEPT.pop(place))
+        index = None if place is None else _KEPT.pop(place)
+    if index is None:  # others go on meanwhile
+        index = _Index(entries, text)
+    found = index.scores(words_of(query))
+    with _LOCK:
+        _KEPT.append(index)
         while len(_KEPT) > 1 and (len(_KEPT) > _MOST_INDICES or sum(one.num_words for one in _KEPT) > _MOST_WORDS):
             del _KEPT[0]
-        return _KEPT[-1].scores(words_of(query))
+    return found
 
 
 def best(scores: Sequence[float] | Float[np.ndarray, " n"], most: int) -> list[int]:

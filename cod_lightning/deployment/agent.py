@@ -57,13 +57,13 @@ class Agent:
 
         `tasks` are those of the stored solve episodes, in order.
         """
-        stored = self.store.episodes()
-        solved = [one for one in stored if one.episode.kind is EpisodeKind.SOLVE]
-        for task, one in zip(tasks, solved, strict=True):
-            self._replay(task, one)
+        last, left = None, iter(tasks)
+        for last in self.store.episodes():
+            if last.episode.kind is EpisodeKind.SOLVE:
+                self._replay(next(left), last)
         self._resumed = True
-        if stored and stored[-1].episode.kind is EpisodeKind.SOLVE:
-            self._finish(stored[-1], tasks[-1])
+        if last is not None and last.episode.kind is EpisodeKind.SOLVE:
+            self._finish(last, tasks[-1])
 
     def solve(self, task: Task) -> Episode:
         """Solve the task and do what the plan has after it; returns the solve episode."""

@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, TypeVar
 
+from cod_lightning.envs.apart import command as apart
 from cod_lightning.errors import EnvironmentFailure, WorldHung, described
 
 MOST_TOOLS, MOST_LETTERS = 256, 20_000
@@ -106,7 +107,7 @@ class McpSession:
             return streamable_http_client(self.server)
         from mcp.client.stdio import StdioServerParameters, stdio_client  # pyright: ignore[reportMissingImports]
 
-        command, *arguments = self.server
+        command, *arguments = apart(self.server)
         errors = stack.enter_context(tempfile.TemporaryFile("w"))  # noqa: SIM115  (entered)
         return stdio_client(StdioServerParameters(command=command, args=arguments), errlog=errors)
 

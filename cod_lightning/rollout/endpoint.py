@@ -9,6 +9,7 @@ Bodies are bounded, and the time that one may take to arrive; a request without 
 
 import asyncio
 import json
+import logging
 import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -18,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
 from cod_lightning.envs.own_loop import Access
@@ -34,6 +36,9 @@ which floods starves no other."""
 BODY_S = 30.0
 """Within which it has to arrive."""
 _CLOSE_S = 0.5
+_LOG = logging.getLogger(__name__)
+_LOG.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+"""Without requests that are no HTTP: their programs are told, and could fill the terminal."""
 
 
 class _SamplingParams(Struct):
@@ -97,7 +102,12 @@ class _Server:
         app.router.add_post("/inference/v1/generate", self._tokens)
         app.router.add_get("/v1/models", self._models)
         self.runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_S, auto_decompress=False
+            app,
+            access_log=None,
+            logger=_LOG,
+            handle_signals=False,
+            shutdown_timeout=_CLOSE_S,
+            auto_decompress=False,
         )
 
     async def start(self) -> None:

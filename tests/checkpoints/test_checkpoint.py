@@ -32,24 +32,23 @@ def content(kept: Any) -> dict[str, Any]:
     return own | {"state_dict": weights, "optimizer_states": [{"state": {0: {"exp_avg": torch.ones(3)}}}]}
 
 
-def sharded(path: Path, kept: Any, key: str) -> Path:
-    """As Lightning's FSDPStrategy (key `model`) and ModelParallelStrategy (`state_dict`) lay it out."""
+def sharded(path: Path, kept: Any) -> Path:
+    """As Lightning's ModelParallelStrategy lays it out."""
     rest = content(kept)
-    save(
-        {key: rest.pop("state_dict"), "optimizer_0": rest.pop("optimizer_states")[0]}, checkpoint_id=path, no_dist=True
-    )
+    state = {"state_dict": rest.pop("state_dict"), "optimizer_0": rest.pop("optimizer_states")[0]}
+    save(state, checkpoint_id=path, no_dist=True)
     torch.save(rest, path / "meta.pt")
     return path
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["file", "model", "state_dict"])
+@pytest.mark.parametrize("kind", ["file", "shards"])
 def test_the_weights_of_a_checkpoint_are_those_of_the_model(tmp_path: Path, kind: str) -> None:
     kept, path = model(), tmp_path / "last.ckpt"
     if kind == "file":
         torch.save(content(kept), path)
     else:
-        sharded(path, kept, kind)
+        sharded(path, kept)
     checkpoint = read_checkpoint(path)
     assert checkpoint.global_step == 7
     assert checkpoint.versions == {"cod_lightning": "0.1.0", "lightning": "2.6.6"}
@@ -88,7 +87,7 @@ def test_what_is_no_checkpoint_of_ours_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_shards_that_are_torn_are_named(tmp_path: Path) -> None:
-    path = sharded(tmp_path / "last.ckpt", model(), "model")
+    path = sharded(tmp_path / "last.ckpt", model())
     for shard in path.glob("*.distcp"):
         shard.write_bytes(shard.read_bytes()[:100])
     with pytest.raises(DataError, match=r"last\.ckpt"):
@@ -108,7 +107,7 @@ class Runs:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("function", ["system", "print", "getattr", "open", "torch.hub.load", "metadata.os.system"])
 def test_the_metadata_of_shards_runs_nothing(tmp_path: Path, function: str, capsys: pytest.CaptureFixture[str]) -> None:
-    sharded(tmp_path / "last.ckpt", model(), "state_dict")
+    sharded(tmp_path / "last.ckpt", model())
     proof = tmp_path / "proof"
     made = {
         "system": Runs(os.system, f"touch {proof}"),
@@ -139,7 +138,7 @@ def test_shards_become_a_hugging_face_folder_in_less_memory_than_the_model_takes
     size = sum(weight.nbytes for weight in kept.parameters())
     assert size > 100 * 2**20
     kept.save_pretrained(tmp_path / "base")
-    path = sharded(tmp_path / "last.ckpt", kept, "state_dict")
+    path = sharded(tmp_path / "last.ckpt", kept)
 
     def within(act: Any) -> Any:
         def child() -> str:
@@ -169,14 +168,14 @@ def test_shards_become_a_hugging_face_folder_in_less_memory_than_the_model_takes
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["file", "state_dict"])
+@pytest.mark.parametrize("kind", ["file", "shards"])
 def test_mapped_weights_are_rounded_as_asked_and_tied_as_before(tmp_path: Path, kind: str) -> None:
     kept, path = model(), tmp_path / "last.ckpt"
     kept.save_pretrained(tmp_path / "base")
     if kind == "file":
         torch.save(content(kept), path)
     else:
-        sharded(path, kept, kind)
+        sharded(path, kept)
     other = PretrainedPolicy(str(tmp_path / "base"), dtype="float32").skeleton()
     (tmp_path / "mapped").mkdir()
     assert read_checkpoint(path).load_into(other, mapped=tmp_path / "mapped", dtype=torch.bfloat16) is torch.bfloat16

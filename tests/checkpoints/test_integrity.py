@@ -21,7 +21,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture
 def folder(tmp_path):
-    path = sharded(tmp_path / "shards.ckpt", model(), "state_dict")
+    path = sharded(tmp_path / "shards.ckpt", model())
     seal(path, digests(path.glob("__0_*")))
     return path
 

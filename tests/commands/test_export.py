@@ -203,7 +203,7 @@ def test_a_push_that_cannot_be_is_refused_before_anything_is_written(name, said,
 def test_a_sharded_checkpoint_is_put_together(run, out, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
     (tmp_path / "copy" / "checkpoints" / "last.ckpt").unlink()
-    seal(sharded(tmp_path / "copy" / "checkpoints" / "last.ckpt", kept_model(run), "model"), {})
+    seal(sharded(tmp_path / "copy" / "checkpoints" / "last.ckpt", kept_model(run)), {})
     assert export(tmp_path / "copy", out) == 0
     exported = AutoModelForCausalLM.from_pretrained(out).state_dict()
     assert all(torch.equal(exported[name], value) for name, value in kept_model(run).state_dict().items())
@@ -213,11 +213,11 @@ def test_a_run_on_gpus_is_exported_without_any(run, out, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
     config = tmp_path / "copy" / "config.yaml"
     content = yaml.safe_load(config.read_text())
-    content["trainer"] |= {"accelerator": "gpu", "devices": 8, "strategy": "fsdp", "precision": "bf16-true"}
+    content["trainer"] |= {"accelerator": "gpu", "devices": 8, "strategy": "ddp", "precision": "bf16-true"}
     content["overwrite"] = True  # `fit`'s own permission
     config.write_text(yaml.safe_dump(content))
     assert export(tmp_path / "copy", out) == 0
-    assert yaml.safe_load((out / "run_config.yaml").read_text())["trainer"]["strategy"] == "fsdp"
+    assert yaml.safe_load((out / "run_config.yaml").read_text())["trainer"]["strategy"] == "ddp"
     assert export(tmp_path / "copy", out) == 2
 
 

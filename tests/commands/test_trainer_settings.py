@@ -48,6 +48,8 @@ def test_an_open_mesh_shards_over_all_processes():
             r"tensor_parallel_size is 2; expected 1.*Set it to 1",
         ),
         (trainer("auto"), r"trainer\.devices is auto; expected the number"),
+        (trainer(2, strategy="fsdp"), r"trainer\.strategy is fsdp; .*strategy=fsdp2"),
+        (trainer(2, strategy="lightning.pytorch.strategies.FSDPStrategy"), r"FSDPStrategy; .*strategy=fsdp2"),
     ],
 )
 def test_an_impossible_mesh_is_refused(keys, said):

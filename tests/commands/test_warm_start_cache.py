@@ -1,146 +1,132 @@
-"""The cache of warm starts when several runs want the same at once."""
+"""A cached warm start is used where it is what this user made, whole, and made anew elsewhere."""
 
-import importlib
-import threading
-import time
-from pathlib import Path
+import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
-import yaml
-from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from cod_lightning.commands import warm_start
-from cod_lightning.commands.sources import sources
+from cod_lightning.commands.warm_start import ensure_warm_start
 from cod_lightning.errors import ConfigError
 
 
 @pytest.fixture
-def trained(tmp_path, monkeypatch) -> list[Path]:
-    """Folders that were trained into, slowly; nothing is trained really."""
-    folders: list[Path] = []
-
-    def train(folder: Path, argv) -> None:
-        folders.append(folder)
-        time.sleep(0.2)
-        (folder / "policy").mkdir(parents=True)
-        time.sleep(0.2)
-        (folder / "policy" / "config.json").write_text("{}")
-
-    made = SimpleNamespace(parser=SimpleNamespace(dump=str), config="{}")
-    monkeypatch.setenv("COD_LIGHTNING_CACHE", str(tmp_path))
-    monkeypatch.setattr(warm_start, "expand", lambda _: SimpleNamespace(argv=[]))
-    monkeypatch.setattr(warm_start, "start", lambda *_, **__: made)
-    monkeypatch.setattr(warm_start, "_train_into", train)
-    return folders
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("COD_LIGHTNING_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "warm_start"
 
 
-def test_of_several_that_want_the_same_one_trains_and_all_find_it(trained, capsys) -> None:
-    found: list[Path] = []
-    want = [
-        threading.Thread(target=lambda: found.append(warm_start.ensure_warm_start("warm_start/levers", 1, 1)))
-        for _ in range(3)
-    ]
-    for thread in want:
-        thread.start()
-    for thread in want:
-        thread.join()
+@pytest.fixture
+def trained(monkeypatch):
+    """The folders that policies were trained into; here that takes no time, and the config is this one line."""
+    made = []
+
+    def save(cli, folder):
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(bytes(1000))
+        made.append(folder)
+
+    cli = SimpleNamespace(parser=SimpleNamespace(dump=lambda config: "data: {}"), config=None)
+    monkeypatch.setattr(warm_start, "start", lambda *args, **more: cli)
+    monkeypatch.setattr(warm_start, "_save", save)
+    return made
+
+
+def ensure():
+    return ensure_warm_start("warm_start/levers", 1, None)
+
+
+def test_a_policy_is_trained_once(cache, trained):
+    assert ensure() == ensure()
     assert len(trained) == 1
-    assert found == [trained[0] / "policy"] * 3
-    said = capsys.readouterr().err
-    assert "another process makes" in said
-    assert said.count("once; then cached") == 1
 
 
-def test_of_two_ranks_that_find_it_the_first_says_so(trained, capsys, monkeypatch) -> None:
-    for rank in (0, 0, 1):
-        monkeypatch.setattr(rank_zero_only, "rank", rank)
-        warm_start.ensure_warm_start("warm_start/levers", 1, 1)
-    assert capsys.readouterr().err.count("warm start: cached in") == 1
+def flip(policy):
+    content = bytearray((policy / "model.safetensors").read_bytes())
+    content[500] ^= 1
+    (policy / "model.safetensors").write_bytes(content)
 
 
-def test_a_cache_that_cannot_be_is_refused_by_its_variable(trained, tmp_path, monkeypatch) -> None:
-    (file := tmp_path / "file").touch()
-    monkeypatch.setenv("COD_LIGHTNING_CACHE", str(file))
-    with pytest.raises(
-        ConfigError, match=r"COD_LIGHTNING_CACHE is .*file/warm_start; expected a folder, and .*file is a file"
-    ):
-        warm_start.ensure_warm_start("warm_start/levers", 1, 1)
+def link(policy):
+    away = policy.parent.parent.parent / "elsewhere"
+    policy.rename(away)
+    policy.symlink_to(away)
 
 
-def test_the_lock_is_let_go_where_training_fails(trained, monkeypatch) -> None:
-    def fail(folder: Path, argv) -> None:
-        raise RuntimeError("no memory")
-
-    working = warm_start._train_into
-    monkeypatch.setattr(warm_start, "_train_into", fail)
-    with pytest.raises(RuntimeError):
-        warm_start.ensure_warm_start("warm_start/levers", 1, 1)
-    monkeypatch.setattr(warm_start, "_train_into", working)
-    assert warm_start.ensure_warm_start("warm_start/levers", 1, 1).is_dir()
+def link_entry(policy):
+    away = policy.parent.parent.parent / "elsewhere"
+    policy.parent.rename(away)
+    policy.parent.symlink_to(away)
 
 
-_CONFIG = "data:\n  env:\n    class_path: {}\n  context:\n    class_path: cod_lightning.contexts.HintContext\n"
+def link_weights(policy):
+    weights = policy / "model.safetensors"
+    weights.rename(policy.parent.parent.parent / "weights")
+    weights.symlink_to(policy.parent.parent.parent / "weights")
+
+
+def replace(policy):
+    """By a policy that was made, whole, for another config."""
+    warm_start.write_manifest(policy, "0123456789abcdef")
 
 
 @pytest.mark.parametrize(
-    ("world_file", "imports"),
+    ("damage", "said"),
     [
-        ("world_of_cache", "import words_of_cache"),
-        ("world_of_cache", "def late():\n    from words_of_cache import WORDS"),
-        ("world_of_cache", "from shared_of_cache import words"),
-        (
-            "world_of_cache",
-            "try:\n    from .words_of_cache import WORDS\nexcept ImportError:\n    from words_of_cache import WORDS",
-        ),
-        ("world_of_cache__init", "from . import words"),
-        ("world_of_cache__init", "from .deep.words import WORDS"),
+        (flip, "model.safetensors in it is not as it was written"),
+        (link, "a link"),
+        (link_entry, "a link"),
+        (link_weights, "a link"),
+        (replace, "made for something else"),
+        (lambda policy: (policy / "extra.py").write_text(""), "extra.py in it is missing, or was added"),
+        (lambda policy: (policy / "model.safetensors").unlink(), "model.safetensors in it is missing"),
+        (lambda policy: (policy / "manifest.json").unlink(), "manifest.json cannot be read"),
+        (lambda policy: (policy / "manifest.json").write_text("[]"), "manifest.json cannot be read"),
+        (lambda policy: shutil.rmtree(policy), "manifest.json cannot be read"),
     ],
 )
-@pytest.mark.parametrize("edited", ["world", "words"])
-def test_a_warm_start_is_made_anew_when_the_code_of_the_world_or_what_it_imports_changed(
-    world_file, imports, edited, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    place = {
-        "words_of_cache": "",
-        "shared_of_cache": "shared_of_cache/",
-        ". import": "world_of_cache/",
-        ".deep": "world_of_cache/deep/",
-    }
-    folder = next(folder for named, folder in place.items() if named in imports)
-    words = tmp_path / folder / ("words.py" if folder else "words_of_cache.py")
-    own = tmp_path / ("world_of_cache.py" if world_file == "world_of_cache" else "world_of_cache/__init__.py")
-    for path, text in ((own, imports), (words, "WORDS = 1")):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    importlib.invalidate_caches()
-    config = _CONFIG.format("world_of_cache.World")
-    before = warm_start._key(config)
-    assert warm_start._key(config) == before
-    file = own if edited == "world" else words
-    file.write_text(f"{file.read_text()}\nMORE = 2")
-    assert warm_start._key(config) != before
+def test_what_is_damaged_or_foreign_is_made_anew_and_said(cache, trained, capsys, damage, said):
+    policy = ensure()
+    damage(policy)
+    capsys.readouterr()
+    assert ensure() == policy
+    assert said in capsys.readouterr().err
+    assert len(trained) == 2
+    assert not policy.parent.is_symlink()
+    assert (policy / "model.safetensors").read_bytes() == bytes(1000)
+    assert ensure() == policy
+    assert len(trained) == 2
 
 
-def test_a_warm_start_is_made_anew_when_a_file_that_its_config_names_changed(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "base").mkdir()
-    files = [tmp_path / "rows.jsonl", tmp_path / "base" / "config.json"]
-    for file in files:
-        file.write_text("1")
-    named = {"env": {"init_args": {"path": "rows.jsonl"}}}, {"policy": {"init_args": {"path": "base", "mark": "."}}}
-    config = yaml.safe_dump(dict(zip(("data", "model"), named, strict=True)))
-    found = [warm_start._key(config)]
-    for file in files:
-        file.write_text("2")
-        found.append(warm_start._key(config))
-    (tmp_path / "unnamed").write_text("1")
-    assert warm_start._key(config) == found[-1]
-    assert len(set(found)) == 3
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
+def test_another_user_s_policy_is_not_trained_on(cache, trained, capsys):
+    policy = ensure()
+    os.chown(policy / "model.safetensors", 65534, 65534)
+    ensure()
+    assert "belongs to another user" in capsys.readouterr().err
+    assert len(trained) == 2
+    os.chown(cache, 65534, 65534)
+    with pytest.raises(ConfigError, match="COD_LIGHTNING_CACHE"):
+        ensure()
 
 
-def test_the_code_of_a_world_of_this_project_counts_and_that_of_libraries_and_reports_does_not() -> None:
-    files = {path.as_posix().rpartition("cod_lightning/")[2] for path in sources(["cod_lightning.envs.levers"])}
-    assert {"envs/levers/world.py", "envs/levers/wording.py", "envs/base.py", "seeds.py"} <= files
-    assert not {file for file in files if file.startswith(("/", "reports/", "commands/", "envs/doors"))}
+def test_a_cache_that_everyone_can_write_is_refused_and_none_is_made(cache, trained):
+    before = os.umask(0)
+    try:
+        ensure()
+    finally:
+        os.umask(before)
+    assert cache.stat().st_mode & 0o022 == 0
+    cache.chmod(0o777)
+    with pytest.raises(ConfigError, match="COD_LIGHTNING_CACHE"):
+        ensure()
+
+
+def test_what_a_killed_process_left_beside_the_entry_goes(cache, trained):
+    policy = ensure()
+    left = policy.parent.with_name(f"{policy.parent.name}.abc123")
+    (left / "run").mkdir(parents=True)
+    ensure()
+    assert not left.exists()

@@ -223,7 +223,7 @@ def test_the_state_of_another_mechanism_is_refused_with_the_remedy_and_nothing_i
     other.resume(list(pack.tasks[:1]))
     with pytest.raises(DataError, match=r"HintContext version 1; data\.context is NotebookContext version 1\. Use"):
         other.solve(pack.tasks[1])
-    assert len(other.store.episodes()) == 2
+    assert len(list(other.store.episodes())) == 2
 
 
 class Doubting(HintContext):
@@ -247,7 +247,7 @@ def test_a_state_that_only_a_reward_changed_is_stored_too(tmp_path):
     for task in pack.tasks[:3]:
         agent.solve(task)
     assert [v.text for v in agent.store.versions()] == ["", "+", "++", "+++"]
-    assert agent.store.episodes()[2].episode.context_before == "++"
+    assert list(agent.store.episodes())[2].episode.context_before == "++"
 
 
 def test_turns_that_the_mechanism_answered_are_not_repeated_to_the_environment(tmp_path):
@@ -337,7 +337,7 @@ def kill_and_check(
             told += len(said)
         os.close(out)
         store = ContextStore(folder)
-        episodes, versions = store.episodes(), store.versions()
+        episodes, versions = list(store.episodes()), list(store.versions())
         store.close()
         assert len(episodes) >= told, "an episode that was reported is gone"
         told = len(episodes)

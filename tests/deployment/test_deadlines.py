@@ -58,7 +58,7 @@ def live(folder, *, world=None, mechanism=None, end="never", split=Split.TEST, *
     assert sampler.liveness.lines() == []
     store.close()
     again = ContextStore(folder, create=False)
-    episodes, versions = [one.episode for one in again.episodes()], again.versions()
+    episodes, versions = [one.episode for one in again.episodes()], list(again.versions())
     again.close()
     updated = [e for e in episodes if e.kind is EpisodeKind.UPDATE and e.status is not EpisodeStatus.FAILED]
     assert len(versions) == 1 + len(updated)

@@ -1,12 +1,20 @@
 """The file of a deployed agent."""
 
+import hashlib
+import json
+import random
 import sqlite3
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
+from cod_lightning.contexts.base import TextState
 from cod_lightning.deployment import ContextStore
+from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.rollout.transcript import episode_record
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 
 
@@ -67,7 +75,7 @@ def test_going_back_is_a_new_version(tmp_path):
     store = _lived(tmp_path, 3)
     assert store.revert(1) == 4
     assert (store.current().text, store.current().reason) == ("note 0", "revert to 1")
-    assert len(store.versions()) == 5
+    assert len(list(store.versions())) == 5
     with pytest.raises(ConfigError, match=r"in 0\.\.4"):
         store.revert(9)
 
@@ -78,7 +86,7 @@ def test_an_episode_and_its_context_come_together_or_not_at_all(tmp_path):
     unreadable = structs.replace(_update(1, "x"), context_after=None)
     with pytest.raises(DataError, match=r"agent[.]sqlite"):
         store.add("t1", unreadable, 0.0, "{}")
-    assert len(store.episodes()) == 3
+    assert len(list(store.episodes())) == 3
     assert store.current().text == "note 0"
     store.add("t1", _update(1, "y"), 0.0, "{}")
     assert store.current().text == "y"
@@ -144,7 +152,7 @@ def test_a_foreign_file_is_refused_by_name(tmp_path, content):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("UPDATE contexts SET text = 'another' WHERE version = 2", "a row of contexts is not as it was written"),
+        ("UPDATE contexts SET reason = 'another' WHERE version = 2", "a row of contexts is not as it was written"),
         ("UPDATE episodes SET reward = 1.0 WHERE id = 3", "a row of episodes is not as it was written"),
         ("DELETE FROM contexts WHERE version = 3", "contexts"),
         ("DELETE FROM episodes WHERE id = 6", "episodes"),
@@ -164,7 +172,7 @@ def test_what_is_not_as_it_was_written_is_refused_in_one_line(tmp_path, damage, 
 
     def read():
         store = ContextStore(tmp_path)
-        return store.versions(), store.episodes()
+        return list(store.versions()), list(store.episodes())
 
     with pytest.raises(DataError, match=said) as refused:
         read()
@@ -198,34 +206,144 @@ def test_an_emptied_file_is_not_taken_for_a_new_agent(tmp_path, create):
         ContextStore(tmp_path, create=create)
 
 
-def test_a_store_of_the_schema_before_goes_on_and_is_guarded_from_then_on(tmp_path):
-    _lived(tmp_path, 2).close()
-    old = sqlite3.connect(tmp_path / "agent.sqlite")
-    old.execute("ALTER TABLE contexts DROP COLUMN state")
-    for table in ("identity", "episodes", "contexts"):
-        old.execute(f"ALTER TABLE {table} DROP COLUMN digest")
-    old.execute("DELETE FROM identity WHERE key = 'rows'")
-    old.execute("UPDATE identity SET value = '1' WHERE key = 'schema'")
+def older(folder, schema):
+    """A store of two tasks as an earlier version wrote it: whole texts, and before schema 2 neither states nor digests."""
+    store = _lived(folder, 2)
+    records = [json.dumps(episode_record(one.episode)) for one in store.episodes()]
+    episodes = [[*store._rows.row("episodes", key)[:-1], record] for key, record in enumerate(records, start=1)]
+    contexts = [[*store._rows.row("contexts", key)[:-1], *store._rows.texts("contexts", key)[0]] for key in range(3)]
+    store.close()
+    (folder / "agent.sqlite").unlink()
+    old = sqlite3.connect(folder / "agent.sqlite")
+    columns = {
+        "identity": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
+        "episodes": "id INTEGER PRIMARY KEY, task TEXT NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, "
+        "status TEXT NOT NULL, reward REAL, success INTEGER, context_version INTEGER NOT NULL, began REAL NOT NULL, "
+        "ended REAL NOT NULL, record TEXT NOT NULL",
+        "contexts": "version INTEGER PRIMARY KEY, episode INTEGER REFERENCES episodes (id), created REAL NOT NULL, "
+        "reason TEXT NOT NULL, text TEXT NOT NULL",
+    }
+    identity = [["world", "levers"], ["schema", str(schema)]]
+    if schema == 2:
+        identity.append(["rows", json.dumps({"identity": 3, "episodes": 4, "contexts": 3, "solved": 2})])
+    for table, rows in (("identity", identity), ("episodes", episodes), ("contexts", contexts)):
+        more = {"contexts": ", state TEXT NOT NULL"}.get(table, "") + ", digest TEXT NOT NULL" if schema == 2 else ""
+        once = ", UNIQUE (position, kind)" if table == "episodes" else ""
+        old.execute(f"CREATE TABLE {table} ({columns[table]}{more}{once}) STRICT")
+        for row in rows:
+            kept = row if schema == 2 else row[:5] if table == "contexts" else row
+            digest = [hashlib.sha256(json.dumps([table, *kept]).encode()).hexdigest()[:32]] if schema == 2 else []
+            old.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(kept + digest))})", kept + digest)
     old.commit()
     old.close()
-    store = ContextStore(tmp_path)
-    assert [(v.text, v.state) for v in store.versions()] == [("", ""), ("note 0", ""), ("note 1", "")]
-    assert (store.num_solved(), len(store.episodes()), store.current().reward) == (2, 4, 0.1)
+
+
+@pytest.mark.parametrize(("schema", "state"), [(1, ""), (2, "{}")])
+def test_a_store_of_a_schema_before_goes_on_and_is_guarded_from_then_on(tmp_path, schema, state):
+    expected = list(_lived(tmp_path / "same", 2).episodes())
+    (tmp_path / "old").mkdir()
+    older(tmp_path / "old", schema)
+    store = ContextStore(tmp_path / "old")
+    assert [(v.text, v.state) for v in store.versions()] == [("", ""), ("note 0", state), ("note 1", state)]
+    assert (store.num_solved(), store.current().reward) == (2, 0.1)
+    assert [one.episode for one in store.episodes()] == [one.episode for one in expected]
+    assert store.identity == {"world": "levers"}
     store.add("t2", _solve(2), 0.0, None)
     store.add("t2", _update(2, "x"), 0.0, "{}")
     assert store.current().version == 3
     store.close()
+    other = sqlite3.connect(tmp_path / "old" / "agent.sqlite")
+    other.execute("UPDATE contexts SET reason = 'another' WHERE version = 1")
+    other.commit()
+    other.close()
+    with pytest.raises(DataError, match="not as it was written"):
+        list(ContextStore(tmp_path / "old").versions())
+
+
+def test_a_damaged_store_of_the_schema_before_is_refused_and_stays_as_it_is(tmp_path):
+    older(tmp_path, 2)
     other = sqlite3.connect(tmp_path / "agent.sqlite")
     other.execute("UPDATE contexts SET text = 'another' WHERE version = 1")
     other.commit()
     other.close()
+    before = (tmp_path / "agent.sqlite").read_bytes()
     with pytest.raises(DataError, match="not as it was written"):
-        ContextStore(tmp_path).versions()
+        ContextStore(tmp_path)
+    assert (tmp_path / "agent.sqlite").read_bytes() == before
+
+
+def grown(folder, num_tasks, reopened=False):
+    """A store whose context gains 200 letters in each task, in the middle and at the end, as a record of entries does."""
+    store, rng, entries, after = ContextStore(folder), random.Random(0), list[str](), ""
+    for n in range(num_tasks):
+        entries.insert(len(entries) // 2, "".join(rng.choices("abcdefg hij", k=100)))
+        entries.append("".join(rng.choices("abcdefg hij", k=100)))
+        before, after = after, "\n".join(entries)
+        shown = {"context_before": before, "state_before": TextState(before)}
+        solve = structs.replace(_solve(n), **shown, context_after=before, state_after=TextState(before))
+        update = structs.replace(_update(n, after), **shown, state_after=TextState(after))
+        store.add(f"t{n}", solve, 0.0, None)
+        store.add(f"t{n}", update, 0.0, json.dumps(entries))
+        if reopened:
+            store.close()
+            store = ContextStore(folder)
+    return store, entries
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_store_grows_with_what_is_new_and_not_with_what_is_old(tmp_path, reopened):
+    sizes = []
+    for num in (50, 100):
+        store, entries = grown(tmp_path / str(num), num, reopened)
+        sizes.append(store.path.stat().st_size)
+        assert store.current().text == "\n".join(entries)
+        assert json.loads(store.current().state) == entries
+        lengths = [len(version.text) for version in store.versions()]
+        assert lengths == sorted(lengths)
+        store.close()
+    assert sizes[1] < 2.5 * sizes[0]  # whole texts: 4 times
+    assert sizes[1] < 400_000  # whole texts: 6 MB
+
+
+def test_reading_one_version_reads_few_rows(tmp_path):
+    store, _ = grown(tmp_path, 60)
+    whole = {version.version: version.text for version in store.versions()}
+    store.close()
+    for number in (0, 1, 30, 59):
+        again = ContextStore(tmp_path)
+        read = []
+        again._rows.db.set_trace_callback(read.append)
+        assert again.version(number).text == whole[number]
+        assert not [query for query in read if "SELECT *" in query and "WHERE" not in query]
+        assert len(read) < 10 + number + 5
+        again.close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a ", "of the ", "1, ", "é\n", "x", '"', "same words here. "]), max_size=40), st.randoms()
+)
+def test_a_delta_makes_the_text_again(parts, rng):
+    before = "".join(parts)
+    for _ in range(3):
+        parts.insert(rng.randrange(len(parts) + 1), rng.choice(["new ", "", "of the "]))
+        parts.pop(rng.randrange(len(parts)))
+    after = "".join(parts)
+    assert patched(before, delta(before, after)) == after
+    assert patched(after, delta(after, before)) == before
+
+
+@pytest.mark.parametrize(
+    "parts", [[[0, 9]], [[-1, 2]], [[2, 2], [0, 2]], [[0, 2], [1, 2]], [[0, -1]], [7], [[0]], [None]]
+)
+def test_a_delta_that_would_copy_twice_or_beyond_the_text_is_refused(parts):
+    with pytest.raises((TypeError, ValueError)):
+        patched("abcdef", parts)
 
 
 def test_one_version_is_read_without_the_others(tmp_path):
     store = _lived(tmp_path, 3)
-    store._db.execute("UPDATE contexts SET text = 'another' WHERE version = 1")
+    store._rows.db.execute("UPDATE contexts SET content = '{}' WHERE version = 1")
     assert (store.current().text, store.version(2).text) == ("note 2", "note 1")
     with pytest.raises(DataError, match="not as it was written"):
         store.version(1)
@@ -266,7 +384,7 @@ def test_a_commit_that_fails_leaves_the_store_as_it_was_and_usable(tmp_path):
         def __getattr__(self, name):
             return getattr(self.db, name)
 
-    store._db = Failing(store._db)
+    store._rows.db = Failing(store._rows.db)
     with pytest.raises(DataError, match=r"cannot be used [(]database or disk is full"):
         store.add("t1", _solve(1), 0.0, None)
     assert store.num_solved() == 1

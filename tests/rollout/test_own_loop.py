@@ -187,6 +187,21 @@ BAD = [
 ]  # fmt: skip
 
 
+def test_what_is_no_http_is_refused_and_fills_no_terminal(tmp_path, caplog):
+    source = once("""
+import socket
+where = task["base_url"].removeprefix("http://").removesuffix("/v1").split(":")
+for said in (b"\\x16\\x03 hello\\r\\n\\r\\n", b"POST / HTTP/1.1\\r\\nContent-Length: x\\r\\n\\r\\n") * 10:
+    with socket.create_connection((where[0], int(where[1]))) as line:
+        line.sendall(said)
+        assert b"400" in line.recv(1000)
+answer(chat(task, [user("x")])["content"])
+""")
+    groups, _ = played(tmp_path, source)
+    assert first(groups).error == ""
+    assert len(caplog.text) < 200
+
+
 def test_what_is_no_request_is_refused_and_the_task_goes_on(tmp_path):
     (tmp_path / "bad.pickle").write_bytes(pickle.dumps(BAD))
     source = once(f"""

@@ -70,10 +70,10 @@ def content(store: ContextStore) -> list[Any]:
     single = [store.version(number) for number in range(newest.version + 1)]
     return [
         store.identity,
-        store.versions(),
+        list(store.versions()),
         single,
         newest,
-        store.episodes(),
+        list(store.episodes()),
         store.num_solved(),
     ]
 

@@ -51,7 +51,7 @@ def memory(mechanism: ContextMechanism, num_tasks: int) -> dict[str, Any]:
         same = states_after(killed, num_tasks, env, mechanism) == states_after(whole, num_tasks, env, mechanism)
         assert same, "the store of the agent that was killed is not that of the one that never was"
         store = ContextStore(whole)
-        episodes = store.episodes()
+        episodes = list(store.episodes())
         state = store.current().state
         store.close()
         began = [one.began for one in episodes if one.episode.kind is EpisodeKind.SOLVE]

@@ -47,6 +47,10 @@ class AppServer:
         twin.db, twin.user = self.db.copy(), self.user.copy()
         return twin
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the apps, whose functions stay where they are; who reads it back gives it those of its site."""
+        return {key: value for key, value in vars(self).items() if key != "apps"}
+
     @property
     def now(self) -> str:
         return NOW

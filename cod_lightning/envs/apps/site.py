@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from cod_lightning.envs.apps.api import App
 from cod_lightning.envs.apps.catalog import APPS
@@ -43,6 +43,11 @@ class AppSite:
 
     apps: tuple[App, ...]
     templates: Mapping[str, Template]
+    extensions: tuple[Extension, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Functions of apps stay where they are; another process has them from the same extensions."""
+        return site_of, (self.extensions,)
 
 
 @lru_cache(maxsize=64)
@@ -58,4 +63,4 @@ def site_of(extensions: tuple[Extension, ...]) -> AppSite:
             )
         apps.append(extension.app)
         templates |= added
-    return AppSite(tuple(apps), templates)
+    return AppSite(tuple(apps), templates, extensions)

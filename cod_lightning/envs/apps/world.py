@@ -342,6 +342,11 @@ class Apps(TaskWorld[AppsTask]):
             twin._np_random = copy.deepcopy(self._np_random, memo)
         return twin
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self._server is not None:
+            self._server.apps = self.site.apps
+
     def _check(self) -> None:
         check_choice("data.env.actions", self.form, FORMS)
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))

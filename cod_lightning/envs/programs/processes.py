@@ -17,6 +17,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
+from cod_lightning.envs.apart import command as apart
+from cod_lightning.envs.apart import variables as given_variables
 from cod_lightning.envs.descendants import MARK, end_marked, new_mark
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung
 
@@ -36,18 +38,23 @@ def check_seconds(timeout_s: float) -> None:
 
 
 class LineProcess:
-    """One process, and what it has printed."""
+    """One process, apart from all others, and what it has printed.
 
-    def __init__(self, command: Sequence[str], variables: dict[str, str]) -> None:
+    Args:
+        command: What is run.
+        variables: Names of variables of this process's environment that it gets beyond paths, language and threads.
+    """
+
+    def __init__(self, command: Sequence[str], variables: Sequence[str]) -> None:
         self._mark = new_mark()
         try:
             self._process = subprocess.Popen(
-                command,
+                apart(command),
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=os.environ | variables | {MARK: self._mark},
+                env=given_variables(variables) | {MARK: self._mark},
                 start_new_session=True,
             )
         except OSError as error:
@@ -159,18 +166,19 @@ class LinePool:
         command: What is run.
         most: Processes at a time; a task that finds none free waits.
         reads_on: Whether a process can be asked again after an answer; else it is ended.
+        variables: As of `LineProcess`.
     """
 
-    def __init__(self, command: Sequence[str], most: int, reads_on: bool) -> None:
-        self.command, self.most, self.reads_on = tuple(command), most, reads_on
+    def __init__(self, command: Sequence[str], most: int, reads_on: bool, variables: Sequence[str] = ()) -> None:
+        self.command, self.most, self.reads_on, self.variables = tuple(command), most, reads_on, tuple(variables)
         self._begin()
 
     def __deepcopy__(self, memo: object) -> "LinePool":
         return self
 
-    def __reduce__(self) -> tuple[type, tuple[Sequence[str], int, bool]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Processes stay where they are."""
-        return LinePool, (self.command, self.most, self.reads_on)
+        return LinePool, (self.command, self.most, self.reads_on, self.variables)
 
     def _begin(self) -> None:
         self._pid, self._free, self._idle = os.getpid(), threading.BoundedSemaphore(self.most), list[LineProcess]()
@@ -182,7 +190,6 @@ class LinePool:
         line: dict[str, Any],
         fits: Callable[[dict[str, Any]], bool],
         seconds: float,
-        variables: dict[str, str],
         asked: "Asked",
     ) -> dict[str, Any]:
         """The answer of one process. Raises `EnvironmentFailure`.
@@ -191,7 +198,6 @@ class LinePool:
             line: What it is asked.
             fits: Whether an object that it prints is the answer.
             seconds: For the answer; waiting for a free process does not count.
-            variables: Of the environment of a process that is started for it.
             asked: Through which it can be called off.
         """
         if self._pid != os.getpid():  # a forked child has processes of its own
@@ -199,7 +205,7 @@ class LinePool:
         with self._free:
             process = self._taken()
             if process is None:
-                process = LineProcess(self.command, variables)
+                process = LineProcess(self.command, self.variables)
                 self._all.add(process)
             healthy = False
             try:

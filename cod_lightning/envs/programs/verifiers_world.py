@@ -6,6 +6,7 @@ Needs `verifiers` (MIT) there, 0.4 or newer. Source: https://github.com/PrimeInt
 import json
 import random
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         max_reward: Largest reward of a task.
         timeout_s: Seconds for one task.
         num_processes: Most tasks at a time, each in a process.
+        variables: Variables of this process's environment that verifiers gets beyond paths, such as [HF_HOME, HF_TOKEN].
         world_name: Short identity, part of every pack id; null takes the taskset's id.
     """
 
@@ -77,6 +79,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         max_reward: float = 1.0,
         timeout_s: float = 600.0,
         num_processes: int = 4,
+        variables: Sequence[str] = (),
         world_name: str | None = None,
     ) -> None:
         if shutil.which(python) is None:
@@ -90,7 +93,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         self._rules, self.max_turns, self.success_at = RULES if rules is None else rules, max_turns, success_at
         self.reward_range, self.timeout_s = (min_reward, max_reward), timeout_s
         settings = {"env": env, "tokenizer": tokenizer, "renderer": renderer}
-        self._pool = LinePool([python, str(_WORKER), json.dumps(settings)], num_processes, reads_on=True)
+        self._pool = LinePool([python, str(_WORKER), json.dumps(settings)], num_processes, True, variables)
         self._asked = Asked()
         taskset = env.get("taskset")
         self.name = world_name or str(taskset.get("id", "verifiers") if isinstance(taskset, dict) else "verifiers")
@@ -118,7 +121,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         self._asked = Asked()
         where = {"base_url": access.base_url, "api_key": access.key, "model": access.model}
         line = {"task": json.loads(self._task.data), "system": system, **where}
-        found = self._pool.ask(line, _is_result, self.timeout_s, {}, self._asked)
+        found = self._pool.ask(line, _is_result, self.timeout_s, self._asked)
         if "error" in found:
             raise EnvironmentFailure(f"verifiers: {found['error']}")
         reward = float(found["reward"])
@@ -145,7 +148,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     def _listed(self, num_tasks: int, group_key: str | None, env: dict[str, Any]) -> Any:
         """Tasks with the names of their groups. Raises `ConfigError` where verifiers has no such environment."""
         try:
-            found = self._pool.ask({"list": num_tasks}, lambda one: "tasks" in one, _START_S, {}, self._asked)
+            found = self._pool.ask({"list": num_tasks}, lambda one: "tasks" in one, _START_S, self._asked)
         except EnvironmentFailure as error:
             expected = f"an environment of verifiers that can be loaded ({error})"
             remedy = "Try it there: vf.load_environment(vf.resolve_env_config(...))."

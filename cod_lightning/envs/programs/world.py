@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.envs.checks import check_turns
@@ -34,10 +35,10 @@ class ReportedReward(AnswerScorer):
 class ProgramWorld(OwnLoop, DatasetWorld):
     """A program solves tasks from a file with the policy as its model.
 
-    For each task the program gets a line of JSON on standard input: `prompt`, `base_url`, `api_key`, `model` (the last three also
-    as OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, as they are for the first task of a process). It asks the policy there
-    with any client, and prints a line of JSON: `{"answer": "..."}`, which the scorer grades, or what `ReportedReward` wants. Other
-    lines are left out. A process serves one task, or, with `reads_on`, one after the other, of any lifecycle.
+    For each task the program gets a line of JSON on standard input: `prompt`, `base_url`, `api_key`, `model`. It asks the policy
+    there with any client, and prints a line of JSON: `{"answer": "..."}`, which the scorer grades, or what `ReportedReward` wants.
+    Other lines are left out. A process serves one task, or, with `reads_on`, one after the other, of any lifecycle. It sees neither
+    this process nor other programs, where the system has namespaces, and no keys of this process's environment.
 
     The rules and the context stand before the program's own system message; the program need not know of them. A program that
     ends without an answer, or hangs, costs its lifecycle; one that asks more than `max_turns` times is ended, with reward 0.
@@ -51,6 +52,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         timeout_s: Seconds for one task.
         num_processes: Most programs at a time.
         reads_on: Whether the program reads its next task after an answer; else its process is ended.
+        variables: Variables of this process's environment that the program gets beyond paths, such as the key of a tool.
         tasks: Further parameters of `DatasetWorld`; the program's own feedback and word of success go first.
     """
 
@@ -66,6 +68,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         timeout_s: float = 600.0,
         num_processes: int = 16,
         reads_on: bool = False,
+        variables: Sequence[str] = (),
         **tasks: Any,
     ) -> None:
         if not command or shutil.which(command[0]) is None:
@@ -78,16 +81,19 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         super().__init__(path, scorer=scorer, rules=rules, max_turns=1, **tasks)
         self._rules, self.max_turns = RULES if rules is None else rules, max_turns
         self.blocking = True
-        self.timeout_s, self._pool, self._asked = timeout_s, LinePool(command, num_processes, reads_on), Asked()
+        self.timeout_s, self._pool, self._asked = (
+            timeout_s,
+            LinePool(command, num_processes, reads_on, variables),
+            Asked(),
+        )
 
     def play(self, system: str, access: Access) -> tuple[str, float]:
         self._asked = Asked()
         reports = isinstance(self.scorer, ReportedReward)
         where = {"base_url": access.base_url, "api_key": access.key, "model": access.model}
         line = {"prompt": self._task.question, **where} | ({"key": json.loads(self._task.key)} if reports else {})
-        variables = {f"OPENAI_{name.upper()}": value for name, value in where.items()}
         named = "reward" if reports else "answer"
-        found = self._pool.ask(line, lambda one: named in one, self.timeout_s, variables, self._asked)
+        found = self._pool.ask(line, lambda one: named in one, self.timeout_s, self._asked)
         said = found.get("feedback", "")
         if not isinstance(said, str):
             raise EnvironmentFailure(f"its program gave feedback that is a {type(said).__name__}")

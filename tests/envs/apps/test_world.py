@@ -1,6 +1,7 @@
 """The world: tasks that can be solved and not guessed, words after a task, snapshots, splits, options."""
 
 import copy
+import pickle
 import random
 import time
 
@@ -9,6 +10,7 @@ import pytest
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.facts import CHOICES, HABITS, HiddenFacts, read_facts
 from cod_lightning.envs.base import Reference
+from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Split
 from tests.envs.apps.played import solved, specs, successes
@@ -215,3 +217,25 @@ def test_a_changed_person_has_other_habits_and_the_same_apps():
     before = pack.tasks[2].spec
     assert all(getattr(later.facts, habit) != getattr(before.facts, habit) for habit in HABITS)
     assert (later.person, later.text) == (before.person, before.text)
+
+
+def test_a_pickled_world_goes_on_in_the_middle_of_a_task_as_the_original_does():
+    env, _ = begun()
+    done(env, "k = user.passwords()\ndef first(x):\n    return x[0]\nuser.apps()")
+    twin = pickle.loads(pickle.dumps(env))
+    assert done(twin, "user.docs(app='todo')\nprint(first(['a']), len(k))") == done(
+        env, "user.docs(app='todo')\nprint(first(['a']), len(k))"
+    )
+    assert twin.site is env.site
+
+
+def test_apps_are_played_in_worker_processes_as_in_this_one():
+    world = ProcessWorld(Apps(quirks=2), num_workers=1)
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    inner = Apps(quirks=2)
+    for task in pack.tasks:
+        seen = []
+        for env in (world, inner):
+            env.reset(options={"task": task})
+            seen.append([env.step("<answer>print(user.apps())</answer>"), env.step("<answer>user.done()</answer>")])
+        assert seen[0] == seen[1]

@@ -1,0 +1,252 @@
+"""The SQLite file of a deployed agent, row by row: nothing else knows how rows lie there.
+
+Every row has a digest, and the number of rows is kept, so that a damaged file is refused and never taken for another life. A
+row's texts are kept as what changed since a row before it, until reading that would take twice their length; then as a whole.
+There is one file: of a journal that is written ahead (WAL), SQLite takes a damaged end for none, and a life would lose its last
+tasks without a word.
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from cod_lightning.deployment.deltas import delta, patched
+from cod_lightning.errors import ConfigError, DataError
+
+SCHEMA = 3
+"""1, which had neither states nor digests, and 2, which kept every text as a whole, are read and brought to 3."""
+_TABLES = {
+    "identity": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
+    "episodes": "id INTEGER PRIMARY KEY, task TEXT NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, "
+    "status TEXT NOT NULL, reward REAL, success INTEGER, context_version INTEGER NOT NULL, began REAL NOT NULL, "
+    "ended REAL NOT NULL, content TEXT NOT NULL",
+    "contexts": "version INTEGER PRIMARY KEY, episode INTEGER REFERENCES episodes (id), created REAL NOT NULL, "
+    "reason TEXT NOT NULL, content TEXT NOT NULL",
+}
+"""Columns, to which the digest of the others is added; `content` is a record of an episode, or text and state of a context."""
+_ONCE = {"episodes": ", UNIQUE (position, kind)"}
+OWN = ("schema", "rows")
+"""Keys of `identity` that the store keeps for itself; `rows` is how many each table has."""
+_OF_CONTEXT = ("context_before", "context_after", "state_before", "state_after")
+_OLDER = ("1", "2")
+_RECENT, _NEAR = 8, 8
+"""Rows whose texts stay in memory; how far back an episode of the same kind is looked for, to be compared with."""
+
+
+class Rows:
+    """The file at `path`. Every method raises `sqlite3.Error`, `ValueError` and the like for a damaged one: see `damage_named`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._recent: dict[tuple[str, int], tuple[list[str], int]] = {}
+        """Texts of rows, and how many letters were read for them, the latest last."""
+        self.db = sqlite3.connect(path, isolation_level=None, timeout=10)
+        for setting in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "cell_size_check=ON"):
+            self.db.execute(f"PRAGMA {setting}")
+
+    def begin(self) -> None:
+        """The tables of a new file; a transaction is open."""
+        self._create()
+        self._begin({"identity": 2, "episodes": 0, "contexts": 0, "solved": 0})
+
+    def open(self) -> None:
+        """Look at a file that is there, and bring an older one to this schema. Raises `DataError` for one of another kind."""
+        items = self.db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        tables = {name for kind, name, _ in items if kind == "table"}
+        row = None
+        if "identity" in tables:
+            for kind, name, sql in items:  # views and triggers act as soon as a table is read or written
+                if not (name in _TABLES if kind == "table" else kind == "index" and sql is None):
+                    raise DataError(
+                        f"{self.path} has a {kind}, {name!r:.40}, that is no agent's. Name another --state."
+                    )
+            row = self.db.execute("SELECT value FROM identity NOT INDEXED WHERE key = 'schema'").fetchone()
+        if row is not None and row[0] in _OLDER:
+            self._migrate(row[0])
+        elif row is None or row[0] != str(SCHEMA):
+            found = "no agent's tables" if row is None else f"schema {row[0]}"
+            raise DataError(f"{self.path} holds {found}; this version reads schema {SCHEMA}. Name another --state.")
+        list(self.all("identity"))
+
+    def _create(self) -> None:
+        for table, columns in _TABLES.items():
+            self.db.execute(f"CREATE TABLE {table} ({columns}, digest TEXT NOT NULL{_ONCE.get(table, '')}) STRICT")
+
+    def _migrate(self, schema: str) -> None:
+        """Make a store of an older schema one of this schema."""
+        guarded = schema != "1"
+        with self.transaction():
+            nums = self._nums() if guarded else {}
+            for table in _TABLES:
+                self.db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+            self._create()
+            for table in _TABLES:
+                num = 0
+                for row in self.db.execute(f"SELECT * FROM old_{table} NOT INDEXED ORDER BY rowid"):
+                    values, num = list(_whole(table, row) if guarded else row), num + 1
+                    self._insert(table, self._brought(table, values))
+                if num != nums.setdefault(table, num):
+                    raise ValueError(f"{num} {table} are left of {nums[table]}")
+            for table in reversed(_TABLES):  # contexts refer to episodes
+                self.db.execute(f"DROP TABLE old_{table}")
+            if guarded:
+                self.set("schema", str(SCHEMA))
+            else:
+                self.db.execute("DELETE FROM identity WHERE key = 'schema'")
+                solved = self.db.execute("SELECT COUNT(*) FROM episodes WHERE kind = 'solve'").fetchone()[0]
+                self._begin(nums | {"identity": nums["identity"] + 1, "solved": solved})
+        with suppress(sqlite3.OperationalError):  # another process reads, or there is no room for a copy
+            self.db.execute("VACUUM")
+
+    def _brought(self, table: str, row: list[Any]) -> list[Any]:
+        """A row of an older schema as one of this."""
+        if table == "episodes":
+            return [*row[:-1], self.packed(table, self.before(row[0], row[3]), texts_of(json.loads(row[-1])))]
+        if table == "contexts":
+            texts = [row[4], row[5] if len(row) > 5 else ""]
+            return [*row[:4], self.packed(table, row[0] - 1, texts)]
+        return row
+
+    def _begin(self, nums: dict[str, int]) -> None:
+        """The store's own keys."""
+        for key, value in zip(OWN, (str(SCHEMA), json.dumps(nums)), strict=True):
+            self.db.execute("INSERT INTO identity VALUES (?, ?, ?)", (key, value, _digest("identity", [key, value])))
+
+    def put(self, table: str, *row: Any) -> None:
+        self._insert(table, row)
+        self.count(table)
+
+    def _insert(self, table: str, row: Sequence[Any]) -> None:
+        marks = ", ".join("?" * (len(row) + 1))
+        self.db.execute(f"INSERT INTO {table} VALUES ({marks})", (*row, _digest(table, row)))
+
+    def _nums(self) -> dict[str, int]:
+        """How many rows there are, by table; of episodes also how many are `solved` tasks."""
+        found = self.db.execute("SELECT * FROM identity NOT INDEXED WHERE key = 'rows'").fetchall()
+        return json.loads(_whole("identity", found[0])[1])
+
+    def num(self, name: str) -> int:
+        return self._nums()[name]
+
+    def count(self, name: str) -> None:
+        """One more."""
+        nums = self._nums()
+        value = json.dumps(nums | {name: nums[name] + 1})
+        self.set("rows", value)
+
+    def set(self, key: str, value: str) -> None:
+        """Another value of the identity."""
+        digest = _digest("identity", [key, value])
+        self.db.execute("UPDATE identity SET value = ?, digest = ? WHERE key = ?", (value, digest, key))
+
+    def row(self, table: str, key: int) -> tuple[Any, ...]:
+        """One row, by its number."""
+        (row,) = self.db.execute(f"SELECT * FROM {table} NOT INDEXED WHERE rowid = ?", (key,)).fetchall()
+        return _whole(table, row)
+
+    def all(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """All rows, in the order in which they were written; as many as there have to be."""
+        (num,) = self.db.execute(f"SELECT COUNT(*) FROM {table} NOT INDEXED").fetchone()
+        if num != self.num(table):
+            raise ValueError(f"{num} {table} are left of {self.num(table)}")
+        for row in self.db.execute(f"SELECT * FROM {table} NOT INDEXED ORDER BY rowid"):
+            yield _whole(table, row)
+
+    def before(self, key: int, kind: str) -> int:
+        """The latest episode of that kind before episode `key`, if it is near; else 0."""
+        query = "SELECT id, kind FROM episodes NOT INDEXED WHERE id < ? ORDER BY id DESC LIMIT ?"
+        near = self.db.execute(query, (key, _NEAR)).fetchall()
+        return next((number for number, of in near if of == kind), 0)
+
+    def packed(self, table: str, base: int, texts: list[str]) -> str:
+        """The texts of a new row: what changed since row `base`; whole where there is none, or where they would be long to read."""
+        whole = json.dumps({"texts": texts}, ensure_ascii=False)
+        if base < (table == "episodes"):
+            return whole
+        before, cost = self.texts(table, base)
+        changes = [delta(*pair) for pair in zip(before, texts, strict=True)]
+        cost += len(json.dumps(changes, ensure_ascii=False))
+        if cost > 2 * len(whole):
+            return whole
+        return json.dumps({"base": base, "cost": cost, "changes": changes}, ensure_ascii=False)
+
+    def texts(self, table: str, key: int) -> tuple[list[str], int]:
+        """The texts of a row, and how many letters have to be read for them."""
+        chain, at = list[dict[str, Any]](), key
+        while (found := self._recent.get((table, at))) is None:
+            content = json.loads(self.row(table, at)[-1])
+            if "texts" in content:
+                if not all(isinstance(text, str) for text in content["texts"]):
+                    raise ValueError(f"a row of {table} holds no texts")
+                found = content["texts"], len(json.dumps(content, ensure_ascii=False))
+                break
+            if not 0 <= content["base"] < at:
+                raise ValueError(f"a row of {table} follows none before it")
+            chain.append(content)
+            at = content["base"]
+        texts, cost = found
+        for content in reversed(chain):
+            texts, cost = [patched(*pair) for pair in zip(texts, content["changes"], strict=True)], content["cost"]
+        self._recent[table, key] = texts, cost
+        while len(self._recent) > _RECENT:
+            del self._recent[next(iter(self._recent))]
+        return texts, cost
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with damage_named(self.path):
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.db.execute("COMMIT")
+            except BaseException:
+                self._recent.clear()
+                if self.db.in_transaction:
+                    self.db.execute("ROLLBACK")
+                raise
+
+
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Say in one line that the file is damaged, whatever SQLite and what reads its rows say."""
+    try:
+        yield
+    except (ConfigError, DataError):
+        raise
+    except sqlite3.OperationalError as error:
+        remedy = "Make room" if "full" in str(error) else "Wait if it is busy"
+        raise DataError(f"{path} cannot be used ({error}). {remedy}, or name another --state.") from error
+    except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise DataError(
+            f"{path} is damaged, or no store of an agent ({said}). Restore a copy, or name another --state."
+        ) from error
+
+
+def texts_of(record: dict[str, Any]) -> list[str]:
+    """The texts of an episode's row: contexts and states apart, since each is like that of the episode before."""
+    rest = {key: value for key, value in record.items() if key not in _OF_CONTEXT}
+    parts = [json.dumps(record[key], ensure_ascii=False) if key in record else "" for key in _OF_CONTEXT]
+    return [json.dumps(rest, separators=(",", ":")), *parts]
+
+
+def record_of(texts: Sequence[str]) -> dict[str, Any]:
+    """`texts_of` back again."""
+    parts = {key: json.loads(text) for key, text in zip(_OF_CONTEXT, texts[1:], strict=True) if text}
+    return json.loads(texts[0]) | parts
+
+
+def _whole(table: str, row: Sequence[Any]) -> tuple[Any, ...]:
+    """The row without its digest. Raises `ValueError` where that is not the row's."""
+    *values, digest = row
+    if digest != _digest(table, values):
+        raise ValueError(f"a row of {table} is not as it was written")
+    return tuple(values)
+
+
+def _digest(table: str, row: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps([table, *row]).encode()).hexdigest()[:32]
