@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.dataset.sandbox import Sandbox
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade, wrong_form
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.sandbox.sandbox import Sandbox
 
 _NUMBER = re.compile(r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)", re.ASCII)
@@ -170,7 +170,7 @@ class RegexMatch(AnswerScorer):
 
 
 class CodeTests(AnswerScorer):
-    """1 for a Python program that passes all tests of the row, each in a process of its own with limits.
+    """1 for a Python program that passes all tests of the row, each in a `Sandbox` of its own.
 
     A test is `{"input": ..., "output": ...}`: the program gets the text `input` and has to print `output`; or
     `{"call": "f(2)", "output": 4}`: the expression is evaluated after the program, and has to give that JSON value. What is
@@ -188,7 +188,7 @@ class CodeTests(AnswerScorer):
         if not 0 < time_s <= 600:
             raise ConfigError("data.env.scorer.time_s", time_s, "above 0 and at most 600", "5 is the default.")
         check_at_least("data.env.scorer.memory_mb", memory_mb, 64, "512 is the default.")
-        self.sandbox = Sandbox(time_s, memory_mb)
+        self.sandbox = Sandbox(time_s=time_s, memory_mb=memory_mb)
 
     def key_of(self, value: Any) -> list[dict[str, Any]]:
         tests = json.loads(value) if isinstance(value, str) else value
@@ -213,7 +213,8 @@ class CodeTests(AnswerScorer):
         source = program if call is None else f"{program}\n{_PRINTED.format(call=call)}"
         done = self.sandbox.run(source, test.get("input", ""))
         if done.complaint:
-            return f"{shown} {done.complaint}"
+            raised = done.errors.rstrip().rpartition("\n")[2] if done.code > 0 else ""
+            return f"{shown} {f'raised {quoted(raised)}' if raised else done.complaint}"
         if call is None:
             right = _lines(done.output) == _lines(test["output"])
             return "" if right else f"{shown} gave {quoted(done.output.strip())}"
