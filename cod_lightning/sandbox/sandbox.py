@@ -94,14 +94,16 @@ class Sandbox:
         """Jobs share nothing, so a copy is itself."""
         return self
 
-    def run(self, request: str, given: str = "") -> Ended:
-        """Run a job. At most as many run at a time as there are cores; waiting does not count. Raises `GradingFailed`."""
+    def run(self, request: bytes, given: bytes = b"") -> Ended:
+        """Run a job on this request, with this standard input; as many at a time as there are cores, and waiting does not count.
+
+        Raises `GradingFailed` where the template cannot be started.
+        """
         if self._pid != os.getpid():  # a forked child has a template of its own
             self._begin()
-        job, text = request.encode("utf-8", "replace"), given.encode("utf-8", "replace")
         with self._free:
             for _ in range(_TRIES):
-                if (answer := self._asked(HEADER.pack(len(job), len(text)) + job + text)) is not None:
+                if (answer := self._asked(HEADER.pack(len(request), len(given)) + request + given)) is not None:
                     return self._ended(*answer)
         return Ended("", "ended its sandbox", code=-signal.SIGKILL)
 

@@ -77,6 +77,7 @@ def main(root: str, control: str, asked: str) -> None:
     walls.end_with_the_parent()
     found = {"namespaces": namespaces, "Landlock": walls.only_read(readable), "filter": _filter_works()}
     trainer.sendall(json.dumps({"walls": [name for name, there in found.items() if there]}).encode())
+    print(end="", file=sys.__stdout__, flush=True)  # what was printed meanwhile is no job's
     gc.collect()
     gc.freeze()  # what is there now is shared with the jobs, and not copied by their collections
     request = Server(trainer, options).serve()

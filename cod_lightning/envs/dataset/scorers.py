@@ -211,7 +211,7 @@ class CodeTests(AnswerScorer):
         call = test.get("call")
         shown = f"{call}" if call is not None else f"the input {quoted(test['input'])}"
         source = program if call is None else f"{program}\n{_PRINTED.format(call=call)}"
-        done = self.sandbox.run(source, test.get("input", ""))
+        done = self.sandbox.run(source.encode("utf-8", "replace"), test.get("input", "").encode("utf-8", "replace"))
         if done.complaint:
             raised = done.errors.rstrip().rpartition("\n")[2] if done.code > 0 else ""
             return f"{shown} {f'raised {quoted(raised)}' if raised else done.complaint}"
