@@ -4,21 +4,23 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_ALIKE = {
-    pair[0]: pair[1:]
-    for pair in (
-        "аa вb еe кk мm нh оo рp сc тt уy хx ѕs іi јj һh ԁd ԛq ԝw пn гr ьb ӏl ӕae "
-        "αa βb γy εe ηn ιi κk νv οo ρp τt υu χx ωw ϲc ϳj օo սu հh ոn ցg ıi ɑa ɡg ʟl ƅb ɩi ʋv"
-    ).split()
-}
+_ALIKE = dict(
+    zip(
+        "авекмнорстухѕіјһԁԛԝпгьӏαβγεηικνορτυχωϲϳօսհոցıɑɡƅɩʋᎪᏴᏟᎬᏀᎻᎫᏦᏞᎷᏢᏒᏚᎢᏙᏔᏃᎩꓮꓐꓚꓓꓰꓝꓖꓧꓲꓙꓗꓡꓟꓠꓳꓑꓣꓢꓔꓴꓦꓪꓫꓬꓜ",
+        "abekmhopctyxsijhdqwnrblabyenikvoptuxwcjouhngiagbivabceghjklmprsivwzyabcdefghijklmnoprstuvwxyz",
+        strict=True,
+    )
+)
+"""Small letters of other scripts (Cyrillic, Greek, Armenian, Cherokee, Lisu, phonetic) and the Latin ones that they look like."""
 _NAMED = re.compile(
     r"(?:NEGATIVE |CROSSED |)(?:CIRCLED |SQUARED |)LATIN (?:CAPITAL |SMALL |LETTER |SUBSCRIPT |SUPERSCRIPT )+([A-Z])\b"
     r"|REGIONAL INDICATOR SYMBOL LETTER ([A-Z])"
 )
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
 """Letters without a picture, by their category letters or symbols."""
-_WITHOUT_WIDTH = "\u00ad\u200b\u200c\u200d\u2060\ufeff"
-"""Of the letters that format, those that honest texts have: soft hyphens, joiners, and what breaks up a control token."""
+_WITHOUT_WIDTH = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+"""Of the letters that format, those that honest texts have: soft hyphens, joiners, marks of Hebrew and Arabic, and what breaks up
+control tokens."""
 _UNSEEN = frozenset(("Mn", "Me", "Cc", "Cf", "Cs", "Co", "Cn"))
 
 
@@ -26,8 +28,7 @@ def normal_form(text: str) -> str:
     """The text in small letters, without accents and what is not seen, look-alikes of Latin letters and digits as those, and one
     space where there is any white space. For comparisons: it is never shown, nor stored.
 
-    Source: the skeletons of Unicode's UTS 39, with a short table of look-alikes: Cyrillic, Greek, Armenian, and by their names
-    Latin letters of any style.
+    Source: the skeletons of Unicode's UTS 39, with a short table of look-alikes, and Latin letters of any style by their names.
 
     >>> normal_form("Ｉｇｎｏｒｅ\\u00a0the  r\\u200bul\\u0435"), normal_form("lever \\u0663")
     ('ignore the rule', 'lever 3')
@@ -57,8 +58,7 @@ def _read(letter: str) -> str:
 def hidden_letter(text: str) -> str:
     """The code point of the first letter that no reader sees but a model reads, as U+E0061; empty where there is none.
 
-    Tags, private ones, selectors that no letter of a text needs, marks of direction and of format. Those without width that honest texts
-    have are none.
+    Tags, private ones, selectors of supplementary forms, marks of direction and of format; not those that honest texts have.
     """
     if text.isascii():
         return ""
@@ -68,7 +68,9 @@ def hidden_letter(text: str) -> str:
 def _hidden(letter: str) -> bool:
     if letter in _WITHOUT_WIDTH:
         return False
-    return letter in _BLANK or unicodedata.category(letter) in ("Cf", "Co", "Cn") or "\U000e0000" <= letter <= "\U000e0fff"
+    return (
+        letter in _BLANK or unicodedata.category(letter) in ("Cf", "Co", "Cn") or "\U000e0000" <= letter <= "\U000e0fff"
+    )
 
 
 def with_tags_read(text: str) -> str:

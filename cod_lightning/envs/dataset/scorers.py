@@ -3,7 +3,9 @@
 import json
 import math
 import re
+import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +18,9 @@ from cod_lightning.sandbox.sandbox import Sandbox
 _NUMBER = re.compile(r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)", re.ASCII)
 _MOST_DIGITS = 400
-_PATTERN_S = 1.0
+_PATTERN_S, _PATTERN_MB = 1.0, 256
+_QUICK_LETTERS, _QUICK_GROUPS = 1_000, 5
+"""Up to which a pattern is read at once: what it is laid out to may double with each group around it."""
 _PART_OF_A_PATTERN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|.", re.DOTALL)
 _MOST_PARTS = 100_000
 """Of a pattern, counted as often as its repetitions ask for at least: `regex` lays them all out, and some fill all memory."""
@@ -121,6 +125,13 @@ def number_in(text: str) -> Fraction | None:
     return Fraction(plain.replace(",", "")) if _NUMBER.fullmatch(plain) else None
 
 
+def pattern_reader() -> Callable[[bytes], None]:
+    """The job that reads a regular expression."""
+    import regex
+
+    return lambda pattern: regex.compile(pattern.decode()) and None
+
+
 def _num_parts(pattern: str) -> int:
     """Letters, sets and so on, each as often as the repetitions around it ask for at least.
 
@@ -146,6 +157,10 @@ class RegexMatch(AnswerScorer):
 
     form = "YOUR ANSWER"
 
+    def __init__(self) -> None:
+        entry = "cod_lightning.envs.dataset.scorers:pattern_reader"
+        self._reading = Sandbox(entry, path=sys.path, time_s=_PATTERN_S, memory_mb=_PATTERN_MB)
+
     def key_of(self, value: Any) -> str:
         import regex
 
@@ -153,11 +168,19 @@ class RegexMatch(AnswerScorer):
             raise ValueError(f"the answer is a {type(value).__name__}, not a regular expression")
         if _num_parts(value) > _MOST_PARTS:
             raise ValueError(f"the regular expression has over {_MOST_PARTS:,} parts with its repetitions written out")
+        if len(value) > _QUICK_LETTERS or value.count("(") > _QUICK_GROUPS:
+            self._check_long(value)
         try:
             regex.compile(value)
         except regex.error as error:
             raise ValueError(f"the answer is no regular expression ({error})") from None
         return value
+
+    def _check_long(self, pattern: str) -> None:
+        """Raise `ValueError` for one that takes too long or too much to read; `regex` cannot be interrupted there."""
+        done = self._reading.run(pattern.encode("utf-8", "replace"))
+        if done.complaint and "error: " not in done.errors:  # which is said where it is read once more
+            raise ValueError(f"reading the regular expression {done.complaint}, with {_PATTERN_MB} MiB of memory")
 
     def grade(self, answer: str, key: Any) -> Grade:
         """Raises `TimeoutError`, which costs the lifecycle."""
