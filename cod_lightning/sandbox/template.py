@@ -240,7 +240,8 @@ def _within(answers: socket.socket, out: int, err: int, options: dict[str, Any])
     answers.detach()
     walls.limit(options["memory_bytes"], int(options["time_s"]) + 1)
     walls.without_capabilities()
-    system_calls.filtered()
+    if not system_calls.filtered():
+        walls.start_none()
     return request
 
 

@@ -167,6 +167,12 @@ def limit(memory_bytes: int, cpu_s: int) -> None:
             resource.setrlimit(which, (most, most))
 
 
+def start_none() -> None:
+    """Forbid this process to start others, and threads, unless it is root's."""
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+
+
 def address_bytes() -> int:
     """Bytes of addresses that this process has; 0 where the system does not say."""
     with suppress(OSError), open("/proc/self/statm") as file:
