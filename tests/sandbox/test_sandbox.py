@@ -25,9 +25,16 @@ SYSTEMS = {"as it is": [], "no namespaces": [UNSHARE], "no Landlock": [LANDLOCK]
 """Calls that a system refuses."""
 
 
+class Programs(Sandbox):
+    """A sandbox for texts."""
+
+    def run(self, program, given=""):
+        return super().run(program.encode(), given.encode())
+
+
 @pytest.fixture(scope="module")
 def sandbox():
-    return Sandbox(time_s=5.0, memory_mb=256)
+    return Programs(time_s=5.0, memory_mb=256)
 
 
 def raised(ended):
@@ -41,7 +48,7 @@ def elsewhere(refused, program, **settings):
     asked = (
         "import logging; logging.basicConfig(format='%(message)s')\n"
         "from cod_lightning.sandbox.sandbox import Sandbox\n"
-        f"ended = Sandbox(**{settings!r}).run({program!r})\n"
+        f"ended = Sandbox(**{settings!r}).run({program!r}.encode())\n"
         "print(ended.output.strip(), '|', ended.errors.strip().rpartition(chr(10))[2])"
     )
     command = [sys.executable, str(ROOT / "tests/sandbox/refusing.py"), str(refused), asked]
@@ -106,7 +113,7 @@ def test_how_a_program_ended_is_known(sandbox, program, code, errors):
 )
 def test_a_job_that_takes_too_much_is_ended(program, complaint):
     begun = time.perf_counter()
-    found = Sandbox(time_s=1.0, memory_mb=128).run(program).complaint
+    found = Programs(time_s=1.0, memory_mb=128).run(program).complaint
     assert any(one in found for one in complaint.split("|"))
     assert time.perf_counter() - begun < 8
 
@@ -216,7 +223,7 @@ def test_a_machine_that_the_filter_does_not_know_has_none():
 def test_a_job_has_none_of_the_variables_of_the_trainer(monkeypatch):
     monkeypatch.setenv("JUDGE_API_KEY", "secret")
     assert (
-        Sandbox().run("import os; print(sorted(set(os.environ) & {'JUDGE_API_KEY', 'HOME', 'USER'}))").output == "[]\n"
+        Programs().run("import os; print(sorted(set(os.environ) & {'JUDGE_API_KEY', 'HOME', 'USER'}))").output == "[]\n"
     )
 
 
@@ -235,7 +242,7 @@ def test_jobs_at_the_same_time_do_not_meet(sandbox):
 
 
 def test_a_template_that_was_killed_is_started_again():
-    sandbox = Sandbox()
+    sandbox = Programs()
     assert sandbox.run("print(1)").output == "1\n"
     os.kill(sandbox._template.process.pid, signal.SIGKILL)
     assert sandbox.run("print(2)").output == "2\n"
@@ -243,13 +250,13 @@ def test_a_template_that_was_killed_is_started_again():
 
 def test_what_the_template_cannot_import_is_said():
     with pytest.raises(GradingFailed, match="No module named 'no_such_module'"):
-        Sandbox("no_such_module:job").run("")
+        Sandbox("no_such_module:job").run(b"")
 
 
 def test_all_processes_end_with_the_trainer():
     asked = (
-        "import os, threading\nfrom cod_lightning.sandbox.sandbox import Sandbox\nsandbox = Sandbox(time_s=60)\nsandbox.run('')\n"
-        "threading.Thread(target=sandbox.run, args=('import time; time.sleep(60)',)).start()\n"
+        "import os, threading\nfrom cod_lightning.sandbox.sandbox import Sandbox\nsandbox = Sandbox(time_s=60)\nsandbox.run(b'')\n"
+        "threading.Thread(target=sandbox.run, args=(b'import time; time.sleep(60)',)).start()\n"
         "import time; time.sleep(.3); print(sandbox._template.process.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run(
@@ -279,9 +286,9 @@ def children_of_session(leader):
 
 def test_a_copy_is_itself_and_a_pickled_one_begins_anew():
     sandbox = Sandbox(time_s=2.0)
-    sandbox.run("")
+    sandbox.run(b"")
     other = pickle.loads(pickle.dumps(sandbox))
-    assert (other.time_s, other.run("print(1)").output) == (2.0, "1\n")
+    assert (other.time_s, other.run(b"print(1)").output) == (2.0, "1\n")
 
 
 def test_the_standard_library_can_be_read_and_what_is_imported():
