@@ -11,8 +11,12 @@ _ENTITIES = {one: f"&#{ord(one)};" for one in "<>&~$@"}
 _ESCAPES = str.maketrans({one: f"\\{one}" for one in _BACKSLASHED} | _ENTITIES)
 _LINE_END = re.compile("\r\n?|[\x85\u2028\u2029]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
-_UNSHOWN = re.compile("[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""C1 controls, marks that change the direction of writing, and lone surrogates."""
+_UNSHOWN = re.compile(
+    "[\x80-\x9f\u061c\u115f\u1160\u180e\u200e\u200f\u202a-\u202e\u2061-\u2064\u2066-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\uffa0"
+    "\ufff9-\ufffb\U000e0000-\U000e0fff\U000f0000-\U0010ffff]"
+)
+"""C1 controls, marks that change the direction of writing, lone surrogates, and what a model reads but no reader sees: tags,
+further selectors, private letters and blank ones."""
 _BACKTICKS = re.compile("`+")
 
 
@@ -57,7 +61,7 @@ def visible(text: str) -> str:
     >>> visible("\\x9b2J \\u202eevil")
     '�2J �evil'
     """
-    if text.isprintable():
+    if text.isascii() and text.isprintable():
         return text
     lines = _LINE_END.sub("\n", text)
     shown = _CONTROL.sub(lambda found: "␡" if found[0] == "\x7f" else chr(0x2400 + ord(found[0])), lines)

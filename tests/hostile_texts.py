@@ -19,7 +19,9 @@ HOSTILE = (
     "lone \ud800 and \udfff",
     "[red]markup[/] [link=http://evil.example]x[/link] [/]",
 )
-RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+RAW = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ue000-\uf8ff\U000e0000-\U000e0fff]"
+)
 """What no output may hold."""
 ALL = " ".join(HOSTILE)
 ENCODABLE = ALL.encode("utf-8", "replace").decode()

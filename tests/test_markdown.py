@@ -6,7 +6,7 @@ import markdown
 import pytest
 from markdown_it import MarkdownIt
 
-from cod_lightning.markdown import escaped, fenced
+from cod_lightning.markdown import escaped, fenced, visible
 
 HOSTILE = [
     "**bold** _it_ `code` ~~gone~~",
@@ -54,3 +54,13 @@ def test_fenced_text_is_one_block_of_code(render, text) -> None:
     assert html.index("</pre>") < html.index("after")
     inside = unescape(html.partition('text">')[2].partition("</code>")[0])
     assert inside.rstrip("\n") == text.replace("\x00", "␀").replace("\x1b", "␛").rstrip("\n")
+
+
+@pytest.mark.parametrize("letter", ["\U000e0061", "\U000e0100", "\ue000", "\U0010fffd", "\u2063", "\u3164", "\u206a"])
+def test_a_letter_that_only_a_model_reads_is_shown_as_one_that_is_not(letter):
+    assert visible(f"red{letter}blue") == "red\ufffdblue"
+
+
+@pytest.mark.parametrize("text", ["naïve Straße", "日本語", "👩\u200d💻", "⠋ 42 %", "✔ नमस्ते"])
+def test_honest_letters_stay(text):
+    assert visible(text) == text

@@ -8,6 +8,7 @@ from typing import Any
 
 from cod_lightning.contexts.base import TokenView
 from cod_lightning.contexts.worded import Wording
+from cod_lightning.normal_form import hidden_letter
 
 KEEP = "keep"
 """The operation that changes nothing."""
@@ -107,11 +108,14 @@ def words_between(response: str, start: str, end: str) -> tuple[list[str], str]:
 
 
 def faults(text: str, tokens: TokenView, marks: Sequence[str], what: str) -> Iterator[str]:
-    """What no kept text may hold: nothing at all, control characters, control tokens, the wording's own marks (patterns)."""
+    """What no kept text may hold: nothing at all, control characters, letters that only a model sees, control tokens, and the
+    wording's own marks (patterns)."""
     if not text.strip():
         yield f"the {what} is empty"
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         yield f"the {what} has a control character"
+    if letter := hidden_letter(text):
+        yield f"the {what} has the letter {letter}, which no reader sees"
     if token := tokens.control_token(text):
         yield f"the {what} has the control token '{token}'"
     if any(re.search(mark, text) for mark in marks):

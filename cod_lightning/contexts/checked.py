@@ -1,16 +1,21 @@
 """Another mechanism, whose changes a list of rules may refuse: what a context may not say, and what it may not lose."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import regex
 from msgspec import Struct, structs
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Intervention, TokenView, UpdateDialogue
 from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
+from cod_lightning.normal_form import hidden_letter, normal_form, with_tags_read
 from cod_lightning.types import Episode
+
+_READINGS: tuple[Callable[[str], str], ...] = (str, normal_form, lambda text: normal_form(with_tags_read(text)))
+_RULE_S = 1.0
+"""For one rule and one text."""
 
 
 class CheckedContext(WrappedContext):
@@ -18,8 +23,8 @@ class CheckedContext(WrappedContext):
 
     Args:
         inside: The mechanism that keeps, shows and rewrites the context.
-        forbidden: Regular expressions; a rewrite, and what a task leaves by itself, may say nothing that one finds and that was not
-            there before.
+        forbidden: Regular expressions, whatever the case; a rewrite, and what a task leaves by itself, may say nothing new that one
+            finds, in any spelling that a reader takes for the same (`normal_form`), and no letter that only a model sees.
         kept: Regular expressions; what one finds in the context of before, or in the record of the task, has to be in a rewritten
             one. Name what the environment alone can say: a text that others plant there is kept as well.
         penalty: Reward of a refused rewrite is minus this.
@@ -36,7 +41,8 @@ class CheckedContext(WrappedContext):
             raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
         super().__init__(inside)
         self.penalty = penalty
-        self.forbidden, self.kept = _compiled("forbidden", forbidden), _compiled("kept", kept)
+        self.forbidden = _compiled("forbidden", forbidden, regex.IGNORECASE)
+        self.kept = _compiled("kept", kept)
 
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         """That of the mechanism inside; its result is refused where it breaks a rule."""
@@ -69,18 +75,27 @@ class CheckedContext(WrappedContext):
             return f"the context says '{said}', which data.context.forbidden refuses"
         record = "\n".join([before, *(turn.observation for turn in episode.turns), episode.feedback])
         for rule in self.kept:
-            lost = [found for found in (one[0] for one in rule.finditer(record)) if found not in after]
+            lost = [found for found in _found(rule, record) if found not in after]
             if lost:
                 return f"the context loses '{lost[0]}', which data.context.kept keeps"
         return ""
 
     def _newly_forbidden(self, before: str, after: str) -> str:
         """The first thing in the new context that is forbidden, and was not there before; empty for none."""
-        for rule in self.forbidden:
-            there = {found[0] for found in rule.finditer(before)}
-            if new := next((found[0] for found in rule.finditer(after) if found[0] not in there), ""):
-                return new
+        if (letter := hidden_letter(after)) and not hidden_letter(before):
+            return letter
+        for read in _READINGS:
+            was, now = read(before), read(after)
+            for rule in self.forbidden:
+                there = set(_found(rule, was))
+                if new := next((found for found in _found(rule, now) if found not in there), ""):
+                    return new
         return ""
+
+
+def _found(rule: Any, text: str) -> Iterator[str]:
+    """What the rule finds. Raises `TimeoutError`, which costs the lifecycle: the policy's text may make a rule endless."""
+    return (one[0] for one in rule.finditer(text, timeout=_RULE_S))
 
 
 def _undone(before: Any, after: Any, shown: Callable[[Any], str]) -> Any:
@@ -98,9 +113,9 @@ def _put(state: Any, name: str, value: Any) -> Any:
     return structs.replace(state, **{name: value})
 
 
-def _compiled(name: str, patterns: list[str] | None) -> list[re.Pattern[str]]:
+def _compiled(name: str, patterns: list[str] | None, flags: int = 0) -> list[Any]:
     try:
-        return [re.compile(pattern) for pattern in patterns or []]
-    except re.error as error:
+        return [regex.compile(pattern, flags) for pattern in patterns or []]
+    except regex.error as error:
         expected = f"regular expressions ({error})"
         raise ConfigError(f"data.context.{name}", patterns, expected, "Correct them.") from None

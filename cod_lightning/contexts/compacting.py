@@ -21,6 +21,7 @@ from cod_lightning.contexts.inside_wording import SUMMARY_WORDINGS
 from cod_lightning.contexts.worded import check_count, check_protocol
 from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
+from cod_lightning.normal_form import hidden_letter
 from cod_lightning.types import Message, Role
 
 
@@ -97,7 +98,7 @@ class CompactingContext(WrappedContext):
     def on_turn(self, state: Compacted, response: str, tokens: TokenView) -> Intervention | None:
         """A summary that was asked for; any other response is the inner mechanism's."""
         if state.asked:
-            readable = response.strip() and not tokens.control_token(response)
+            readable = response.strip() and not tokens.control_token(response) and not hidden_letter(response)
             kept = response.strip() if readable and tokens.count(response) <= self.summary_budget else state.summary
             return Intervention(Compacted(state.inner, state.task, kept, answered=True), reply="")
         found = self.inside.on_turn(state.inner, response, tokens)

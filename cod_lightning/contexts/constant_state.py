@@ -32,6 +32,7 @@ from cod_lightning.contexts.base import (
 from cod_lightning.contexts.inside_wording import STATE_WORDINGS
 from cod_lightning.contexts.worded import WordedContext, check_count
 from cod_lightning.errors import ConfigError
+from cod_lightning.normal_form import hidden_letter
 from cod_lightning.types import Episode, Message, Role
 
 _BESIDE = 3
@@ -139,6 +140,8 @@ class ConstantStateContext(WordedContext):
         text, action, reason = self.wording.read(response)
         if not reason and (token := tokens.control_token(text)):
             reason = f"the state has the control token '{token}'"
+        if not reason and (letter := hidden_letter(text)):
+            reason = f"the state has the letter {letter}, which no reader sees"
         if not reason and (count := tokens.count(text)) > self.budget:
             reason = f"the state has {count} tokens of {self.budget}"
         return text, action, reason

@@ -8,6 +8,7 @@ from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Prepared, T
 from cod_lightning.contexts.hint_wording import WORDINGS
 from cod_lightning.contexts.worded import WordedContext
 from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.normal_form import hidden_letter
 from cod_lightning.types import Episode, Message
 
 _DELIMITERS = tuple(text for wording in WORDINGS.values() for text in (wording.start, wording.end))
@@ -91,6 +92,8 @@ class HintContext(WordedContext):
             return "", "the hints are empty"
         if token := tokens.control_token(hint):
             return "", f"the hints contain the control token '{token}'"
+        if letter := hidden_letter(hint):
+            return "", f"the hints contain the letter {letter}, which no reader sees"
         if spelled := [text for text in _DELIMITERS if text in hint]:
             return "", f"the hints contain the delimiter '{spelled[0]}'"
         return hint, ""

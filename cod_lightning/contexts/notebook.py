@@ -116,7 +116,7 @@ class NotebookContext(WordedContext):
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
         """Operations that make the entries those of the note: what is not in it goes, what is missing comes."""
-        present = {number: self.provenance.without(text) for number, text in self.wording.shown(messages)}
+        present = {number: self.provenance.read(text) for number, text in self.wording.shown(messages)}
         wanted = self.wording.parts(note)
         stale = [number for number, text in present.items() if text not in wanted]
         missing = [text for text in dict.fromkeys(wanted) if text not in present.values()]
@@ -162,8 +162,10 @@ class NotebookContext(WordedContext):
             return f"there is no entry {operation.number}"
         if operation.kind not in (OperationKind.ADD, OperationKind.REPLACE):
             return ""
-        if reason := next(faults(operation.text, tokens, (*self.wording.marks, *self.provenance.marks), "entry"), ""):
+        if reason := next(faults(operation.text, tokens, self.wording.marks, "entry"), ""):
             return reason
+        if self.provenance.spelled_in(operation.text):
+            return "the entry has a mark of the context's own"
         if operation.kind is OperationKind.ADD and len(entries) >= self.max_entries:
             return f"there are {self.max_entries} entries already; delete one first"
         others = sum(tokens.count(self._shown(one)) for number, one in entries.items() if number != operation.number)

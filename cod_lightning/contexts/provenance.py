@@ -1,20 +1,21 @@
 """Where the entries of a context come from, before the text of each entry that is shown.
 
-Natural: `[handed over before the first task]`, `[written after task 3, which was solved]`; compact: `@given`, `@3 @solved`. What
-an entry itself says of the kind is refused when it is written, and left out when it is shown.
+Natural: `[handed over before the first task] "TEXT"`, `[written after task 3, which was solved] "TEXT"`, with the text as a string
+of JSON, which nothing in it can end; compact: `@given TEXT`, `@3 @solved TEXT`. What an entry itself says of the kind, in any
+spelling that a reader takes for it, is refused when it is written, and left out when it is shown.
 """
 
+import json
 import re
 
 from cod_lightning.errors import ConfigError
+from cod_lightning.normal_form import normal_form
 
-_GAP = r"[\s\u200b-\u200d\u2060\ufeff]+"
-"""What a model reads as a space, those without width included."""
-_NATURAL = r"(?i)\[ ?(?:handed over before the first task|written after task \d+, which was (?:not )?solved) ?\]"
 _PATTERNS = {
-    "natural": _NATURAL.replace(" ?", f"(?:{_GAP})?").replace(" ", _GAP),
+    "natural": r"(?i)\[ ?(?:handed over before the first task|written after task \d+ ?, ?which was (?:not )?solved) ?\]",
     "compact": r"(?:^|(?<=\s))@(?:given|solved|unsolved|\d+)(?=\s|$)",
 }
+"""In a text without further white space (`normal_form`)."""
 _MOST = 32
 """Tasks with a word of their own in compact wording; later ones have that of the last."""
 
@@ -34,8 +35,6 @@ class Provenance:
         if not isinstance(shown, bool):
             raise ConfigError("data.context.provenance", shown, "true or false", "false is the default.")
         self.shown, self.natural, self._pattern = shown, protocol == "natural", _PATTERNS[protocol]
-        self.marks = (self._pattern,) if shown else ()
-        """Patterns that no entry may hold."""
 
     def of(self, task: int, solved: bool | None) -> str:
         """Of an entry that was written after this task (0-based), which was solved or not; None: it was handed over, or that is not
@@ -53,21 +52,43 @@ class Provenance:
         return f"@{min(task + 1, _MOST)} @{'solved' if solved else 'unsolved'}"
 
     def before(self, text: str, task: int, solved: bool | None) -> str:
-        """The text with it before."""
-        return f"{self.of(task, solved)} {self.without(text)}" if self.shown else text
+        """The text with it before.
+
+        >>> Provenance(True, "natural").before('3 is "gold"', 0, None)
+        '[handed over before the first task] "3 is \\\\"gold\\\\""'
+        """
+        if not self.shown:
+            return text
+        kept = self.without(text)
+        return f"{self.of(task, solved)} {json.dumps(kept, ensure_ascii=False) if self.natural else kept}"
+
+    def read(self, shown: str) -> str:
+        """The text of what `before` returned.
+
+        >>> Provenance(True, "natural").read('[handed over before the first task] "3 is gold"')
+        '3 is gold'
+        """
+        if not self.shown:
+            return shown
+        kept = self.without(shown)
+        return json.loads(kept) if self.natural and len(kept) > 1 and kept[0] == kept[-1] == '"' else kept
+
+    def spelled_in(self, text: str) -> bool:
+        """Whether the text spells it, where it is shown."""
+        return self.shown and re.search(self._pattern, normal_form(text)) is not None
 
     def without(self, text: str) -> str:
-        """The text without what spells it.
+        """The text without what spells it; where letters had to be read in their normal form, the text is in that form.
 
         >>> Provenance(True, "compact").without("@given 3=gold @2 @solved")
         '3=gold'
         """
-        if not self.shown or not re.search(self._pattern, text):
+        if not self.spelled_in(text):
             return text
-        text = re.sub(self._pattern, " ", text)
-        if re.search(self._pattern, text):  # one stood within another
-            text = re.sub(r"[\[\]]", " ", text)
-        return " ".join(text.split())
+        plain = " ".join(re.sub(self._pattern, " ", " ".join(text.split())).split())
+        if self.spelled_in(plain):  # in other letters, or one stood within another
+            plain = " ".join(re.sub(self._pattern, " ", normal_form(plain)).split())
+        return re.sub(r"[\[\]]", " ", plain) if self.spelled_in(plain) else plain
 
     def words(self) -> tuple[str, ...]:
         """Of the compact wording."""

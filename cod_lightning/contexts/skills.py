@@ -180,7 +180,7 @@ class SkillsContext(WordedContext):
         with the task."""
         if offered := self.wording.offered(messages):
             task = set(words_of(messages[1].content))
-            clauses = {name: self.provenance.without(when) for name, when in offered.items()}
+            clauses = {name: self.provenance.read(when) for name, when in offered.items()}
             shared = {name: len(task & set(words_of(when))) for name, when in clauses.items()}
             name = max(shared, key=lambda one: shared[one])
             return f"use {name if shared[name] else NONE}"
@@ -213,8 +213,10 @@ class SkillsContext(WordedContext):
         if not self._is_name(operation.name):
             return f"a name has {self.wording.name_rule}"
         for what, text in (("clause", operation.when), ("text of the steps", operation.steps)):
-            if reason := next(faults(text, tokens, (*self.wording.marks, *self.provenance.marks), what), ""):
+            if reason := next(faults(text, tokens, self.wording.marks, what), ""):
                 return reason
+            if self.provenance.spelled_in(text):
+                return f"the {what} has a mark of the context's own"
         counted = [self._shown(one) for one in (*(s for name, s in skills.items() if name != operation.name), new)]
         if (total := sum(tokens.count(f"{one.when} {one.steps}") for one in counted)) > self.budget:
             return f"the skills would have {total} tokens of {self.budget}; remove or shorten one first"

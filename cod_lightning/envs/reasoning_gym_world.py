@@ -1,20 +1,25 @@
-"""The generated questions of reasoning-gym as a world, graded by its own `score_answer`.
+"""The generated questions of reasoning-gym as a world, graded by its own `score_answer` in a sandbox.
 
 Needs the extra `reasoning-gym` (Apache-2.0). Source: https://github.com/open-thought/reasoning-gym
 """
 
 import copy
 import json
+import pickle
 import random
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from cod_lightning.envs.answers import quoted
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.envs.reasoning_gym_grading import REFUSED
+from cod_lightning.errors import ConfigError, GradingFailed, check_at_least
 from cod_lightning.extras import require
+from cod_lightning.sandbox.sandbox import Sandbox
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -22,6 +27,8 @@ _RULES = (
     "You get questions, one after the other. Those of one series have something in common: what you find out with one may help "
     "with the next."
 )
+_GRADER = "cod_lightning.envs.reasoning_gym_grading:grader"
+_GRADING_S, _GRADING_MB = 10.0, 1024
 
 
 class ReasoningGym(QuestionWorld):
@@ -37,6 +44,9 @@ class ReasoningGym(QuestionWorld):
         asked: Further parameters of `QuestionWorld`; some datasets give a share of 1 to an answer that is nearly right.
     """
 
+    blocking = True
+    """It waits for the process that grades."""
+
     def __init__(
         self,
         dataset: str = "arc_1d",
@@ -51,6 +61,8 @@ class ReasoningGym(QuestionWorld):
         super().__init__(dataset, f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", **asked)
         self.dataset, self.num_questions, self.dataset_seed = dataset, num_questions, dataset_seed
         self._levels = tuple(json.dumps(level, sort_keys=True) for level in (levels or [{}]))
+        datasets = [[dataset, level, dataset_seed, num_questions] for level in self._levels]
+        self._sandbox = Sandbox(_GRADER, [datasets], path=sys.path, time_s=_GRADING_S, memory_mb=_GRADING_MB)
         self._drawn_levels = tuple(range(len(self._levels)))
         self._tasks = [GroupedTasks(self._named(n, group), "data.env.num_questions") for n in self._drawn_levels]
 
@@ -69,14 +81,21 @@ class ReasoningGym(QuestionWorld):
         return twin
 
     def grade(self, answer: str, task: QuestionTask) -> Grade:
-        """The dataset's own score. An answer at which its scorer raises is not of a form that it reads."""
+        """The dataset's own score. An answer at which its scorer raises, and a program, are not of a form that it reads.
+
+        Raises `GradingFailed`, which costs the lifecycle, where the answer takes too long or ends the process that grades it.
+        """
         key = json.loads(task.key)
-        dataset, entry = self._dataset(key["level"]), self._entry(key["level"], key["index"])
-        try:
-            score = float(dataset.score_answer(answer, entry))
-        except Exception as error:
-            return Grade(0.0, f"{self.dataset} cannot score it ({type(error).__name__})", malformed=True)
-        return Grade(min(1.0, max(0.0, score)))
+        request = key["level"], self._entry(key["level"], key["index"]), answer
+        done = self._sandbox.run(pickle.dumps(request))
+        if done.code == REFUSED:
+            return Grade(0.0, "it is a program, not a value or a formula", malformed=True)
+        if done.complaint or not done.output:
+            raise GradingFailed(f"the process that graded {quoted(answer)} {done.complaint or 'gave no score'}")
+        found = json.loads(done.output)
+        if "raised" in found:
+            return Grade(0.0, f"{self.dataset} cannot score it ({found['raised']})", malformed=True)
+        return Grade(min(1.0, max(0.0, found["score"])))
 
     def right_answer(self, task: QuestionTask) -> str | None:
         key = json.loads(task.key)

@@ -4,11 +4,15 @@ import math
 import re
 from typing import Literal
 
+import regex
+
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.rewards.base import Reward
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 _FIELD = re.compile(r"\{([a-z_]+)\}")
+_PATTERN_S = 1.0
+"""For a pattern to read a text that the policy wrote; `re` cannot be interrupted."""
 
 
 class FormatReward(Reward):
@@ -54,11 +58,11 @@ class BrokenRule(Reward):
         self.kinds = frozenset(EpisodeKind(kind) for kind in kinds or ("solve",))
 
     async def __call__(self, episode: Episode, task: Task) -> float:
-        """Raises `AttributeError` where a task's spec has no such field."""
+        """Raises `AttributeError` where a task's spec has no such field, and `TimeoutError` after a second."""
         pattern = _FIELD.sub(lambda found: re.escape(str(getattr(task.spec, found[1]))), self.pattern)
         solved = episode.kind is EpisodeKind.SOLVE
         text = "\n".join(turn.response for turn in episode.turns) if solved else episode.context_after
-        return -self.penalty if re.search(pattern, text) else 0.0
+        return -self.penalty if regex.search(pattern, text, timeout=_PATTERN_S) else 0.0
 
 
 class NewFacts(Reward):
@@ -76,12 +80,15 @@ class NewFacts(Reward):
     def __init__(self, pattern: str, bonus: float = 0.05, weight: float = 1.0) -> None:
         _check_penalty("data.rewards.NewFacts.bonus", bonus)
         _check_pattern("data.rewards.NewFacts.pattern", pattern)
-        self.pattern, self.bonus, self.weight = re.compile(pattern), bonus, weight
+        self.pattern, self.bonus, self.weight = regex.compile(pattern), bonus, weight
 
     async def __call__(self, episode: Episode, task: Task) -> float:
         seen = " ".join([*(turn.observation for turn in episode.turns), episode.feedback])
-        found = {one[0] for one in self.pattern.finditer(seen)}
-        return self.bonus * len(found - {one[0] for one in self.pattern.finditer(episode.context_before)})
+        shown, known = (
+            {one[0] for one in self.pattern.finditer(text, timeout=_PATTERN_S)}
+            for text in (seen, episode.context_before)
+        )
+        return self.bonus * len(shown - known)
 
 
 class LengthReward(Reward):
@@ -171,6 +178,6 @@ def _check_penalty(key: str, value: float) -> None:
 
 def _check_pattern(key: str, pattern: str) -> None:
     try:
-        re.compile(_FIELD.sub("x", pattern))
-    except re.error as error:
+        regex.compile(_FIELD.sub("x", pattern))
+    except regex.error as error:
         raise ConfigError(key, pattern, f"a regular expression ({error})", "Correct it.") from None

@@ -8,8 +8,9 @@ import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference
+from cod_lightning.envs.question_world import Grade
 from cod_lightning.envs.reasoning_gym_world import ReasoningGym
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, GradingFailed
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.types import EpisodeStatus, Split
 
@@ -75,11 +76,95 @@ def test_a_copy_draws_the_same_and_the_global_generator_stays(arc):
     assert random.getstate() == state
 
 
-def test_an_answer_at_which_their_scorer_raises_is_malformed(arc, monkeypatch):
-    monkeypatch.setattr(type(arc._dataset(0)), "score_answer", lambda self, answer, entry: 1 / 0)
-    arc.reset(seed=1)
-    assert "arc_1d cannot score it (ZeroDivisionError). The task is over." in arc.step("<answer>1</answer>")[0]
-    assert arc.status is EpisodeStatus.MALFORMED
+def test_an_answer_at_which_their_scorer_raises_is_malformed():
+    env = ReasoningGym("boxnet", num_questions=6)
+    env.reset(seed=1)
+    assert "boxnet cannot score it (TypeError). The task is over." in env.step("<answer>7</answer>")[0]
+    assert env.status is EpisodeStatus.MALFORMED
+
+
+EVALUATES = ["spiral_matrix", "binary_matrix", "string_insertion", "n_queens"]
+FORMULAS = ["countdown", "puzzle24", "simple_integration", "intermediate_integration", "polynomial_multiplication"]
+"""Datasets whose scorers run an answer as Python, by `eval` or by sympy."""
+PATCH = "(lambda gym: [setattr(one, 'score_answer', lambda *a: 1.0) for one in vars(gym).values()])(__import__('reasoning_gym'))"
+
+
+@pytest.fixture(scope="module")
+def graded():
+    """What a dataset makes of an answer to its first question."""
+    worlds = {}
+
+    def grade(dataset, answer):
+        if dataset not in worlds:
+            worlds[dataset] = ReasoningGym(dataset, num_questions=6)
+            worlds[dataset].reset(seed=0)
+        env = worlds[dataset]
+        return env.grade(env.right_answer(env._task) if answer is None else answer, env._task)
+
+    return grade
+
+
+@pytest.mark.parametrize("dataset", EVALUATES + FORMULAS)
+def test_an_answer_that_is_a_program_is_refused_before_it_runs(dataset, graded, tmp_path):
+    left = tmp_path / "left"
+    programs = [
+        f"__import__('os').system('touch {left}')",
+        f"open({str(left)!r}, 'w')",
+        "__import__('os')._exit(0)",
+        PATCH,
+        "[c for c in ().__class__.__base__.__subclasses__()]",
+        "().__class__",
+        "(lambda: 1)()",
+    ]
+    if dataset in FORMULAS:
+        programs += [f"Symbol('x') + sympify({programs[0]!r})", f"Integer({programs[0]!r})", "lambdify(1, 2)"]
+    for program in programs:
+        grade = graded(dataset, program)
+        assert grade.score <= 0.05  # what the scorer gives for an answer that it cannot read
+    assert graded(dataset, programs[0])[1:3] == ("it is a program, not a value or a formula", True)
+    assert not left.exists()
+    assert graded(dataset, None).score == 1
+
+
+@pytest.mark.parametrize("name", ["oracle_answer", "[oracle_answer]", "entry", "self"])
+def test_an_answer_cannot_name_what_the_scorer_knows(name, graded):
+    assert graded("spiral_matrix", name).malformed
+    assert graded("spiral_matrix", "nothing_of_this_name") == Grade(0.0)
+
+
+@pytest.mark.parametrize("answer", ["9**9**9**9", "factorial(10**9)"])
+def test_an_answer_that_takes_too_much_is_not_graded_and_the_next_one_is(answer, graded, monkeypatch):
+    monkeypatch.setattr("cod_lightning.envs.reasoning_gym_world._GRADING_S", 1.0)
+    env = ReasoningGym("countdown", num_questions=5)
+    env.reset(seed=0)
+    right = env.right_answer(env._task)
+    assert env.grade(right, env._task).score == 1
+    with pytest.raises(GradingFailed, match="took longer than 1 s"):
+        env.step(f"<answer>{answer}</answer>")
+    assert env.grade(right, env._task).score == 1
+
+
+def test_an_answer_that_gets_past_the_refusal_ends_its_own_process_alone(graded, monkeypatch):
+    """As in a version of Python, or of a scorer, that the refusal does not know."""
+    monkeypatch.setattr(
+        "cod_lightning.envs.reasoning_gym_world._GRADER", "tests.envs.test_reasoning_gym_world:trusting"
+    )
+    env = ReasoningGym("spiral_matrix", num_questions=4)
+    env.reset(seed=0)
+    for answer in ("__import__('os')._exit(0)", "__import__('os')._exit(3)", "__import__('ctypes').string_at(0)"):
+        with pytest.raises(GradingFailed):
+            env.grade(answer, env._task)
+    env.grade(PATCH, env._task)
+    assert env.grade("1 2 3", env._task).score == 0
+    assert env.grade(env.right_answer(env._task), env._task).score == 1
+
+
+def trusting(datasets):
+    """The grader without its refusal."""
+    from cod_lightning.envs import reasoning_gym_grading
+
+    reasoning_gym_grading._see = lambda *arguments: None
+    return reasoning_gym_grading.grader(datasets)
 
 
 def test_there_is_no_scripted_reference(arc):

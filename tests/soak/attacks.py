@@ -40,6 +40,7 @@ from tests.records import group, turn
 from tests.reports.made_runs import write_logprobs, write_run
 from tests.rollout.test_forged_roles import NORMALISERS, forged
 from tests.rollout.test_forged_roles import texts as spelling_texts
+from tests.soak import attacks_by_text as by_text
 
 _ABSURD = (10**400, -(10**400), 1e308, float("inf"), float("nan"), "x", "", None, [], {}, [[]], True, -1, 2**63, 2**31)
 _NUM_TASKS = 12
@@ -139,8 +140,8 @@ def damaged_stores(num: int) -> dict[str, int]:
 
 
 def _next() -> dict[str, Any]:
-    status, kind = EpisodeStatus.COMPLETED, EpisodeKind.SOLVE
-    return {"kind": kind, "position": _NUM_TASKS, "status": status, "reward": 1.0, "success": True}
+    ended = {"status": EpisodeStatus.COMPLETED, "reward": 1.0, "success": True}
+    return {"kind": EpisodeKind.SOLVE, "position": _NUM_TASKS} | ended
 
 
 def damaged_runs(num: int) -> dict[str, int]:
@@ -378,7 +379,7 @@ def main() -> None:
         "weight_folders": lambda: weight_folders(int(14_900 * options.share)),
         "cycles": cycles,
         "caches": caches,
-    }
+    } | by_text.attacks(options.share)
     kept: dict[str, dict[str, Any]] = json.loads(options.out.read_text()) if options.out.exists() else {}
     counts: dict[str, dict[str, Any]] = {}
     for name in options.attacks or attacks:
@@ -393,7 +394,7 @@ def main() -> None:
     assert all(10 < counts[a]["peak_mib"] < most[a] for a in most.keys() & counts.keys()), counts
 
 
-_ZERO = ("tracebacks", "changed", "raw_controls", "elements", "forged", "errors", "left")
+_ZERO = ("tracebacks", "changed", "raw_controls", "elements", "forged", "errors", "left", *by_text.ZERO)
 
 if __name__ == "__main__":
     main()

@@ -3,20 +3,24 @@
 import json
 import math
 import re
+import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.dataset.sandbox import Sandbox
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade, wrong_form
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.sandbox.sandbox import Sandbox
 
 _NUMBER = re.compile(r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)", re.ASCII)
 _MOST_DIGITS = 400
-_PATTERN_S = 1.0
+_PATTERN_S, _PATTERN_MB = 1.0, 256
+_QUICK_LETTERS, _QUICK_GROUPS = 1_000, 5
+"""Up to which a pattern is read at once: what it is laid out to may double with each group around it."""
 _PART_OF_A_PATTERN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|.", re.DOTALL)
 _MOST_PARTS = 100_000
 """Of a pattern, counted as often as its repetitions ask for at least: `regex` lays them all out, and some fill all memory."""
@@ -121,6 +125,13 @@ def number_in(text: str) -> Fraction | None:
     return Fraction(plain.replace(",", "")) if _NUMBER.fullmatch(plain) else None
 
 
+def pattern_reader() -> Callable[[bytes], None]:
+    """The job that reads a regular expression."""
+    import regex
+
+    return lambda pattern: regex.compile(pattern.decode()) and None
+
+
 def _num_parts(pattern: str) -> int:
     """Letters, sets and so on, each as often as the repetitions around it ask for at least.
 
@@ -146,6 +157,10 @@ class RegexMatch(AnswerScorer):
 
     form = "YOUR ANSWER"
 
+    def __init__(self) -> None:
+        entry = "cod_lightning.envs.dataset.scorers:pattern_reader"
+        self._reading = Sandbox(entry, path=sys.path, time_s=_PATTERN_S, memory_mb=_PATTERN_MB)
+
     def key_of(self, value: Any) -> str:
         import regex
 
@@ -153,11 +168,19 @@ class RegexMatch(AnswerScorer):
             raise ValueError(f"the answer is a {type(value).__name__}, not a regular expression")
         if _num_parts(value) > _MOST_PARTS:
             raise ValueError(f"the regular expression has over {_MOST_PARTS:,} parts with its repetitions written out")
+        if len(value) > _QUICK_LETTERS or value.count("(") > _QUICK_GROUPS:
+            self._check_long(value)
         try:
             regex.compile(value)
         except regex.error as error:
             raise ValueError(f"the answer is no regular expression ({error})") from None
         return value
+
+    def _check_long(self, pattern: str) -> None:
+        """Raise `ValueError` for one that takes too long or too much to read; `regex` cannot be interrupted there."""
+        done = self._reading.run(pattern.encode("utf-8", "replace"))
+        if done.complaint and "error: " not in done.errors:  # which is said where it is read once more
+            raise ValueError(f"reading the regular expression {done.complaint}, with {_PATTERN_MB} MiB of memory")
 
     def grade(self, answer: str, key: Any) -> Grade:
         """Raises `TimeoutError`, which costs the lifecycle."""
@@ -170,7 +193,7 @@ class RegexMatch(AnswerScorer):
 
 
 class CodeTests(AnswerScorer):
-    """1 for a Python program that passes all tests of the row, each in a process of its own with limits.
+    """1 for a Python program that passes all tests of the row, each in a `Sandbox` of its own.
 
     A test is `{"input": ..., "output": ...}`: the program gets the text `input` and has to print `output`; or
     `{"call": "f(2)", "output": 4}`: the expression is evaluated after the program, and has to give that JSON value. What is
@@ -188,7 +211,7 @@ class CodeTests(AnswerScorer):
         if not 0 < time_s <= 600:
             raise ConfigError("data.env.scorer.time_s", time_s, "above 0 and at most 600", "5 is the default.")
         check_at_least("data.env.scorer.memory_mb", memory_mb, 64, "512 is the default.")
-        self.sandbox = Sandbox(time_s, memory_mb)
+        self.sandbox = Sandbox(time_s=time_s, memory_mb=memory_mb)
 
     def key_of(self, value: Any) -> list[dict[str, Any]]:
         tests = json.loads(value) if isinstance(value, str) else value
@@ -211,9 +234,10 @@ class CodeTests(AnswerScorer):
         call = test.get("call")
         shown = f"{call}" if call is not None else f"the input {quoted(test['input'])}"
         source = program if call is None else f"{program}\n{_PRINTED.format(call=call)}"
-        done = self.sandbox.run(source, test.get("input", ""))
+        done = self.sandbox.run(source.encode("utf-8", "replace"), test.get("input", "").encode("utf-8", "replace"))
         if done.complaint:
-            return f"{shown} {done.complaint}"
+            raised = done.errors.rstrip().rpartition("\n")[2] if done.code > 0 else ""
+            return f"{shown} {f'raised {quoted(raised)}' if raised else done.complaint}"
         if call is None:
             right = _lines(done.output) == _lines(test["output"])
             return "" if right else f"{shown} gave {quoted(done.output.strip())}"

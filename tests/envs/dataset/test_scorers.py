@@ -1,5 +1,6 @@
 """Scores against their definitions, and what a row may not hold."""
 
+import time
 from fractions import Fraction
 
 import pytest
@@ -89,3 +90,22 @@ def test_settings_that_cannot_work_are_named():
             make()
     with pytest.raises(ConfigError, match=r"data\.env\.scorer\.memory_mb"):
         CodeTests(memory_mb=1)
+
+
+LAZY = "(?:" * 90 + "a?" + ")+?" * 90
+
+
+@pytest.mark.parametrize("pattern", [LAZY, LAZY * 110, "(?:" * 30 + "a?" + ")+?" * 30])
+def test_a_pattern_that_would_hang_the_reading_of_a_row_is_refused_in_seconds(pattern):
+    RegexMatch().key_of("(" * 9 + "a" + ")" * 9)  # the process that reads is there
+    begun = time.perf_counter()
+    with pytest.raises(ValueError, match="reading the regular expression"):
+        RegexMatch().key_of(pattern)
+    assert time.perf_counter() - begun < 20
+
+
+def test_a_long_pattern_is_read_and_a_long_one_that_is_none_is_named():
+    words = "|".join(f"(word{n})" for n in range(1000))
+    assert RegexMatch().grade("word999", RegexMatch().key_of(words)).score == 1
+    with pytest.raises(ValueError, match=r"is no regular expression \(missing \)"):
+        RegexMatch().key_of(words + "(")

@@ -114,6 +114,12 @@ def test_a_rule_may_look_at_rewritten_contexts():
     assert scores == [-0.5 if "=?" in one.context_after else 0.0 for one in life.updates]
 
 
+def test_a_response_that_makes_the_pattern_endless_costs_a_second():
+    task = pack_of(ForbiddenLever(protocol="compact")).tasks[0]
+    with pytest.raises(TimeoutError):
+        asyncio.run(BrokenRule("(x+x+)+y", penalty=0.5)(spoken("x" * 10_000), task))
+
+
 ASK = "<answer>confirm</answer>"
 
 

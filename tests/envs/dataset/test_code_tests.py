@@ -1,14 +1,12 @@
 """Programs are graded by what they print, and what a hostile one does ends with it."""
 
-import os
+import json
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from cod_lightning.envs.dataset import CodeTests
-from cod_lightning.envs.dataset.sandbox import Sandbox, _isolated
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 CALLS = [{"call": "f(2)", "output": 4}, {"call": "f('ab')", "output": "abab"}]
@@ -72,10 +70,9 @@ def test_no_program_can_overrule_the_comparison():
         ("import time; time.sleep(60)", "took longer than 1 s"),
         ("x = [0] * 10**9", "MemoryError"),
         ("print('9' * 10**8)", "printed more than 1,000,000 bytes"),
-        ("open('big', 'w').write('9' * 10**8)", "File too large"),
+        ("open('big', 'w').write('9' * 10**8)", "PermissionError"),
     ],
 )
-@pytest.mark.slow
 def test_a_program_that_takes_too_much_is_ended(program, remark):
     begun = time.perf_counter()
     assert remark in grade(program, CALLS[:1], time_s=1.0).remark
@@ -83,24 +80,14 @@ def test_a_program_that_takes_too_much_is_ended(program, remark):
 
 
 @linux
-def test_what_a_program_leaves_behind_ends_with_it():
-    if not _isolated():
-        pytest.skip("this system gives no namespaces to this user (unshare)")
-    escape = "import os\nif os.fork() == 0:\n os.setsid()\n import time\n time.sleep(77)\n"
-    Sandbox(2.0, 256).run(escape, "")
-    time.sleep(0.2)
-    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and b"sleep(77)" in _cmdline(pid)]
-    assert "Network is unreachable" in grade("import socket\nsocket.create_connection(('192.0.2.1', 9), 1)").remark
+def test_no_program_can_look_the_answer_up(tmp_path):
+    data = tmp_path / "data.jsonl"
+    data.write_text(json.dumps({"prompt": "f", "answer": CALLS}))
+    looked_up = f"import json\ntests = json.load(open({str(data)!r}))['answer']\nf = lambda x: {{2: 4}}.get(x, tests[1]['output'])"
+    assert "FileNotFoundError" in grade(looked_up).remark or "PermissionError" in grade(looked_up).remark
 
 
-def _cmdline(pid: str) -> bytes:
-    try:
-        return Path("/proc", pid, "cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def test_a_program_sees_an_empty_folder_and_none_of_the_variables_of_this_process(monkeypatch):
+def test_a_program_sees_none_of_the_variables_of_this_process(monkeypatch):
     monkeypatch.setenv("JUDGE_API_KEY", "secret")
-    tests = [{"input": "", "output": "['program.py'] False"}]
-    assert grade("import os\nprint(os.listdir('.'), 'JUDGE_API_KEY' in os.environ)", tests).score == 1
+    tests = [{"input": "", "output": "False"}]
+    assert grade("import os\nprint('JUDGE_API_KEY' in os.environ)", tests).score == 1
