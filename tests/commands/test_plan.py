@@ -152,7 +152,7 @@ def test_on_a_cpu_the_plan_is_the_measured_peak_or_up_to_half_as_much_again(mode
     small += ["--data.rollouts_per_epoch", "1", "--data.max_new_tokens", "32", "--data.suites", "null"]
     small += ["--model.policy.path", str(llama), "--torch_threads", "1"]
     chosen = [f"model={model}", "--model.policy.dtype", "float32", "--model.policy.window", "2048"]
-    argv = ["fit", "--config", "experiment/checkpoint_levers", *chosen, "regulariser=entropy", *small]
+    argv = ["fit", "--config", "pretrained", "--warm_start", "null", *chosen, "regulariser=entropy", *small]
     done = cod(*argv, cwd=tmp_path, fresh=True)
     assert done.returncode == 0, done.stderr[-2000:]
     ((peak, planned),) = re.findall(r"at most ([\d.]+) GiB of RAM .* planned ([\d.]+) GiB", done.stdout)
