@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy import stats
 
 from cod_lightning.evaluation.intervals import Estimate
@@ -28,7 +28,7 @@ def crossed_estimate(values: Float[np.ndarray, "S P"], rules: Sequence[str] = ()
     >>> crossed_estimate(np.array([[0.0, 1.0], [0.0, 1.0]])).mean
     0.5
     """
-    complete: Bool[np.ndarray, " P"] = ~np.isnan(values).any(axis=0)
+    complete = np.array(~np.isnan(values).any(axis=0))
     whole = values[:, complete]
     num_packs = whole.shape[1]
     if not whole.size:
