@@ -196,7 +196,8 @@ class TrainCLI(CodCLI):
             raise ConfigError("ckpt_path", "null", expected, remedy)
         begins = self._own().warm_start or getattr(policy, "weights", None)
         name = Path(begins).name if begins else "untrained"
-        next(one for one in self.trainer.callbacks if isinstance(one, Evaluation)).policy = name
+        callbacks: Any = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        next(one for one in callbacks if isinstance(one, Evaluation)).policy = name
         print(f"note: no --ckpt_path: {begins or 'model.policy, untrained,'} is played as it is", file=sys.stderr)
 
     def house_callbacks(self) -> list[Callback]:
