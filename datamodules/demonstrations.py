@@ -11,7 +11,6 @@ import random
 from collections.abc import Iterator
 from functools import partial
 from textwrap import shorten
-from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
@@ -84,9 +83,12 @@ class DemonstrationDataModule(ItemDataModule):
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer; refuse a bound that would cut off a demonstrated response of a closed vocabulary."""
-        if self._chat is not None:
-            return
-        policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
+        policy: Policy = self.learner.policy
+        if self._chat is None:
+            self._check_with(policy)
+        self.learner.meet(self, stage)
+
+    def _check_with(self, policy: Policy) -> None:
         self._speak_as(policy)
         first = first_pack(self.env, self.pack_size, self.seed)
         check_ids(self.env, first, self.seed)

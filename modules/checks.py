@@ -77,19 +77,19 @@ def check_combination(module: Any, data: Any) -> None:
     """Raise `ConfigError` naming the key, and why. `module` is the GRPOModule, `data` the RolloutDataModule."""
     module.credit.check(data.pack_size)
     _check_reuse(module.loss, data)
-    if data.rollouts.replay is not None:
-        _check_replay(module.loss, data.rollouts.replay.replay)
+    if data.replay is not None:
+        _check_replay(module.loss, data.replay)
     _check_branching(module.credit, module.trained_kinds, data)
     _check_roles(module.trained_kinds, data)
     _check_baseline(module, data)
-    if data.rollouts.replay is not None and data.rollouts.packs.source.changes_size:
+    if data.replay is not None and data.packs.source.changes_size:
         expected = "null with data.replay, which compares episodes at one place in the plan, so that packs stay as long as they are"
         raise ConfigError("data.source.num_tasks", "set", expected, "Grow max_turns alone, or leave data.replay out.")
 
 
 def _check_baseline(module: Any, data: Any) -> None:
     """What has no meaning with a baseline that accepts, or with one that gives packs without signal an advantage."""
-    baseline, replay = module.baseline, data.rollouts.replay
+    baseline, replay = module.baseline, data.replay
     if isinstance(baseline, Accepted):
         if data.branching.anchors or data.branching.counterfactual:
             expected = (
@@ -99,7 +99,7 @@ def _check_baseline(module: Any, data: Any) -> None:
         if module.scale != "none":
             expected = "none with baseline=accepted, whose advantages are all 1, so that nothing is left to divide by"
             raise ConfigError("model.scale", module.scale, expected, "Choose loss=reinforce, which sets it, or none.")
-        if isinstance(data.rollouts.packs.source, Bandit):
+        if isinstance(data.packs.source, Bandit):
             expected = "another one with baseline=accepted, whose advantages are all 1, in every category alike"
             raise ConfigError("data.source", "Bandit", expected, "Choose source=learnability, or another baseline.")
         if module.loss.compares_siblings:
@@ -108,7 +108,7 @@ def _check_baseline(module: Any, data: Any) -> None:
     if not isinstance(baseline, RoleMean) and not (isinstance(baseline, AsymRE) and baseline.shift < 0):
         return
     name = "asymre" if isinstance(baseline, AsymRE) else "role"
-    signal = "SignalReplay" if replay is not None and isinstance(replay.replay, SignalReplay) else ""
+    signal = "SignalReplay" if isinstance(replay, SignalReplay) else ""
     for key, value, off, what in (
         ("data.resample_packs", data.resample_packs, 0, "none is ever replaced"),
         ("model.filter_packs", module.filter_packs, False, "none is ever taken out"),

@@ -2,8 +2,9 @@
 
 import torch
 
-from cod_lightning.objective.batch import CreditTable, kind_id
+from cod_lightning.objective.batch import AttemptTable, Batch, CreditTable, kind_id
 from cod_lightning.objective.credited import Credited
+from cod_lightning.objective.returns import Returns
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.types import EpisodeKind
 
@@ -41,15 +42,52 @@ def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | N
     return [table.rewards[g, k, f].item() if table.valid[g, k, f] else None for f in entries]
 
 
-def plain_credit(values: torch.Tensor) -> Credited:
-    """These advantages, without attempts."""
-    return Credited(
-        values=values,
-        valid=values.isfinite(),
-        attempts=torch.zeros(0),
-        attempts_valid=torch.ones(0).bool(),
-        of=torch.zeros(0, 3).long(),
+def plain_credit(
+    values, valid=None, *, attempts=(), of=(), attempts_valid=None, table=None, filtered=False
+) -> Credited:
+    """These advantages, [G K E], and [X] of attempts beside the episodes `of`, without a reweighting."""
+    values, extra = torch.as_tensor(values), torch.tensor(attempts, dtype=torch.float32)
+    valid = values.isfinite() if valid is None else torch.as_tensor(valid)
+    beside = AttemptTable(
+        of=torch.tensor(of, dtype=torch.long).view(-1, 3),
+        same_context=torch.ones(len(extra)).bool(),
+        rewards=extra,
+        valid=extra.isfinite(),
+        action_counts=torch.ones(len(extra)).long(),
     )
+    kinds = torch.arange(values.shape[2]) % 2
+    table = table or CreditTable(
+        rewards=values, valid=valid, action_counts=torch.ones_like(valid).long(), kinds=kinds, attempts=beside
+    )
+    return Credited(
+        table=table,
+        returns=Returns(values, valid, table.kinds),
+        values=values,
+        valid=valid,
+        attempts=extra,
+        attempts_valid=extra.isfinite() if attempts_valid is None else torch.tensor(attempts_valid),
+        tilted=torch.cat([values.flatten(), extra]),
+        filtered=filtered,
+    )
+
+
+def advantage(credit: Credited, batch: Batch, row: int) -> float:
+    """What this row of the rollout is to have, after the reweighting."""
+    g, k, e = batch.episode_index[row].tolist()
+    x, (_, siblings, episodes) = int(batch.attempt[row]), credit.valid.shape
+    return float(credit.tilted[credit.valid.numel() + x if x >= 0 else (g * siblings + k) * episodes + e])
+
+
+def kept_credit(module) -> list[Credited]:
+    """What the module credits from now on, one for each rollout."""
+    seen, credited = [], module.credited
+
+    def kept(table):
+        seen.append(credited(table))
+        return seen[-1]
+
+    module.credited = kept
+    return seen
 
 
 def cells(table: CreditTable):

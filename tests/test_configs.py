@@ -158,7 +158,7 @@ def test_parts_of_the_reward_are_chosen_together_on_the_command_line(tmp_path, m
 @pytest.mark.parametrize("path", group_files("source"), ids=lambda path: path.stem)
 def test_a_source_of_packs_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    source = build("experiment/mixture", f"+source={path.stem}").datamodule.rollouts.packs.source
+    source = build("experiment/mixture", f"+source={path.stem}").datamodule.packs.source
     said = yaml.safe_load(path.read_text())
     assert f"{type(source).__module__}.{type(source).__name__}" == said["class_path"]
     assert vars(source).items() >= said.get("init_args", {}).items()
@@ -168,7 +168,7 @@ def test_a_source_of_packs_can_be_chosen_and_is_what_its_file_says(path, tmp_pat
 @pytest.mark.parametrize("path", group_files("replay"), ids=lambda path: path.stem)
 def test_a_replay_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    replay = build("smoke", f"+replay={path.stem}").datamodule.rollouts.replay.replay
+    replay = build("smoke", f"+replay={path.stem}").datamodule.replay
     said = yaml.safe_load(path.read_text())
     assert f"{type(replay).__module__}.{type(replay).__name__}" == said["class_path"]
     assert vars(replay).items() >= said["init_args"].items()

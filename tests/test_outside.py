@@ -119,7 +119,7 @@ class ComesBack(PackSource):
         return [PackChoice(index) for index in (*best, *range(first, first + count - len(best)))]
 
     def observe(self, outcomes):
-        worth = outcomes.advantages.values.abs().flatten(1).mean(dim=1).tolist()
+        worth = outcomes.credit.values.abs().flatten(1).mean(dim=1).tolist()
         self.worth |= {choice.index: value for choice, value in zip(outcomes.choices, worth, strict=True)}
 
     def metrics(self):

@@ -1,10 +1,11 @@
-"""Tensors made of experience: the credit table of a rollout, and the token rows of one optimizer update.
+"""Tensors made of experience: the rewards of a rollout, and its token rows.
 
 Letters: G packs, K siblings, N tasks, E episodes in the order of the lifecycle's plan, B rows, T tokens.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -38,7 +39,7 @@ class AttemptTable:
 
 @dataclass(frozen=True, kw_only=True)
 class CreditTable:
-    """Raw rewards of a whole rollout; advantages are derived from it, never shipped."""
+    """Raw rewards of a whole rollout, of all ranks."""
 
     rewards: Float[Tensor, "G K E"]
     """A missing reward is stored as 0 and must not be used; `known_rewards` leaves it out."""
@@ -65,100 +66,95 @@ class CreditTable:
         """Which episodes solve a task."""
         return self.kinds == kind_id(EpisodeKind.SOLVE)
 
-    def to(self, device: torch.device | str) -> "CreditTable":
-        return _moved(self, device)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Right-padded token rows of one optimizer update, and the credit table of the rollout they come from."""
+    """Right-padded token rows, each with its advantage: all that an optimizer update sees."""
 
     token_ids: Int[Tensor, "B T"]
     action_mask: Bool[Tensor, "B T"]
     """True exactly where the policy sampled the token."""
     behaviour_logprobs: Float[Tensor, "B T"]
     """[:, t] belongs to token_ids[:, t] (nats); 0 where the mask is False."""
-    episode_index: Int[Tensor, "B 3"]
-    """(g, k, e) of each row in the credit table; of a row of an attempt, that of the episode beside it."""
-    attempt: Int[Tensor, " B"]
-    """Row of the credit table's attempts; -1 in rows of a lifecycle's own episodes."""
-    policy_version: Int[Tensor, " B"]
     lengths: Int[Tensor, " B"]
     """Tokens of each row, padding excluded."""
-    credit: CreditTable
-    num_action_tokens: int
-    """Action tokens of these rows, those of zero advantage included: this rank's part of the loss denominator."""
+    policy_version: Int[Tensor, " B"]
+    advantages: Float[Tensor, " B"]
+    """Of all action tokens of a row; NaN where none is known, so that the row is in no update and in no denominator."""
+    episode: Int[Tensor, " B"]
+    """Which episode a row is of: one number for all its rows, on all ranks."""
+    siblings: Int[Tensor, " B"]
+    """Which episodes a row's episode is compared with: one number for a pack and a place in the plan."""
+    kinds: Int[Tensor, " B"]
+    """Kind of the episode, its place in `EpisodeKind`."""
+    episode_index: Int[Tensor, "B 3"]
+    """(g, k, e) of the episode in its rollout; of an attempt, that of the episode beside it. Of a replayed row g counts on from G,
+    one for each pack in each update that it joins."""
+    attempt: Int[Tensor, " B"]
+    """Which of the rollout's attempts; -1 in rows of a lifecycle's own episodes."""
+    is_replayed: Bool[Tensor, " B"]
+    """Which rows are those of earlier rollouts."""
     pack_ids: Mapping[int, str] = field(default_factory=dict)
-    """g -> name of the pack, for those that may look into the rows of one; the objective needs none."""
+    """g -> name of the pack."""
     old_logprobs: Float[Tensor, "B T"] | None = None
-    """By the training forward with the weights that sampled (nats), where they were computed."""
-
+    """Under the weights before the rollout's first update (nats), where they were computed."""
     scores: Mapping[str, Float[Tensor, "B T"]] = field(default_factory=dict)
     """Log-probs under other models (nats), by the name of the scorer; NaN where one gave none."""
-    given: Float[Tensor, " B"] | None = None
-    """Advantage that a replayed row brings along, NaN in rows of this rollout; None where nothing is replayed. The (g, k, e) of a
-    replayed row are in no credit table: g counts on from G, one for each pack in each update that it joins."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Of the whole rollout, by the names under which every update logs them."""
+    updates_left: int = 0
+    """Updates of the rollout that come after this one."""
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape
         _check_shapes(self, action_mask=(rows, width), behaviour_logprobs=(rows, width), episode_index=(rows, 3))
-        _check_shapes(self, attempt=(rows,), policy_version=(rows,), lengths=(rows,))
+        _check_shapes(self, **dict.fromkeys(_OF_ROWS, (rows,)))
 
     def __len__(self) -> int:
         return self.token_ids.shape[0]
 
     @property
-    def kinds(self) -> Int[Tensor, " B"]:
-        """Kind of each row's episode, as in the credit table; of a replayed one, too, which has a place in the same plan."""
-        return self.credit.kinds[self.episode_index[:, 2]]
-
-    @property
-    def is_replayed(self) -> Bool[Tensor, " B"]:
-        """Which rows are those of earlier rollouts."""
-        return torch.zeros_like(self.attempt).bool() if self.given is None else self.given.isfinite()
+    def token_advantages(self) -> Float[Tensor, "B T"]:
+        """Every action token gets its row's advantage, 0 where none is known; all other tokens get 0."""
+        return self.advantages.nan_to_num(0.0)[:, None] * self.action_mask
 
     def to(self, device: torch.device | str) -> "Batch":
-        return _moved(self, device)
+        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **moved, scores={name: value.to(device) for name, value in self.scores.items()})
 
     def of_packs(self, packs: Sequence[int]) -> "Batch":
-        """The update made of these packs, each by its g in the credit table: their rows, and the denominator of those."""
+        """The rows of these packs, each by its g."""
         chosen = torch.isin(self.episode_index[:, 0], torch.tensor(packs, device=self.episode_index.device))
-        part = self.rows(chosen.nonzero().squeeze(1))
-        return replace(part, num_action_tokens=int(part.action_mask.sum()))
+        return self.rows(chosen.nonzero().squeeze(1))
 
     def rows(self, index: Int[Tensor, " b"]) -> "Batch":
-        """The chosen rows, as wide as the longest of them; the denominator stays that of the whole update."""
+        """The chosen rows, as wide as the longest of them."""
         width = int(self.lengths[index].max()) if len(index) else 0
+        wide = ("token_ids", "action_mask", "behaviour_logprobs")
         return replace(
             self,
-            token_ids=self.token_ids[index, :width],
-            action_mask=self.action_mask[index, :width],
-            behaviour_logprobs=self.behaviour_logprobs[index, :width],
-            episode_index=self.episode_index[index],
-            attempt=self.attempt[index],
-            policy_version=self.policy_version[index],
-            lengths=self.lengths[index],
+            **{name: getattr(self, name)[index, :width] for name in wide},
+            **{name: getattr(self, name)[index] for name in (*_OF_ROWS, "episode_index")},
             old_logprobs=None if self.old_logprobs is None else self.old_logprobs[index, :width],
             scores={name: values[index, :width] for name, values in self.scores.items()},
-            given=None if self.given is None else self.given[index],
         )
+
+
+_OF_ROWS = ("lengths", "policy_version", "advantages", "episode", "siblings", "kinds", "attempt", "is_replayed")
 
 
 def one_token(like: Batch) -> Batch:
     """A batch with one action token, for a rank that has no rows but has to go through the model with the others."""
-    zero = like.token_ids.new_zeros
+    of_one = {name: getattr(like, name).new_zeros(1) for name in _OF_ROWS} | {"lengths": like.lengths.new_tensor([2])}
     return replace(
         like,
-        token_ids=zero(1, 2),
-        action_mask=torch.tensor([[False, True]], device=like.token_ids.device),
+        **of_one,
+        token_ids=like.token_ids.new_zeros(1, 2),
+        action_mask=like.action_mask.new_tensor([[False, True]]),
         behaviour_logprobs=like.behaviour_logprobs.new_zeros(1, 2),
-        episode_index=zero(1, 3),
-        policy_version=zero(1),
-        attempt=zero(1) - 1,
-        lengths=zero(1) + 2,
+        episode_index=like.episode_index.new_zeros(1, 3),
         old_logprobs=None,
         scores={name: values.new_zeros(1, 2) for name, values in like.scores.items()},
-        given=None,
     )
 
 
@@ -166,16 +162,6 @@ def _check_shapes(record: Any, **shapes: tuple[int, ...]) -> None:
     for name, shape in shapes.items():
         found = tuple(getattr(record, name).shape)
         assert found == shape, f"{name} of a {type(record).__name__} is {found}, not {shape}"
-
-
-def _moved(record: Any, device: torch.device | str) -> Any:
-    """The record on another device, records in it too."""
-    values = {f.name: getattr(record, f.name) for f in fields(record)}
-    moved: dict[str, Any] = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
-    moved |= {name: _moved(value, device) for name, value in values.items() if is_dataclass(value)}
-    if scores := values.get("scores"):
-        moved["scores"] = {name: value.to(device) for name, value in scores.items()}
-    return replace(record, **moved)
 
 
 def kind_id(kind: EpisodeKind) -> int:
@@ -220,8 +206,8 @@ def attempt_table(groups: Sequence[Group]) -> AttemptTable:
     )
 
 
-def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mapping[str, int], pad_id: int) -> Batch:
-    """Rows of one update. `pack_index` gives each pack's g in the credit table; rows are right-padded with `pad_id`."""
+def collate(segments: Sequence[Segment], table: CreditTable, pack_index: Mapping[str, int], pad_id: int) -> Batch:
+    """Rows without advantages (`Credited.stamped`). `pack_index` gives each pack's g in the table; right-padded with `pad_id`."""
     lengths = torch.tensor([len(s.token_ids) for s in segments], dtype=torch.long)
     width = int(lengths.max()) if len(segments) else 0
     inside = torch.arange(width) < lengths[:, None]
@@ -233,41 +219,27 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
         return out
 
     first: dict[tuple[int, int], int] = {}  # row of the first attempt of each lifecycle
-    for x, (g, k, _) in enumerate(credit.attempts.of.tolist()):
+    for x, (g, k, _) in enumerate(table.attempts.of.tolist()):
         first.setdefault((g, k), x)
-    attempt = [-1 if s.attempt is None else first[pack_index[s.pack_id], s.sibling] + s.attempt for s in segments]
-    action_mask = padded([s.action_mask for s in segments], False, np.bool_)
+    extra = [-1 if s.attempt is None else first[pack_index[s.pack_id], s.sibling] + s.attempt for s in segments]
+    attempt = torch.tensor(extra, dtype=torch.long)
+    index = torch.tensor([(pack_index[s.pack_id], s.sibling, s.episode) for s in segments], dtype=torch.long).view(
+        -1, 3
+    )
+    g, k, e = index.unbind(dim=1)
+    _, num_siblings, num_episodes = table.valid.shape
     return Batch(
         token_ids=padded([s.token_ids for s in segments], pad_id, np.int64),
-        action_mask=action_mask,
+        action_mask=padded([s.action_mask for s in segments], False, np.bool_),
         behaviour_logprobs=padded([s.behaviour_logprobs for s in segments], 0.0, np.float32),
-        episode_index=torch.tensor(
-            [(pack_index[s.pack_id], s.sibling, s.episode) for s in segments], dtype=torch.long
-        ).view(-1, 3),
-        attempt=torch.tensor(attempt, dtype=torch.long),
-        policy_version=torch.tensor([s.policy_version for s in segments], dtype=torch.long),
         lengths=lengths,
-        credit=credit,
-        num_action_tokens=int(action_mask.sum()),
+        policy_version=torch.tensor([s.policy_version for s in segments], dtype=torch.long),
+        advantages=torch.full((len(segments),), math.nan),
+        episode=torch.where(attempt < 0, (g * num_siblings + k) * num_episodes + e, table.valid.numel() + attempt),
+        siblings=g * num_episodes + e,
+        kinds=table.kinds[e],
+        episode_index=index,
+        attempt=attempt,
+        is_replayed=torch.zeros(len(segments), dtype=torch.bool),
         pack_ids={pack_index[s.pack_id]: s.pack_id for s in segments},
     )
-
-
-def episode_keys(batch: Batch) -> Int[Tensor, " B"]:
-    """One integer for each row's episode, from its (g, k, e); attempts count on from there, and replayed episodes from those."""
-    packs, siblings, episodes = batch.credit.valid.shape
-    g, k, e = batch.episode_index.unbind(dim=1)
-    own, num_own = (g * siblings + k) * episodes + e, batch.credit.valid.numel()
-    keys = torch.where(batch.attempt < 0, own, num_own + batch.attempt)
-    replayed = batch.is_replayed
-    if not bool(replayed.any()):
-        return keys
-    most, longest = int(k[replayed].max()) + 1, int(e[replayed].max()) + 1  # their packs may have been larger
-    behind = num_own + len(batch.credit.attempts.rewards) + ((g - packs) * most + k) * longest + e
-    return torch.where(replayed, behind, keys)
-
-
-def sibling_keys(batch: Batch) -> Int[Tensor, " B"]:
-    """One integer for the row's pack and place in the plan, the same for all siblings and their attempts."""
-    g, _, e = batch.episode_index.unbind(dim=1)
-    return g * batch.credit.valid.shape[2] + e

@@ -75,7 +75,7 @@ class Bandit(PackSource):
     def observe(self, outcomes: PackOutcomes) -> None:
         places = {name: c for c, name in enumerate(self.values)}
         category = torch.tensor([places[str(choice.category)] for choice in outcomes.choices])
-        means = mean_absolute(outcomes.advantages.values, outcomes.advantages.valid, category, len(places)).tolist()
+        means = mean_absolute(outcomes.credit.values, outcomes.credit.valid, category, len(places)).tolist()
         for name, mean in zip(self.values, means, strict=True):
             if not math.isnan(mean):
                 self.values[name] = self.step_size * mean + (1 - self.step_size) * self.values[name]

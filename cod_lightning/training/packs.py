@@ -9,7 +9,6 @@ from typing import Any
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.objective.batch import CreditTable
 from cod_lightning.objective.credited import Credited
 from cod_lightning.rollout.transcript import plain
 from cod_lightning.seeds import derive_seed
@@ -47,10 +46,8 @@ class PackOutcomes:
 
     choices: Sequence[PackChoice]
     """[P], those that are trained on first, then those that were replaced for want of an advantage (`data.resample_packs`)."""
-    table: CreditTable
-    """[P K ...] rewards."""
-    advantages: Credited
-    """[P K E], before a reweighting such as RED."""
+    credit: Credited
+    """[P K E] rewards and advantages of these packs."""
     contexts: Sequence[Sequence[Sequence[str | None]]] = ()
     """[P K N] what each task began with, as `ContextMechanism.dump` writes it; None where it did not take place. Empty unless the
     source `needs_contexts`."""
@@ -145,11 +142,10 @@ class TrainingPacks:
             raise self._error("a source that tells choices of one index apart by `visit`, since packs go by their ids")
         return drawn
 
-    def observe(self, outcomes: PackOutcomes) -> Mapping[str, float]:
-        """Show the source what came of a rollout; the source's metrics after that."""
+    def observe(self, outcomes: PackOutcomes) -> None:
+        """Show the source what came of a rollout."""
         with self._checked("observe"):
             self.source.observe(outcomes)
-        return self.metrics()
 
     def metrics(self) -> Mapping[str, float]:
         with self._checked("metrics"):

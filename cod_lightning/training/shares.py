@@ -65,7 +65,6 @@ def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
         own,
         **{name: joined(name) for name in names},
         scores={name: stacked([part.scores[name] for part in parts]) for name in own.scores},
-        num_action_tokens=sum(part.num_action_tokens for part in parts),
         pack_ids={g: name for part in parts for g, name in part.pack_ids.items()},
     )
     return whole, torch.cat([torch.full((len(part),), r) for r, part in enumerate(parts)])
@@ -78,8 +77,7 @@ def own_batch(whole: Batch, row_ranks: Int[Tensor, " B"]) -> Batch:
         chosen = row_ranks == rank()
     else:
         chosen = torch.isin(packs, torch.tensor(share(packs.unique().tolist()), dtype=torch.long))
-    mine = whole.rows(chosen.nonzero().squeeze(1))
-    return replace(mine, num_action_tokens=int(mine.action_mask.sum()))
+    return whole.rows(chosen.nonzero().squeeze(1))
 
 
 def check_shares(packs_per_rollout: int, updates_per_rollout: int, ranks: int) -> None:

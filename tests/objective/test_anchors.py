@@ -215,7 +215,7 @@ def test_attempts_weigh_in_the_tilt_with_their_tokens():
     assert tilted.temperature > 0
     s, n = torch.cat([raw.values.flatten(), raw.attempts]), torch.cat([heavy.flatten(), counts])
     expected = s * torch.exp(s / tilted.temperature)
-    torch.testing.assert_close(torch.cat([tilted.values.flatten(), tilted.attempts]), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(tilted.tilted, expected, atol=1e-6, rtol=1e-5)
     assert abs(float((expected * n).sum())) < abs(float((s * n).sum()))
 
 

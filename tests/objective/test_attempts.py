@@ -3,7 +3,7 @@
 import torch
 from msgspec import structs
 
-from cod_lightning.objective.batch import attempt_table, collate, credit_table, episode_keys
+from cod_lightning.objective.batch import attempt_table, collate, credit_table
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import Attempt, AttemptKind
 from tests import records
@@ -54,6 +54,6 @@ def test_a_rollout_without_attempts_has_a_table_of_no_rows_with_the_same_types()
 def test_rows_of_an_attempt_have_a_key_that_no_episode_of_a_lifecycle_has():
     own = groups()
     batch = collate(segments_of(own), credit_table(own), {"a": 0, "b": 1}, pad_id=0)
-    keys, extra = episode_keys(batch), batch.attempt >= 0
+    keys, extra = batch.episode, batch.attempt >= 0
     assert len(set(keys[extra].tolist())) == len(set(batch.attempt[extra].tolist())) > 1
     assert not set(keys[extra].tolist()) & set(keys[~extra].tolist())

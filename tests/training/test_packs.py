@@ -3,7 +3,6 @@
 import json
 import math
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,8 @@ TWO = Mixture({"slow": Levers(max_turns=4), "fast": Levers(max_turns=1)})
 
 
 def outcomes(categories, values, valid=None):
-    advantages = plain_credit(torch.tensor(values))
-    if valid is not None:
-        advantages = replace(advantages, valid=torch.tensor(valid))
     choices = [PackChoice(index, category) for index, category in enumerate(categories)]
-    return PackOutcomes(choices=choices, table=None, advantages=advantages)
+    return PackOutcomes(choices=choices, credit=plain_credit(torch.tensor(values), valid))
 
 
 def bandit(categories=("a", "b"), seed=1, **options):
@@ -253,7 +249,8 @@ def test_the_curriculum_of_the_guide_grows_its_packs_once_they_are_solved_and_go
         table = CreditTable(
             rewards=solves, valid=solves.isfinite(), action_counts=solves.long(), kinds=torch.zeros(1).long()
         )
-        packs.observe(PackOutcomes(choices=[choice for choice, _ in drawn], table=table, advantages=None))
+        credit = plain_credit(solves, table=table)
+        packs.observe(PackOutcomes(choices=[choice for choice, _ in drawn], credit=credit))
     assert sizes == [{2}, {2}, {3}]
     other.load_state_dict(packs.state_dict())
     assert other.metrics() == packs.metrics() == {"source/ready": 1.0}

@@ -36,7 +36,7 @@ def outcomes(choices, rewards, valid=None, contexts=()):
     table[..., 0::2], all_valid[..., 0::2] = solves, known
     kinds = torch.arange(table.shape[2]) % 2
     credit = CreditTable(rewards=table, valid=all_valid, action_counts=all_valid.long(), kinds=kinds)
-    return PackOutcomes(choices=choices, table=credit, advantages=plain_credit(table), contexts=contexts)
+    return PackOutcomes(choices=choices, credit=plain_credit(table, table=credit), contexts=contexts)
 
 
 def played(packs, rollouts, count=8, seed=0):

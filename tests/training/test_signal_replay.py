@@ -90,3 +90,13 @@ def test_replayed_rows_have_the_teacher_of_their_own_world():
             assert found == {float(-int(names[r][1:]) - 1)}
             num_replayed += int(batch.is_replayed[r])
     assert num_replayed > 0
+
+
+@pytest.mark.parametrize(("advantage", "joins"), [(0.4, 1), (0.0, 0), (-0.3, 0)])
+def test_an_episode_above_the_siblings_of_now_joins_only_if_it_was_above_those_of_then_too(advantage, joins):
+    before, now = ids(PackChoice(4), PackChoice(4, visit=33))
+    replay = SignalReplay(same_pack_only=True)
+    replay.start(1)
+    rollout = of_rollout([recorded(pack_id=now, group_return=0.2)], without=(0,), packs={0: now})
+    (chosen,) = replay.choose([recorded(pack_id=before, episode_return=0.9, advantage=advantage)], rollout)
+    assert len(chosen) == joins

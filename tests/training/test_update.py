@@ -1,11 +1,12 @@
 """What goes into an update: rows, denominators, and packs without signal."""
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-from cod_lightning.objective.batch import Batch, CreditTable, episode_keys
+from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.losses import OPMD, REC, KLCov
 from cod_lightning.training.update import plan_update
 from tests.credit_tables import plain_credit
@@ -19,13 +20,7 @@ def batch(seed=0):
     index = [(g, k, e) for g in range(G) for k in range(K) for e in (0, 0, 1, 2)]
     mask = torch.rand(len(index), 5, generator=rng) < 0.5
     mask[:, 1] = True
-    everywhere = torch.ones(G, K, E, dtype=torch.bool)
-    credit = CreditTable(
-        rewards=torch.zeros(G, K, E),
-        valid=everywhere,
-        action_counts=everywhere.long(),
-        kinds=torch.arange(E) % 2,
-    )
+    g, k, e = torch.tensor(index).unbind(dim=1)
     return Batch(
         token_ids=torch.zeros(len(index), 5, dtype=torch.long),
         action_mask=mask,
@@ -34,8 +29,11 @@ def batch(seed=0):
         attempt=torch.full((len(index),), -1),
         policy_version=torch.zeros(len(index), dtype=torch.long),
         lengths=torch.full((len(index),), 5),
-        credit=credit,
-        num_action_tokens=int(mask.sum()),
+        advantages=torch.full((len(index),), math.nan),
+        episode=(g * K + k) * E + e,
+        siblings=g * E + e,
+        kinds=e % 2,
+        is_replayed=torch.zeros(len(index), dtype=torch.bool),
     )
 
 
@@ -48,7 +46,8 @@ def advantages():
 
 
 def plan(x, values, loss=None, filter_packs=False, every_row=False):
-    return plan_update(x, plain_credit(values), loss or REC(), filter_packs=filter_packs, every_row=every_row, seed=0)
+    rows = plain_credit(values, filtered=filter_packs).stamped(x)
+    return plan_update(rows, loss or REC(), every_row=every_row, seed=0)
 
 
 def test_rows_of_zero_advantage_are_skipped_and_count():
@@ -56,7 +55,7 @@ def test_rows_of_zero_advantage_are_skipped_and_count():
     found = plan(x, values)
     expected = [b for b, (g, k, e) in enumerate(x.episode_index.tolist()) if values[g, k, e] != 0]
     assert found.rows.tolist() == expected
-    assert found.num_action_tokens == x.num_action_tokens
+    assert found.num_action_tokens == int(x.action_mask.sum())
     assert found.num_episodes == G * K * E
 
 
@@ -85,8 +84,8 @@ def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(
     known = torch.ones(G, K, E, dtype=torch.bool)
     known[0, 1, 1:] = False  # one lifecycle failed
     known[1] = False  # too few survivors
-    credit = replace(plain_credit(torch.where(known, values, 0.0)), valid=known)
-    found = plan_update(x, credit, loss, filter_packs=filter_packs, every_row=True, seed=0)
+    credit = plain_credit(torch.where(known, values, 0.0), known, filtered=filter_packs)
+    found = plan_update(credit.stamped(x), loss, every_row=True, seed=0)
     counted = [
         b for b, (g, k, e) in enumerate(x.episode_index.tolist()) if known[g, k, e] and (g < 2 or not filter_packs)
     ]
@@ -110,12 +109,6 @@ def test_a_row_without_actions_is_no_episode():
     found = plan(replace(x, action_mask=mask), advantages())
     assert 2 not in found.rows.tolist()
     assert found.num_episodes == G * K * E - 1
-
-
-def test_episodes_have_keys_of_their_own():
-    x = batch()
-    assert len(set(episode_keys(x).tolist())) == G * K * E
-    assert (episode_keys(x)[0::4] == episode_keys(x)[1::4]).all()
 
 
 def test_a_pack_has_signal_if_any_of_its_episodes_has_an_advantage():
