@@ -167,8 +167,8 @@ class LogprobWriter:
 
     def __call__(self, rows: Batch, logprobs: Tensor) -> None:
         """The rows of a micro-batch. Rows of one episode come together, in the order of their turns."""
-        own = (rows.attempt.lt(0) & ~rows.is_replayed).nonzero().flatten().tolist() if self.followed else []
-        packs = rows.episode_index[:, 0].tolist()
+        own = (~rows.is_attempt & ~rows.is_replayed).nonzero().flatten().tolist() if self.followed else []
+        packs = rows.place[:, 0].tolist()
         if places := [place for place in own if rows.pack_ids.get(packs[place]) in self.followed]:
             self._append(map(policy_logprobs.dump, self._records(rows, logprobs, places)))
 
@@ -207,7 +207,7 @@ def _episodes(
     mask, found = rows.action_mask[places], {}
     counts = mask.sum(dim=1).tolist()
     ids, values = (of[places][mask].cpu().split(counts) for of in (rows.token_ids, logprobs))
-    index = torch.column_stack([rows.episode, rows.episode_index])[places].tolist()
+    index = torch.column_stack([rows.episode, rows.place])[places].tolist()
     for key, its_ids, its_values in zip(index, ids, values, strict=True):
         own = found.setdefault(tuple(key), ([], []))
         own[0].extend(its_ids.tolist())

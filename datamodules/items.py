@@ -31,10 +31,10 @@ class ItemDataModule(L.LightningDataModule):
     @property
     def learner(self) -> Any:
         """The module that is trained."""
-        return self._trainer.lightning_module
+        return self._run.lightning_module
 
     @property
-    def _trainer(self) -> L.Trainer:
+    def _run(self) -> L.Trainer:
         assert self.trainer is not None, "the DataModule is not attached to a Trainer"
         return self.trainer
 

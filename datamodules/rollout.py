@@ -21,11 +21,10 @@ from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer, at_endpoint
+from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program, outline
 from cod_lightning.models.base import Policy
-from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import num_ranks, share
 from cod_lightning.rewards import RewardPart, rewards_of
-from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
@@ -68,7 +67,7 @@ class RolloutDataModule(ItemDataModule):
         env: The world that packs are drawn from.
         context: How the agent writes down what it learnt.
         engine: What samples the policy's turns.
-        plan: The order of the episodes in a lifecycle; validation and suites follow its `held_out`.
+        program: Which episode of a lifecycle comes next; validation and suites follow its `held_out`.
         source: What chooses the training packs; null is `Uniform`: one after the other.
         replay: What chooses episodes of earlier rollouts that join an update (docs/guides/replay.md); null replays none.
         pack_size: N, tasks of a pack in training and validation.
@@ -107,7 +106,7 @@ class RolloutDataModule(ItemDataModule):
         env: TextEnv,
         context: ContextMechanism,
         engine: Engine,
-        plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen; the CLI's default)
+        program: Program = ConnectTheDots(),  # noqa: B008  (frozen; the CLI's default)
         source: PackSource | None = None,
         replay: Replay | None = None,
         pack_size: int = 4,
@@ -145,13 +144,13 @@ class RolloutDataModule(ItemDataModule):
         check_sampling(temperature, top_p)
         check_reuse(passes_per_rollout, resample_packs)
         check_share("data.max_failed_fraction", max_failed_fraction, "1 never stops.")
-        self.env, self.context, self.engine, self.plan = env, context, engine, plan
-        planned(plan, pack_size)
+        self.env, self.context, self.engine, self.program = env, context, engine, program
+        outline(program, pack_size)
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
         self.max_staleness, self.val_packs = max_staleness, val_packs
-        self.branching = Branching(anchors=anchors, counterfactual=counterfactual, seed=seed)
+        self.branching = Branching(program=program, anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
@@ -160,14 +159,13 @@ class RolloutDataModule(ItemDataModule):
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
         check_comparing(self.rewards, self.branching)
-        check_rounds(plan, pack_size, self.rewards, self.branching, source)
+        check_rounds(program, pack_size, self.rewards, self.branching, source)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
-        branching = self.branching if anchors or counterfactual else None
         self.packs, self.replay = TrainingPacks(source or Uniform(), env, pack_size, seed), replay
         self.rollouts = TrainingRollouts(
             packs=self.packs,
-            play=partial(self.groups, "train", num_siblings=group_size, branching=branching),
+            play=partial(self.groups, "train", num_siblings=group_size),
             runner=self.runner,
             prompts=self._prompts,
             pad_id=lambda: self.chat.pad_id,
@@ -192,7 +190,7 @@ class RolloutDataModule(ItemDataModule):
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer, if `check_with` has not; refuse to train what cannot be trained."""
-        module, trainer = self.learner, self._trainer
+        module, trainer = self.learner, self._run
         self.check_with(module.policy)
         module.meet(self, stage)
         self.runner.start(Path(trainer.default_root_dir), self.chat.stop_ids)
@@ -221,7 +219,7 @@ class RolloutDataModule(ItemDataModule):
             check_ids(self.env, first, self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             room = (policy.window, self.max_new_tokens)
-            check_proposals(self.plan, self.env, first, chat, self.context, *room)
+            check_proposals(self.program, self.env, first, chat, self.context, *room)
             for part in self.rewards.values():
                 part.check()
             if self.frozen is not None:
@@ -322,27 +320,24 @@ class RolloutDataModule(ItemDataModule):
             ]
             yield list(self.runner.run(label, partial(self.groups, label, share(packs))).groups)
 
-    def groups(
-        self, label: str, packs: Sequence[Pack], num_siblings: int = 1, branching: Branching | None = None
-    ) -> list[Group]:
+    def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
         """Siblings of each pack, played by the engine's weights as they are now."""
         setting = self._setting(self.temperature)
         if label == "train":
-            setting = replace(setting, plan=self.plan)
-        return run_groups(packs, num_siblings, setting, label=label, branching=branching)
+            setting = replace(setting, program=self.branching)
+        return run_groups(packs, num_siblings, setting, label=label)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
         sampler = self._sampler(temperature, suite)
         policy = self.learner.policy
         by_kind = sampler.by_kind(policy.adapter_kinds)
         if (frozen := self.frozen) is not None:
-            device = self._trainer.strategy.root_device
-            by_kind = {frozen.kind: frozen.sampler(sampler, policy, self.chat.stop_ids, device)}
+            by_kind = {frozen.kind: frozen.sampler(sampler, policy, self.chat.stop_ids, self._run.strategy.root_device)}
         return Setting(
             env=self.env,
             mechanism=self.context,
             sampler=sampler,
-            plan=self.plan.held_out,
+            program=self.program.held_out,
             rewards=self.rewards,
             monitor=self.runner,
             by_kind=by_kind,
@@ -356,7 +351,7 @@ class RolloutDataModule(ItemDataModule):
 
     def _num_ahead(self) -> int:
         """Rollouts to have begun when training takes one: those that the run still needs, as far as the Trainer's limits tell."""
-        trainer, updates = self._trainer, self.updates_per_rollout * self.passes_per_rollout
+        trainer, updates = self._run, self.updates_per_rollout * self.passes_per_rollout
         needed: float = math.inf
         if trainer.max_epochs is not None and trainer.max_epochs >= 0:
             epochs = trainer.max_epochs - trainer.current_epoch - 1

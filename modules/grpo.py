@@ -16,17 +16,18 @@ from transformers import PreTrainedModel
 
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, without_adapter
+from cod_lightning.credit.baselines import Baseline, GroupMean
+from cod_lightning.credit.credited import Credited, credited
+from cod_lightning.credit.returns import CreditRule, EpisodeCredit
+from cod_lightning.credit.reweight import AdaptiveRED
+from cod_lightning.credit.table import EpisodeTable
 from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.baselines import Baseline, GroupMean
-from cod_lightning.objective.batch import Batch, CreditTable, one_token
-from cod_lightning.objective.credited import Credited, credited
+from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
-from cod_lightning.objective.returns import CreditRule, EpisodeCredit
-from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
@@ -195,7 +196,7 @@ class GRPOModule(PolicyModule):
         )
         self._log_update(batch, totals, norm)
 
-    def credited(self, table: CreditTable) -> Credited:
+    def credited(self, table: EpisodeTable) -> Credited:
         """Advantages of a rollout of all ranks."""
         own = (self.credit, self.baseline, self.scale, self.reweight, self.trained_kinds)
         return credited(table, *own, filtered=self.filter_packs)
@@ -334,9 +335,7 @@ class GRPOModule(PolicyModule):
         name = f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
         path = Path(self.trainer.default_root_dir) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        saved = {
-            name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")
-        }
+        saved = {name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "place")}
         torch.save(saved | {"policy_logprobs": logprobs.detach()}, without_link(path))
         what = float(loss) if not bool(torch.isfinite(loss)) else "made of non-finite log-probabilities"
         raise NonFiniteLoss(

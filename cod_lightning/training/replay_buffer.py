@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from cod_lightning.credit.credited import Credited
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.objective.batch import Batch
-from cod_lightning.objective.credited import Credited
 from cod_lightning.ranks import gathered, num_ranks, rank
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode
 
@@ -71,35 +71,29 @@ class ReplayBuffer:
         with self._checked("choose"):
             chosen = [list(of) for of in self.replay.choose(list(self.stored), rollout)]
         self._check(chosen, len(shares))
-        places = _places(chosen, len(credit.valid))
-        joined = self._joined(batch, credit, chosen, places)
+        places = _places(chosen, credit.table.num_packs)
+        joined = self._joined(batch, len(credit.table), chosen, places)
         self._store(batch, rollout.episodes, owners)
-        self._measure(rollout, joined, chosen, len(credit.valid))
+        self._measure(rollout, joined, chosen, credit.table.num_packs)
         return joined, [[*share, *(g for (of, _), g in places.items() if of == u)] for u, share in enumerate(shares)]
 
     def _recorded(
         self, number: int, batch: Batch, credit: Credited, shares: Sequence[Sequence[int]]
     ) -> tuple[RecordedRollout, list[int]]:
         """The rollout of all ranks, and the rank of each of its episodes."""
-        tokens: dict[tuple[int, int, int], list[int]] = {}
-        for place, length, version, attempt in zip(
-            map(tuple, batch.episode_index.tolist()),
-            batch.lengths.tolist(),
-            batch.policy_version.tolist(),
-            batch.attempt.tolist(),
-            strict=True,
+        tokens: dict[int, list[int]] = {}
+        for entry, length, version in zip(
+            batch.episode.tolist(), batch.lengths.tolist(), batch.policy_version.tolist(), strict=True
         ):
-            if attempt < 0:
-                before = tokens.get(place, [0, version])
-                tokens[place] = [before[0] + length, min(before[1], version)]
+            if entry < credit.table.num_own:
+                before = tokens.get(entry, [0, version])
+                tokens[entry] = [before[0] + length, min(before[1], version)]
         newest = int(batch.policy_version.max()) if len(batch) else -1
         parts = gathered((tokens, dict(batch.pack_ids), newest))
-        places = {place: (*of, r) for r, (found, _, _) in enumerate(parts) for place, of in found.items()}
+        played = {entry: (*of, r) for r, (found, _, _) in enumerate(parts) for entry, of in found.items()}
         packs = {g: name for _, names, _ in parts for g, name in names.items()}
-        returns = credit.returns
-        count = returns.valid.sum(dim=1).clamp_min(1)
-        mean = torch.where(returns.valid, returns.values, 0.0).sum(dim=1) / count
-        known = [(place, of) for place, of in sorted(places.items()) if bool(credit.valid[place])]
+        places = credit.table.place.tolist()
+        known = [(entry, of) for entry, of in sorted(played.items()) if credit.valid[entry]]
         episodes = [
             RecordedEpisode(
                 rollout=number,
@@ -107,12 +101,13 @@ class ReplayBuffer:
                 sibling=k,
                 episode=e,
                 policy_version=version,
-                episode_return=float(returns.values[g, k, e]),
-                group_return=float(mean[g, e]),
-                advantage=float(credit.values[g, k, e]),
+                episode_return=float(credit.returns.values[entry]),
+                group_return=float(credit.group_returns[entry]),
+                advantage=float(credit.values[entry]),
                 num_tokens=num,
             )
-            for (g, k, e), (num, version, _) in known
+            for entry, (num, version, _) in known
+            for g, k, e in [places[entry]]
         ]
         rollout = RecordedRollout(
             number=number,
@@ -120,7 +115,7 @@ class ReplayBuffer:
             policy_version=max((*(version for *_, version in parts), *(one.policy_version for one in self.stored))),
             episodes=episodes,
             packs=packs,
-            without_signal=frozenset((~credit.packs_with_signal()).nonzero().flatten().tolist()),
+            without_signal=frozenset((~credit.packs_with_signal).nonzero().flatten().tolist()),
             updates=[list(share) for share in shares],
         )
         return rollout, [owner for _, (_, _, owner) in known]
@@ -142,17 +137,16 @@ class ReplayBuffer:
     def _joined(
         self,
         batch: Batch,
-        credit: Credited,
+        behind: int,
         chosen: Sequence[Sequence[ReplayedEpisode]],
         places: Mapping[tuple[int, str], int],
     ) -> Batch:
-        """The rows of the batch, then those of this rank that are replayed."""
+        """The rows of the batch, then those of this rank that are replayed; these count from `behind` on."""
         joining = [
             (places[u, one.episode.pack_id], i, one)
             for u, of_update in enumerate(chosen)
             for i, one in enumerate(of_update)
         ]
-        behind = credit.valid.numel() + len(credit.attempts)
         numbers_of = {(g, i): behind + n for n, (g, i, _) in enumerate(sorted(joining, key=lambda one: one[:2]))}
         own = [(*one, self._rows[one[2].episode]) for one in joining if self.stored[one[2].episode] == rank()]
         lengths = [length for *_, rows in own for length in rows.lengths]
@@ -174,8 +168,8 @@ class ReplayBuffer:
             token_ids=rows("token_ids"),
             action_mask=rows("action_mask"),
             behaviour_logprobs=rows("behaviour_logprobs"),
-            episode_index=numbers(batch.episode_index, [(g, i, one.episode.episode) for g, i, one in each]),
-            attempt=numbers(batch.attempt, [-1] * len(each)),
+            place=numbers(batch.place, [(g, i, one.episode.episode) for g, i, one in each]),
+            is_attempt=numbers(batch.is_attempt, [False] * len(each)),
             policy_version=numbers(batch.policy_version, [v for *_, its in own for v in its.versions]),
             lengths=numbers(batch.lengths, lengths),
             advantages=numbers(batch.advantages, [one.advantage for *_, one in each]),
@@ -205,8 +199,8 @@ class ReplayBuffer:
             if one not in within:
                 self._drop(one)
         own: dict[tuple[str, int, int], list[int]] = {}
-        for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
-            if batch.attempt[row] < 0:
+        for row, (g, k, e) in enumerate(batch.place.tolist()):
+            if not batch.is_attempt[row]:
                 own.setdefault((batch.pack_ids[g], k, e), []).append(row)
         for one, owner in zip(episodes, owners, strict=True):
             if one in within:

@@ -11,14 +11,15 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from cod_lightning.errors import ConfigError
-from cod_lightning.objective.batch import Batch, CreditTable, collate
-from cod_lightning.objective.credited import Credited
+from cod_lightning.credit.credited import Credited
+from cod_lightning.credit.table import EpisodeTable
+from cod_lightning.errors import ConfigError, TooManyFailures
+from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranks import gathered, num_ranks, rank
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.rollout.stats import RolloutStats, count_faults
+from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.replay_buffer import ReplayBuffer
@@ -31,7 +32,7 @@ from cod_lightning.types import Episode, Group, Pack
 class Learner(Protocol):
     """What is trained: how it credits episodes, and whose log-probs its loss needs."""
 
-    def credited(self, table: CreditTable) -> Credited:
+    def credited(self, table: EpisodeTable) -> Credited:
         """Advantages of a rollout of all ranks."""
         ...
 
@@ -75,11 +76,27 @@ def saved(played: PlayedRollout, max_failed_fraction: float) -> dict[str, Any] |
     The weights that sampled it are gone by the time a run is resumed. One that lost more lifecycles than may fail is about to end
     the run and is not kept: the resumed run plays it again.
     """
-    kept = gathered(_plain(played))
-    rounds = [_joined(of_ranks) for of_ranks in zip(*(part["parts"] for part in kept), strict=True)]
-    if any(one["num_failed"] > max_failed_fraction * one["num_lifecycles"] for one in rounds):
+    try:
+        for part in played.parts:
+            stop_if_too_many("train", part.groups, max_failed_fraction)
+    except TooManyFailures:
         return None
-    return {**kept[0], "parts": rounds}
+    own = [[line for group in part.groups for line in transcript.dump(group)] for part in played.parts]
+    of_ranks = gathered([(lines, part.seconds) for lines, part in zip(own, played.parts, strict=True)])
+    return {
+        **{
+            name: [{"id": one.pack.id, "rank": one.rank, "choice": asdict(one.choice)} for one in packs]
+            for name, packs in (("packs", played.packs), ("replaced", played.replaced))
+        },
+        "parts": [
+            {
+                "lines": [line for lines, _ in found for line in lines],
+                "seconds": max(seconds for _, seconds in found),
+                "replacing": part.replacing,
+            }
+            for part, *found in zip(played.parts, *of_ranks, strict=True)
+        ],
+    }
 
 
 def restored(state: dict[str, Any], drawn: Callable[[PackChoice], Pack]) -> PlayedRollout:
@@ -119,33 +136,6 @@ def restored(state: dict[str, Any], drawn: Callable[[PackChoice], Pack]) -> Play
     return PlayedRollout(
         packs=packs(state["packs"]), replaced=packs(state["replaced"]), parts=parts, contexts=state.get("contexts")
     )
-
-
-def _plain(played: PlayedRollout) -> dict[str, Any]:
-    """Of groups, those of this rank."""
-    return {
-        **{
-            name: [{"id": one.pack.id, "rank": one.rank, "choice": asdict(one.choice)} for one in packs]
-            for name, packs in (("packs", played.packs), ("replaced", played.replaced))
-        },
-        "parts": [
-            {
-                "lines": [line for group in part.groups for line in transcript.dump(group)],
-                "seconds": part.seconds,
-                "replacing": part.replacing,
-                "num_lifecycles": sum(len(group.lifecycles) for group in part.groups),
-                "num_failed": sum(count_faults(part.groups).values()),
-            }
-            for part in played.parts
-        ],
-    }
-
-
-def _joined(of_ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A part of all ranks."""
-    sums = {key: sum(part[key] for part in of_ranks) for key in ("num_lifecycles", "num_failed")}
-    lines = [line for part in of_ranks for line in part["lines"]]
-    return {**of_ranks[0], **sums, "lines": lines, "seconds": max(part["seconds"] for part in of_ranks)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +182,8 @@ class TrainingRollouts:
         credit = learner.credited(table)
         own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
         index = {one.pack.id: g for g, one in enumerate(played.packs)}
-        rows = credit.stamped(collate(segments_of(own.values()), table, index, pad_id=self.pad_id()))
+        rows = collate(segments_of(own.values()), table, index, pad_id=self.pad_id())
+        rows = replace(rows, advantages=credit.advantages[rows.episode])
         shares = self._shares(number)
         if self.replay is not None:
             rows, shares = self.replay.join(number, rows, credit, shares)
@@ -254,7 +245,7 @@ class TrainingRollouts:
             ]
             if not self.resample_packs:
                 return PlayedRollout(packs=packs, parts=parts)
-            signal = learner.credited(_table(packs)).packs_with_signal().tolist()
+            signal = learner.credited(_table(packs)).packs_with_signal.tolist()
             kept += [one for one, has in zip(packs, signal, strict=True) if has]
             without += [one for one, has in zip(packs, signal, strict=True) if not has]
             if len(kept) == self.packs_per_rollout:
@@ -344,5 +335,5 @@ def _own(packs: Sequence[PlayedPack]) -> list[Group]:
     return [one.group for one in packs if one.group is not None]
 
 
-def _table(packs: Sequence[PlayedPack]) -> CreditTable:
+def _table(packs: Sequence[PlayedPack]) -> EpisodeTable:
     return table_of_all(_own(packs), [one.rank for one in packs])

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cod_lightning.credit.credited import NO_ADVANTAGE
 from cod_lightning.objective.batch import Batch
-from cod_lightning.objective.credited import NO_ADVANTAGE
 from cod_lightning.objective.losses import LossMetrics, PolicyLoss, UpdateTokens
 from cod_lightning.objective.mismatch import MismatchSums
 from cod_lightning.ranks import gathered, rank

@@ -27,14 +27,15 @@ from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
+from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program
 from cod_lightning.models import TinyPolicy
-from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.types import Group
 from modules.grpo import GRPOModule
 from tests.benchmarks.packs import training_packs
 from tests.benchmarks.recorded import train_on
@@ -124,6 +125,9 @@ def options() -> dict[str, dict[str, Any]]:
     return found
 
 
+PAPERS = ConnectTheDots()
+
+
 @dataclass
 class Machine:
     """What all options share: a policy, and rollouts of it."""
@@ -140,14 +144,13 @@ class Machine:
         self.engine.bind(self.policy.model(tokenizer).eval(), self.chat.stop_ids)
         self.packs = training_packs(self.world, self.args.packs, PACK_SIZE)
 
-    def roll_out(self, branching: Branching | None = None) -> tuple[list[Group], RolloutStats]:
+    def roll_out(self, program: Program = PAPERS) -> tuple[list[Group], RolloutStats]:
         sampler = Sampler(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS)
         began = time.perf_counter()
         groups = run_groups(
             self.packs,
             self.args.siblings,
-            Setting(env=self.world, mechanism=self.mechanism, sampler=sampler),
-            branching=branching,
+            Setting(env=self.world, mechanism=self.mechanism, sampler=sampler, program=program),
         )
         return groups, RolloutStats.of(groups, time.perf_counter() - began, 0)
 

@@ -20,10 +20,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import Batch
-from cod_lightning.objective.returns import EpisodeCredit
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups

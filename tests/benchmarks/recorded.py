@@ -1,14 +1,16 @@
 """Updates on one recorded rollout, again and again."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 import lightning as L
 
 from cod_lightning.commands.lightning_cli import quieten
+from cod_lightning.credit.table import episode_table, facts_of
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import Batch, collate, credit_table
+from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training.stream import SizedItems
@@ -49,8 +51,9 @@ def train_on(
     """Make the updates, each with the scores that its terms need; the clock is the only callback."""
     quieten()
     module.meet = partial(PolicyModule.meet, module)  # nothing to check against a recorded rollout
-    table, index = credit_table(groups), {group.pack.id: g for g, group in enumerate(groups)}
-    batch = module.credited(table).stamped(collate(segments_of(groups), table, index, pad_id=chat.pad_id))
+    table, index = episode_table(list(map(facts_of, groups))), {group.pack.id: g for g, group in enumerate(groups)}
+    batch = collate(segments_of(groups), table, index, pad_id=chat.pad_id)
+    batch = replace(batch, advantages=module.credited(table).advantages[batch.episode])
     step = module.training_step
     module.training_step = lambda batch, batch_idx: step(module.score(batch, lambda *of_row: None), batch_idx)
     trainer = L.Trainer(

@@ -124,7 +124,7 @@ def test_every_kept_episode_with_an_advantage_has_one_line_and_no_other_has(
     assert len(kept) == 4
     expected, without = [], 0
     for batch in updates.batches:
-        found = zip(map(tuple, batch.episode_index.tolist()), batch.advantages.tolist(), strict=True)
+        found = zip(map(tuple, batch.place.tolist()), batch.advantages.tolist(), strict=True)
         for (g, k, e), advantage in sorted(dict(found).items()):
             if batch.pack_ids[g] in kept:
                 trained = abs(advantage) > 1e-6

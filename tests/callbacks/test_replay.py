@@ -17,11 +17,11 @@ from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import Batch, credit_table
+from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.transcript import read
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
-from tests.credit_tables import advantage
+from tests.credit_tables import advantage, credit_table
 from tests.stubs import PlainContext, WordWorld
 
 

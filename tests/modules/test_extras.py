@@ -8,10 +8,12 @@ import torch
 
 from callbacks.throughput import Throughput
 from callbacks.weight_sync import WeightSync
+from cod_lightning.credit.baselines import TermsAlone
+from cod_lightning.credit.returns import TrajectoryCredit
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.lifecycles.attempts import Anchors, Counterfactual
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.returns import TrajectoryCredit
-from cod_lightning.rollout.attempts import Anchors, Counterfactual
+from cod_lightning.objective.terms import EntropyBonus
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
 from tests.credit_tables import advantage, kept_credit
@@ -74,7 +76,7 @@ def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_
     )
     (batch,) = recorder.batches
     (credit,) = recorder.credits
-    assert credit.attempts.abs().max() > 1e-3
+    assert credit.values[credit.table.num_own :].abs().max() > 1e-3
     module.model.zero_grad()
     total = torch.zeros(())
     for row in range(len(batch)):
@@ -122,10 +124,19 @@ def test_with_group_scaling_credit_for_the_trajectory_is_one_number_for_every_se
     batch = recorder.batches[0]
     rows = batch.token_advantages
     seen = set()
-    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
-        totals = recorder.credits[0].table.rewards[g, :, 0::2].sum(dim=-1)
+    for row, (g, k, e) in enumerate(batch.place.tolist()):
+        totals = recorder.credits[0].table.solved()[0][g].sum(dim=-1)
         expected = (totals[k] - totals.mean()) / totals.std(correction=0) if totals.std(correction=0) > 0 else 0.0
         tokens = rows[row][batch.action_mask[row]]
         torch.testing.assert_close(tokens, torch.full_like(tokens, float(expected)), atol=1e-5, rtol=1e-5)
         seen.add(e)
     assert seen == set(range(5))
+
+
+def test_one_lifecycle_a_pack_is_enough_where_the_terms_of_the_loss_train_alone(tmp_path):
+    own = {"baseline": TermsAlone(), "terms": [EntropyBonus(coefficient=1.0)], "lr": 1e-2}
+    module, _, recorder = fit(tmp_path, of_data={"group_size": 1}, **own)
+    assert all((batch.advantages == 0).all() for batch in recorder.batches)
+    assert module.last_update.num_rows == len(recorder.batches[-1]) > 0
+    first, *_, last = [values["train/entropy"] for values in recorder.values]
+    assert last > first

@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from callbacks.weight_sync import WeightSync
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import ClipCov, KLCov
-from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.objective.terms import JSD, KL, EntropyBonus
 from cod_lightning.training.scorers import CheckpointScorer, PrivilegedScorer, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
-from tests.credit_tables import advantage, kept_credit
+from tests.credit_tables import advantage, cube, kept_credit
 from tests.loss_inputs import LOSSES
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
@@ -128,8 +128,8 @@ def test_a_lifecycle_that_failed_takes_its_credit_with_it_and_nothing_else(tmp_p
 
     *_, recorder, _ = fit(tmp_path, max_steps=2, world=Flaky())
     credit = recorder.credits[0]
-    assert not credit.table.valid[1, :, 2].any()
-    assert credit.values[1].abs().sum() == 0
+    assert not cube(credit.table.valid, credit.table)[1, :, 2].any()
+    assert cube(credit.values, credit.table)[1].abs().sum() == 0
     assert credit.values.isfinite().all()
 
 
@@ -205,7 +205,7 @@ def trained(tmp_path_factory):
         tmp_path_factory.mktemp("trained"), lr=3e-2, reweight=None, terms=[KL(coefficient=0.1)]
     )
     batch = recorder.batches[0]
-    changed = {name: getattr(batch, name).clone() for name in ("episode", "siblings", "advantages")}
+    changed = {name: getattr(batch, name).clone() for name in ("episode", "siblings", "advantages", "place")}
     for of in changed.values():
         of[1::6] = of[0::6][: len(of[1::6])]
     return module, replace(batch, **changed)
@@ -276,12 +276,12 @@ def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_ou
     own = {"max_steps": 1, "reweight": None, "credit": TrajectoryCredit(), "gradient_clip_val": None}
     plain, filtered = (fit(tmp_path, world=Unrewarding(), filter_packs=f, **own)[2] for f in (False, True))
     batch = plain.batches[0]
-    rewards = plain.credits[0].table.rewards[..., 0::2].sum(-1)
+    rewards = plain.credits[0].table.solved()[0].sum(-1)
     silent = (rewards == rewards[:, :1]).all(dim=1)
     assert silent[1::2].all()
     assert not silent.all()
     assert plain.values[0]["train/zero_variance_packs"] == pytest.approx(float(silent.float().mean()))
-    kept = batch.action_mask[~silent[batch.episode_index[:, 0]]].sum().item()
+    kept = batch.action_mask[~silent[batch.place[:, 0]]].sum().item()
     num_tokens = int(batch.action_mask.sum())
     assert 0 < kept < num_tokens
     ratio = filtered.values[0]["train/gradient_norm"] / plain.values[0]["train/gradient_norm"]
@@ -339,7 +339,7 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
     batch, logged = recorder.batches[1], recorder.values[1]
     assert (batch.advantages == 0).any()
     module.model.zero_grad()
-    episodes = len({tuple(place) for place in batch.episode_index.tolist()})
+    episodes = len({tuple(place) for place in batch.place.tolist()})
     total, divergence, entropy, tokens = torch.zeros(()), 0.0, 0.0, int(batch.action_mask.sum())
     bonus = next((term.coefficient for term in TERMS[name] if isinstance(term, EntropyBonus)), 0.0)
     kl = next((term for term in TERMS[name] if isinstance(term, KL)), None)
@@ -398,13 +398,13 @@ def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_anoth
     batch = recorder.batches[0]
     module.terms, module.needs = [KL(to="teacher")], ("teacher",)
     module.scorers = {"teacher": PrivilegedScorer()}
-    without = tuple(batch.episode_index[1].tolist())
+    without = tuple(batch.place[1].tolist())
 
     def prompt(g, k, e, ids):
         return None if (g, k, e) == without else [5, 6, 7 + k][: 1 + (g + e) % 3]
 
     scores = module.score(batch, prompt).scores["teacher"]
-    for row, place in enumerate(batch.episode_index.tolist()):
+    for row, place in enumerate(batch.place.tolist()):
         mask, ids = batch.action_mask[row], batch.token_ids[row, : batch.lengths[row]].tolist()
         at = int(mask.int().argmax())
         if tuple(place) == without:
@@ -451,7 +451,7 @@ def test_a_pack_of_which_nothing_is_known_is_not_one_without_signal(tmp_path):
             return super().reset(options=options)
 
     *_, recorder, _ = fit(tmp_path, max_steps=1, world=Gone())
-    known = recorder.credits[0].table.valid.flatten(1).any(dim=1)
+    known = recorder.credits[0].table.solved()[1].flatten(1).any(dim=1)
     assert known.tolist() == [True, False, True, False]
     assert recorder.values[0]["train/zero_variance_packs"] in (0.0, 0.5, 1.0)
     assert recorder.values[0]["train/zero_variance_packs"] < 0.5

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cod_lightning.objective.batch import CreditTable, collate, credit_table
-from cod_lightning.objective.returns import EpisodeCredit
+from cod_lightning.credit.returns import EpisodeCredit
+from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import (
     Episode,
@@ -21,7 +21,7 @@ from cod_lightning.types import (
     Turn,
 )
 from tests import records
-from tests.credit_tables import plain_credit
+from tests.credit_tables import credit_table, cube_table, plain_credit, stamped
 
 
 def turn(new, action, extends):
@@ -67,7 +67,7 @@ def batch():
 
 
 def test_the_table_holds_raw_rewards_and_says_which_are_missing():
-    table = credit_table([group()])
+    table = cube_table([group()])
     torch.testing.assert_close(table.rewards, torch.tensor([[[0.0, -0.1, 1.0], [1.0, 0.0, 0.0]]]))
     assert table.kinds.tolist() == [0, 1, 0]
     assert table.valid.tolist() == [[[True, True, True], [True, True, False]]]
@@ -85,12 +85,12 @@ def test_rows_are_the_merged_turns_right_padded(batch):
 
 
 def test_a_prompt_that_does_not_extend_begins_a_row_with_the_same_credit(batch):
-    assert batch.episode_index.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 1], [0, 1, 2], [0, 1, 2]]
+    assert batch.place.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 1], [0, 1, 2], [0, 1, 2]]
 
 
 def test_advantages_land_on_their_episodes_action_tokens_only(batch):
     advantages = torch.arange(1.0, 7.0).view(1, 2, 3)
-    rows = plain_credit(advantages).stamped(batch).token_advantages
+    rows = stamped(plain_credit(advantages), batch).token_advantages
     assert rows[0].tolist() == [0, 0, 1, 1, 0, 1]
     assert rows[6].tolist() == [0, 6, 0, 0, 0, 0]
 
@@ -100,21 +100,11 @@ def test_choosing_rows_trims_the_padding(batch):
     assert part.token_ids.tolist() == [[4, 18, 0], [4, 14, 15]]
 
 
-def test_a_table_whose_shapes_disagree_is_a_programming_error():
-    with pytest.raises(AssertionError, match="kinds"):
-        CreditTable(
-            rewards=torch.zeros(1, 2, 5),
-            valid=torch.ones(1, 2, 5, dtype=torch.bool),
-            action_counts=torch.ones(1, 2, 5, dtype=torch.long),
-            kinds=torch.zeros(3, dtype=torch.long),
-        )
-
-
 def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
     solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
     episodes = (episode(solve, 0, 1), episode(update, 0, -1), episode(solve, 1, 2))
     whole = Group(pack=group().pack, lifecycles=(Lifecycle(pack_id="p", sibling=0, episodes=episodes),))
-    table = credit_table([whole])
+    table = cube_table([whole])
     assert table.rewards.dtype == torch.float32
     assert EpisodeCredit()(table).values.tolist() == [[[1.5, 0.5, 2.0]]]
 
@@ -122,10 +112,10 @@ def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
 def test_a_batch_without_rows_has_the_types_of_any_other(batch):
     empty = collate([], credit_table([group()]), {"p": 0}, pad_id=0)
     assert len(empty) == 0
-    for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
+    for name in ("token_ids", "action_mask", "behaviour_logprobs", "place", "policy_version", "lengths"):
         assert getattr(empty, name).dtype == getattr(batch, name).dtype, name
-    assert empty.episode_index.shape == (0, 3)
-    assert plain_credit(torch.ones(1, 2, 3)).stamped(empty).token_advantages.shape == (0, 0)
+    assert empty.place.shape == (0, 3)
+    assert stamped(plain_credit(torch.ones(1, 2, 3)), empty).token_advantages.shape == (0, 0)
 
 
 def test_tables_and_batches_are_the_same_under_a_default_precision_of_bfloat16(batch):
@@ -163,7 +153,7 @@ def test_rows_of_one_episode_have_one_number_and_those_of_one_place_in_a_pack_an
     batch = collate(segments_of(played), credit_table(played), names, pad_id=0)
     for numbers, place in ((batch.episode, lambda g, k, e: (g, k, e)), (batch.siblings, lambda g, k, e: (g, e))):
         seen: dict[int, set] = {}
-        for row, index in enumerate(batch.episode_index.tolist()):
+        for row, index in enumerate(batch.place.tolist()):
             seen.setdefault(int(numbers[row]), set()).add(place(*index))
         assert all(len(places) == 1 for places in seen.values())
         assert len(seen) == len(set.union(*seen.values()))
@@ -177,10 +167,10 @@ def test_moved_rows_and_chosen_rows_keep_every_column(batch):
         "episode",
         "siblings",
         "kinds",
-        "attempt",
+        "is_attempt",
         "is_replayed",
         "policy_version",
-        "episode_index",
+        "place",
         "lengths",
     ):
         assert torch.equal(getattr(part, name), getattr(batch, name)[[5, 2]]), name

@@ -16,11 +16,11 @@ from callbacks.weight_sync import WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError, EngineRefused, Stopped, TooManyFailures
+from cod_lightning.lifecycles.attempts import Anchors
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import RLOO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
-from cod_lightning.rollout.attempts import Anchors
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.runner import RolloutAhead, RolloutObserver, RolloutRunner
 from cod_lightning.training.packs import Uniform
@@ -167,7 +167,7 @@ class Noting(Uniform):
         return super().next(first, count)
 
     def observe(self, outcomes):
-        assert outcomes.credit.values.shape == (2, 2, 3)
+        assert outcomes.credit.values.shape == (2 * 2 * 3,)
         self.calls.append(("observe", [choice.index for choice in outcomes.choices]))
 
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.credited import credited
+from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import GroupMean
-from cod_lightning.objective.batch import collate, credit_table
-from cod_lightning.objective.credited import credited
+from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import GRPO, NFT, RLOO, SDPO
-from cod_lightning.objective.returns import TaskCredit
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training import replay as replay_contract
@@ -33,6 +33,7 @@ from cod_lightning.training.stream import TrainStream
 from cod_lightning.training.update import plan_update
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, StopReason, Turn
 from modules.checks import check_combination
+from tests.credit_tables import credit_table, stamped
 from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine
 from tests.training.test_rollouts import NumberWorld, data, module, pack
@@ -202,14 +203,12 @@ def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_deno
     of_replayed = set(keys[batch.is_replayed].tolist())
     assert of_replayed
     assert not of_replayed & set(keys[~batch.is_replayed].tolist())
-    places = {tuple(place) for place in batch.episode_index[batch.is_replayed].tolist()}
+    places = {tuple(place) for place in batch.place[batch.is_replayed].tolist()}
     assert len(of_replayed) == len(places) < int(batch.is_replayed.sum())
     update = plan_update(batch, GRPO(), every_row=False, seed=0)
     assert batch.is_replayed[update.rows].sum() == batch.is_replayed.sum()
-    signal = story.credits[1].packs_with_signal()
-    kept = [
-        b for b, (g, _, _) in enumerate(batch.episode_index.tolist()) if g >= len(signal) or signal[g] or not filtered
-    ]
+    signal = story.credits[1].packs_with_signal
+    kept = [b for b, (g, _, _) in enumerate(batch.place.tolist()) if g >= len(signal) or signal[g] or not filtered]
     assert update.num_action_tokens == int(batch.action_mask[kept].sum())
     assert update.num_episodes == len(set(keys[kept].tolist()))
 
@@ -605,7 +604,7 @@ def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
     life = structs.replace(whole.lifecycles[1], episodes=(first, *whole.lifecycles[1].episodes[1:]))
     groups = [structs.replace(whole, lifecycles=(whole.lifecycles[0], life, whole.lifecycles[2]))]
     credit = credited(credit_table(groups), TaskCredit(), GroupMean())
-    batch = credit.stamped(collate(segments_of(groups), credit.table, {"p4": 0}, pad_id=0))
+    batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0}, pad_id=0))
     buffer = ReplayBuffer(Everything(), 5)
     buffer.join(0, batch, credit, [[0]])
     (found,) = [one for one in buffer.stored if (one.sibling, one.episode) == (1, 0)]
@@ -624,3 +623,17 @@ def test_replayed_rows_have_the_kind_of_their_episode_and_numbers_that_no_two_ra
         (one, kinds), (other, _) = of_update
         assert set(one).isdisjoint(other)
         assert set(kinds) == {0}
+
+
+def test_a_replay_sees_the_number_of_each_rollout_from_0_on():
+    class Noting(Everything):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def observe(self, rollout):
+            self.seen.append((rollout.number, {one.rollout for one in rollout.episodes}))
+
+    story = Story(Noting(), rollouts=3)
+    updates(story.stream)
+    assert story.buffer.replay.seen == [(n, {n}) for n in range(3)]

@@ -82,8 +82,8 @@ class Learner(PackSource):
 
     def observe(self, outcomes):
         numbers = [choice.index for choice in outcomes.choices]
-        assert outcomes.credit.table.rewards[:, 0, 0].tolist() == numbers
-        self.calls.append(("observe", numbers, outcomes.credit.packs_with_signal().tolist()))
+        assert outcomes.credit.table.solved()[0][:, 0, 0].tolist() == numbers
+        self.calls.append(("observe", numbers, outcomes.credit.packs_with_signal.tolist()))
         self.last = max(numbers)
 
     def state_dict(self):
@@ -108,7 +108,7 @@ class Story:
 
         def advantages(table):
             """By the number of the pack, which is its reward."""
-            signal = torch.tensor([int(number) not in silent for number in table.rewards[:, 0, 0]])
+            signal = torch.tensor([int(number) not in silent for number in table.solved()[0][:, 0, 0]])
             return plain_credit(signal.float()[:, None, None].expand(-1, SIBLINGS, 1), table=table)
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
@@ -326,8 +326,8 @@ def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_bef
         return rows
 
     def credited(table):
-        calls.append(("credited", len(table.rewards)))
-        return plain_credit(table.rewards, table=table)
+        calls.append(("credited", table.num_packs))
+        return plain_credit(table.solved()[0], table=table)
 
     learner = SimpleNamespace(credited=credited, score=score)
     stream = TrainStream(lambda number, first: story.rollouts.next(number, first, learner), 2, 4, RolloutRunner(None))

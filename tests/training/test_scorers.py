@@ -81,8 +81,8 @@ def rows():
         token_ids=torch.randint(3, 40, (4, width), generator=rng).masked_fill(~inside, 0),
         action_mask=mask,
         behaviour_logprobs=torch.zeros(4, width),
-        episode_index=torch.tensor([(g, 0, 0) for g in range(4)]),
-        attempt=torch.full((4,), -1),
+        place=torch.tensor([(g, 0, 0) for g in range(4)]),
+        is_attempt=torch.zeros(4, dtype=torch.bool),
         policy_version=torch.zeros(4, dtype=torch.long),
         lengths=lengths,
         advantages=torch.zeros(4),
@@ -303,7 +303,7 @@ class Says(Scorer):
 def test_each_teacher_scores_the_rows_of_its_own_world_and_those_of_none_have_no_score():
     batch = replace(rows(), pack_ids={0: "levers-4/train/1/0", 1: "lake/train/1/1", 2: "other/train/1/2"})
     packs = torch.tensor([0, 1, 2, 0])
-    batch = replace(batch, episode_index=torch.stack([packs, packs * 0, packs * 0], dim=1))
+    batch = replace(batch, place=torch.stack([packs, packs * 0, packs * 0], dim=1))
     scorer = ScorerByWorld({"levers-4": Says(-1.0), "lake": Says(-2.0), "absent": Says(-3.0)})
     scores = scorer.score(batch, forward)
     for row, expected in enumerate((-1.0, -2.0, math.nan, -1.0)):
@@ -320,7 +320,7 @@ def test_each_teacher_scores_the_rows_of_its_own_world_and_those_of_none_have_no
 
 @pytest.mark.parametrize("names", [("levers", "levers-4"), ("levers-4", "levers")])
 def test_of_teachers_whose_names_begin_alike_the_one_of_the_longest_name_scores(names):
-    batch = replace(rows(), pack_ids={0: "levers-4/train/1/0"}, episode_index=torch.zeros(4, 3).long())
+    batch = replace(rows(), pack_ids={0: "levers-4/train/1/0"}, place=torch.zeros(4, 3).long())
     scores = ScorerByWorld({name: Says(-float(len(name))) for name in names}).score(batch, forward)
     assert set(scores[batch.action_mask].tolist()) == {-8.0}
 

@@ -76,7 +76,7 @@ def test_packs_of_one_name_without_the_visit_have_the_same_tasks_in_their_order(
 def test_replayed_rows_have_the_teacher_of_their_own_world():
     seen = []
     for batch in updates(Story(Everything()).stream):
-        names = [batch.pack_ids[g] for g in batch.episode_index[:, 0].tolist()]
+        names = [batch.pack_ids[g] for g in batch.place[:, 0].tolist()]
         scorer = ScorerByWorld({name: Says(float(-int(name[1:]) - 1)) for name in dict.fromkeys(names)})
         scores = scorer.score(batch, lambda model, rows: None)
         played_by = {row_key(batch, r): names[r] for r in range(len(batch)) if not batch.is_replayed[r]}

@@ -9,7 +9,7 @@ import torch
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.losses import OPMD, REC, KLCov
 from cod_lightning.training.update import plan_update
-from tests.credit_tables import plain_credit
+from tests.credit_tables import plain_credit, stamped
 
 G, K, E = 3, 2, 3
 
@@ -25,8 +25,8 @@ def batch(seed=0):
         token_ids=torch.zeros(len(index), 5, dtype=torch.long),
         action_mask=mask,
         behaviour_logprobs=torch.where(mask, -torch.rand(len(index), 5, generator=rng), 0.0),
-        episode_index=torch.tensor(index),
-        attempt=torch.full((len(index),), -1),
+        place=torch.tensor(index),
+        is_attempt=torch.zeros(len(index), dtype=torch.bool),
         policy_version=torch.zeros(len(index), dtype=torch.long),
         lengths=torch.full((len(index),), 5),
         advantages=torch.full((len(index),), math.nan),
@@ -46,14 +46,14 @@ def advantages():
 
 
 def plan(x, values, loss=None, filter_packs=False, every_row=False):
-    rows = plain_credit(values, filtered=filter_packs).stamped(x)
+    rows = stamped(plain_credit(values, filtered=filter_packs), x)
     return plan_update(rows, loss or REC(), every_row=every_row, seed=0)
 
 
 def test_rows_of_zero_advantage_are_skipped_and_count():
     x, values = batch(), advantages()
     found = plan(x, values)
-    expected = [b for b, (g, k, e) in enumerate(x.episode_index.tolist()) if values[g, k, e] != 0]
+    expected = [b for b, (g, k, e) in enumerate(x.place.tolist()) if values[g, k, e] != 0]
     assert found.rows.tolist() == expected
     assert found.num_action_tokens == int(x.action_mask.sum())
     assert found.num_episodes == G * K * E
@@ -63,7 +63,7 @@ def test_filtered_packs_leave_rows_and_denominators():
     x, values = batch(), advantages()
     found = plan(x, values, filter_packs=True)
     assert found.rows.tolist() == plan(x, values).rows.tolist()
-    of_pack = x.episode_index[:, 0] < 2
+    of_pack = x.place[:, 0] < 2
     assert found.num_action_tokens == int(x.action_mask[of_pack].sum())
     assert found.num_episodes == 2 * K * E
     assert not plan(x, values, KLCov(penalised_fraction=0.99), filter_packs=True).marked[~of_pack].any()
@@ -72,7 +72,7 @@ def test_filtered_packs_leave_rows_and_denominators():
 @pytest.mark.parametrize("filter_packs", [False, True])
 def test_every_row_is_taken_where_a_term_has_a_gradient_at_zero_advantage(filter_packs):
     x, values = batch(), advantages()
-    there = [b for b, (g, _, _) in enumerate(x.episode_index.tolist()) if g < 2 or not filter_packs]
+    there = [b for b, (g, _, _) in enumerate(x.place.tolist()) if g < 2 or not filter_packs]
     assert plan(x, values, every_row=True, filter_packs=filter_packs).rows.tolist() == there
     assert plan(x, values, OPMD(), filter_packs=filter_packs).rows.tolist() == there
 
@@ -85,13 +85,11 @@ def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(
     known[0, 1, 1:] = False  # one lifecycle failed
     known[1] = False  # too few survivors
     credit = plain_credit(torch.where(known, values, 0.0), known, filtered=filter_packs)
-    found = plan_update(credit.stamped(x), loss, every_row=True, seed=0)
-    counted = [
-        b for b, (g, k, e) in enumerate(x.episode_index.tolist()) if known[g, k, e] and (g < 2 or not filter_packs)
-    ]
+    found = plan_update(stamped(credit, x), loss, every_row=True, seed=0)
+    counted = [b for b, (g, k, e) in enumerate(x.place.tolist()) if known[g, k, e] and (g < 2 or not filter_packs)]
     assert found.rows.tolist() == counted
     assert found.num_action_tokens == int(x.action_mask[counted].sum())
-    assert found.num_episodes == len({tuple(x.episode_index[b].tolist()) for b in counted})
+    assert found.num_episodes == len({tuple(x.place[b].tolist()) for b in counted})
     others = [b for b in range(len(x)) if b not in counted]
     assert not found.marked[others].any()
 
@@ -112,8 +110,8 @@ def test_a_row_without_actions_is_no_episode():
 
 
 def test_a_pack_has_signal_if_any_of_its_episodes_has_an_advantage():
-    assert plain_credit(advantages()).packs_with_signal().tolist() == [True, True, False]
-    assert plain_credit(advantages() * -1e-9).packs_with_signal().tolist() == [False, False, False]
+    assert plain_credit(advantages()).packs_with_signal.tolist() == [True, True, False]
+    assert plain_credit(advantages() * -1e-9).packs_with_signal.tolist() == [False, False, False]
 
 
 def test_when_no_pack_has_signal_nothing_is_left():

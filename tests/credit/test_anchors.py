@@ -5,13 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
+from cod_lightning.credit.reweight import AdaptiveRED
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
-from cod_lightning.objective.batch import AttemptTable, CreditTable
-from cod_lightning.objective.credited import credited
-from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
-from cod_lightning.objective.reweight import AdaptiveRED
-from tests.credit_tables import cells, paper_table, random_table
+from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table
 
 RULES = [
     EpisodeCredit(),
@@ -239,7 +237,7 @@ def test_a_pack_whose_only_difference_is_between_attempts_has_signal():
         action_counts=torch.ones(1, dtype=torch.long),
     )
     found = credited(replace(table, attempts=attempts), EpisodeCredit(), GroupMean())
-    assert found.packs_with_signal().tolist() == [False, True]
+    assert found.whole.packs_with_signal.tolist() == [False, True]
 
 
 def test_credit_for_the_trajectory_has_no_place_for_attempts():
