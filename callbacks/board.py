@@ -44,7 +44,9 @@ class Tally:
         self.finished += 1
         self.failed += lifecycle.failed
         for episode in lifecycle.solves:
-            if episode.success is not None:
+            if (
+                episode.success is not None and episode.position < self.num_tasks
+            ):  # a program may solve tasks more than once
                 self.tried[episode.position] += 1
                 self.solved[episode.position] += episode.success
 

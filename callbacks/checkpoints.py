@@ -21,7 +21,6 @@ from cod_lightning.checkpoints.io import DurableIO
 from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
-from cod_lightning.seeds import derive_seed
 from cod_lightning.whole_file import write_whole
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
@@ -218,10 +217,8 @@ class RunConfig(Callback):
             write_whole(self.root / "config.yaml", self.text)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-        vocabulary = derive_seed("vocabulary", *data.words_for(pl_module.policy))
         kept = {"config": yaml.safe_load(self.text), "num_processes": trainer.world_size}
-        checkpoint["run_config"] = kept | {"vocabulary": vocabulary, "code": self.code}
+        checkpoint["run_config"] = kept | {"vocabulary": pl_module.vocabulary, "code": self.code}
 
 
 def _validate_again(checkpoint: dict[str, Any]) -> None:

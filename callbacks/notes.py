@@ -28,26 +28,27 @@ class Notes(RolloutCallback):
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         if label != "train" or not self._trainer.is_global_zero:
             return
-        trainer: Any = self._trainer
-        bound = trainer.datamodule.max_new_tokens
         lives = [life for group in groups for life in group.lifecycles]
         for kind in EpisodeKind:
             episodes = [one for life in lives for one in life.episodes if one.kind is kind]
             stops = [turn.stop for one in episodes for turn in one.turns]
             if not stops:
                 continue
-            unread = (one for one in episodes if kind is not EpisodeKind.UPDATE or not one.success)
-            share = sum(turn.stop is StopReason.LENGTH for one in unread for turn in one.turns) / len(stops)
+            unread = [one for one in episodes if kind is not EpisodeKind.UPDATE or not one.success]
+            lengths = [len(turn.action_ids) for one in unread for turn in one.turns if turn.stop is StopReason.LENGTH]
+            share = len(lengths) / len(stops)
             first = self.cut_at_first.setdefault(kind.value, share)
             if share >= _CUT:
-                cut = f"{share:.0%} of {len(stops):,} turns of {kind} episodes end at data.max_new_tokens={bound}"
+                cut = (
+                    f"{share:.0%} of {len(stops):,} turns of {kind} episodes end at data.max_new_tokens={max(lengths)}"
+                )
                 if first >= _CUT:
                     why = "in the middle of an answer. Raise it"
                 else:
                     why = f"and {first:.0%} did in the first rollout: training has broken the policy. Lower model.lr"
                 self._note("cut", f"{cut}, {why}, or look at lifecycles/train.jsonl for what the policy says.")
         self.num_equal = 0 if any(map(_differ, groups)) else self.num_equal + 1
-        if self.num_equal >= _PATIENCE and not trainer.lightning_module.scorers:
+        if self.num_equal >= _PATIENCE and not self._trainer.lightning_module.scorers:
             self._note(
                 "equal",
                 f"in {self.num_equal} rollouts in a row siblings had equal rewards in every task, so that nothing is "

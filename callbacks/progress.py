@@ -13,7 +13,7 @@ from rich.live import Live
 from callbacks.board import Board, Tally, clock, success_text, train_summary, validation_summary
 from callbacks.runner import find_runner
 from cod_lightning.objective.batch import Batch
-from cod_lightning.rollout.setting import RolloutMonitor
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, Lifecycle
 
@@ -21,7 +21,7 @@ _SNAPSHOT_S = 0.2
 """Seconds between two looks at the Trainer's metrics, which cost more than a count."""
 
 
-class Progress(ProgressBar, RolloutMonitor):
+class Progress(ProgressBar, RolloutObserver):
     """Takes the place of Lightning's own bar, and watches the DataModule's rollouts.
 
     A lifecycle that ends only raises counts; a thread of its own draws them. Where the output is no terminal (a log file, CI)
@@ -52,7 +52,7 @@ class Progress(ProgressBar, RolloutMonitor):
         self.console = self.console or Screen()
         runner = find_runner(trainer)
         if self._enabled and runner is not None:
-            runner.monitor = self
+            runner.follow(self)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._stop()

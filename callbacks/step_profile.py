@@ -4,6 +4,7 @@ import cProfile
 import pstats
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 from callbacks.runner import runner_of
 from cod_lightning.reports.step_profile import Function, Phases, Spent, summary
 from cod_lightning.rollout.runner import RolloutObserver
+from cod_lightning.types import Group
 from cod_lightning.whole_file import without_link, write_whole
 
 
@@ -37,7 +39,7 @@ class StepProfile(Callback, RolloutObserver):
         """1 timed, 2 torch's profiler, 3 Python's."""
         self._begun = 0.0
         self._training_s = 0.0
-        self._trained_tokens = 0
+        self._trained_tokens = self._sampled_tokens = self._lifecycles = 0
         self._torch: profile | None = None
         self._python: cProfile.Profile | None = None
         self._phases: Phases | None = None
@@ -67,14 +69,19 @@ class StepProfile(Callback, RolloutObserver):
                     stacklevel=2,
                 )
 
-    def update_begins(self) -> None:
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
+        if self._stage == 1 and label == "train":
+            lives = [life for group in groups for life in group.lifecycles]
+            self._lifecycles += len(lives)
+            self._sampled_tokens += sum(one.num_action_tokens for life in lives for one in life.all_episodes)
+
+    def update_begins(self, *, new_rollout: bool, ends_epoch: bool) -> None:
         """The first update of a rollout begins a step, and ends the one before."""
-        runner = runner_of(self._trainer)
-        if self.done or runner.updates_left:
+        if self.done or not new_rollout:
             return
         self._end_stage(self._trainer)
         self._seen += 1
-        if self._seen > self.warm_up and not self.done and not runner.ends_epoch:
+        if self._seen > self.warm_up and not self.done and not ends_epoch:
             self._stage = len(self._seconds) + 1
             if self._stage == 2:
                 activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA][: torch.cuda.is_available()]]
@@ -101,18 +108,15 @@ class StepProfile(Callback, RolloutObserver):
         self._stage = 0
 
     def _timed(self, trainer: L.Trainer) -> Phases:
-        runner = runner_of(trainer)
-        rollout = runner.last_rollout
-        assert rollout is not None, "a step without a rollout"
-        waited = rollout.seconds if runner.waited_s is None else runner.waited_s
+        logged = trainer.callback_metrics
         return Phases(
             total_s=self._seconds[0],
-            rollout_s=waited,
+            rollout_s=float(logged["time/wait_s" if "time/wait_s" in logged else "time/rollout_s"]),
             training_s=self._training_s,
-            sync_s=float(trainer.callback_metrics["time/sync_s"]),
-            sampled_tokens=rollout.num_generated_tokens,
+            sync_s=float(logged["time/sync_s"]),
+            sampled_tokens=self._sampled_tokens,
             trained_tokens=self._trained_tokens,
-            lifecycles=rollout.num_lifecycles,
+            lifecycles=self._lifecycles,
         )
 
     def _write(self, folder: Path) -> None:

@@ -50,7 +50,6 @@ class StopSignals(Callback, RolloutObserver):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._trainer, self._interruptible = trainer, True
         if (runner := find_runner(trainer)) is not None:
-            runner.interruptible = self.interruptible
             runner.follow(self)
         self._handle()
 
@@ -87,7 +86,7 @@ class StopSignals(Callback, RolloutObserver):
 
     # ------------------------------------------------------------------ where a run may stop
 
-    def update_begins(self) -> None:
+    def update_begins(self, *, new_rollout: bool, ends_epoch: bool) -> None:
         """The state of now can be saved and resumed exactly."""
         self.stop_if_asked()
 
@@ -99,10 +98,7 @@ class StopSignals(Callback, RolloutObserver):
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """What runs inside can be given up and repeated. Every rank has to enter it equally often.
-
-        A rank that gets a signal gives it up and waits at the end for the others.
-        """
+        """A rank that gets a signal gives it up and waits at the end for the others."""
         self.stop_if_asked()
         before, self._interruptible, self._in_rollout = self._interruptible, True, True
         try:

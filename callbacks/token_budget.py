@@ -5,7 +5,7 @@ from typing import Any
 
 import lightning as L
 
-from callbacks.runner import RolloutCallback, find_runner
+from callbacks.runner import RolloutCallback
 from cod_lightning.errors import check_at_least
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.stats import RolloutStats
@@ -29,6 +29,8 @@ class TokenBudget(RolloutCallback):
         self.max_sampled = max_sampled
         self.num_sampled = 0
         self.num_trained = 0
+        self._updates_left = 0
+        """Of the rollout that is trained on."""
         self._new = 0
         """Tokens of this rank that were sampled since the last update."""
 
@@ -51,6 +53,7 @@ class TokenBudget(RolloutCallback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         update = getattr(pl_module, "last_update", None)
+        self._updates_left = getattr(batch, "updates_left", 0)
         own = [self._new, 0 if update is None else update.num_tokens]
         sampled, trained = map(sum, zip(*gathered(own), strict=True))
         self._new = 0
@@ -61,16 +64,16 @@ class TokenBudget(RolloutCallback):
         self._stop_if_spent(trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"num_sampled": self.num_sampled, "num_trained": self.num_trained}
+        return {"num_sampled": self.num_sampled, "num_trained": self.num_trained, "updates_left": self._updates_left}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.num_sampled, self.num_trained = state_dict["num_sampled"], state_dict["num_trained"]
+        self._updates_left = state_dict["updates_left"]
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         if label == "train":
             self._new += RolloutStats.of(groups, 0.0, 0).num_generated_tokens
 
     def _stop_if_spent(self, trainer: L.Trainer) -> None:
-        runner = find_runner(trainer)
-        if self.share_spent() >= 1 and not (runner is not None and runner.updates_left):
+        if self.share_spent() >= 1 and not self._updates_left:
             trainer.should_stop = True

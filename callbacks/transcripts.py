@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from torch import Tensor
 
 from callbacks.runner import RolloutCallback, lifecycles_file
@@ -65,6 +66,12 @@ class Transcripts(RolloutCallback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self._logprobs is not None:
             self._logprobs.begin()
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if self._logprobs is not None:
+            self._logprobs.update = batch
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         self._loaded = checkpoint["global_step"]
@@ -140,6 +147,8 @@ class LogprobWriter:
         self._trainer = trainer
         self.followed: dict[str, int] = {}
         """Pack -> step of its rollout, the latest one."""
+        self.update: Batch | None = None
+        """All rows of the update that is under way."""
 
     def begin(self) -> None:
         """When a training starts: leave no line of an earlier run, nor of updates that a resumed run will do again."""
@@ -158,14 +167,18 @@ class LogprobWriter:
 
     def __call__(self, rows: Batch, logprobs: Tensor) -> None:
         """The rows of a micro-batch. Rows of one episode come together, in the order of their turns."""
-        own = (rows.attempt.lt(0) & ~rows.is_replayed).nonzero().flatten().tolist() if self.followed else []
-        packs = rows.episode_index[:, 0].tolist()
+        own = (~rows.is_attempt & ~rows.is_replayed).nonzero().flatten().tolist() if self.followed else []
+        packs = rows.place[:, 0].tolist()
         if places := [place for place in own if rows.pack_ids.get(packs[place]) in self.followed]:
             self._append(map(policy_logprobs.dump, self._records(rows, logprobs, places)))
 
     def _records(self, rows: Batch, logprobs: Tensor, places: list[int]) -> Iterator[PolicyLogprobs]:
-        for (g, k, e), (ids, values) in _episodes(rows, logprobs, places).items():
-            if len(ids) == int(rows.credit.action_counts[g, k, e]):  # else the update needed some of its rows only
+        assert self.update is not None, "rows of no update"
+        num_tokens = self.update.action_mask.sum(dim=1)
+        for (number, g, k, e), (ids, values) in _episodes(rows, logprobs, places).items():
+            if len(ids) == int(
+                num_tokens[self.update.episode == number].sum()
+            ):  # else the update needs some of its rows only
                 step = self.followed[rows.pack_ids[g]]
                 yield PolicyLogprobs(
                     step=step,
@@ -189,12 +202,13 @@ class LogprobWriter:
 
 def _episodes(
     rows: Batch, logprobs: Tensor, places: list[int]
-) -> dict[tuple[int, int, int], tuple[list[int], list[float]]]:
-    """Action ids and their log-probs by (g, k, e) of the episode in the credit table."""
+) -> dict[tuple[int, int, int, int], tuple[list[int], list[float]]]:
+    """Action ids and their log-probs by number and (g, k, e) of the episode."""
     mask, found = rows.action_mask[places], {}
     counts = mask.sum(dim=1).tolist()
     ids, values = (of[places][mask].cpu().split(counts) for of in (rows.token_ids, logprobs))
-    for key, its_ids, its_values in zip(rows.episode_index[places].tolist(), ids, values, strict=True):
+    index = torch.column_stack([rows.episode, rows.place])[places].tolist()
+    for key, its_ids, its_values in zip(index, ids, values, strict=True):
         own = found.setdefault(tuple(key), ([], []))
         own[0].extend(its_ids.tolist())
         own[1].extend(its_values.tolist())

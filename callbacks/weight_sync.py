@@ -70,7 +70,7 @@ class WeightSync(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """A rollout is used up: the next one comes from the new weights."""
-        if not runner_of(trainer).updates_left:
+        if not batch.updates_left:
             self._sync(trainer, pl_module)
         pl_module.log("time/sync_s", self.last_sync_s, on_step=True, on_epoch=False, batch_size=1)
         if self.last_gap is not None:

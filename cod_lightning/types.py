@@ -3,7 +3,7 @@
     Pack(Task) -> Group(Lifecycle(Episode(Turn))) -> Segment
 
 Letters used everywhere: G packs in a batch, K sibling lifecycles of a pack, N tasks of a pack, E episodes of a lifecycle in
-the order of its plan (`plans.py`; in the paper's E = 2N-1); B token rows, T tokens, V vocabulary.
+their order (in the paper's lifecycle E = 2N-1); B token rows, T tokens, V vocabulary.
 
 Each record is written once, by one function, and never changed downstream. What rollouts make by the thousand are msgspec structs:
 making one takes a tenth of a frozen dataclass's time, sending one to another process two thirds.
@@ -231,7 +231,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Lifecycle(Struct, frozen=True, kw_only=True):
-    """The E interleaved episodes of one sibling through one pack, in the order of the plan."""
+    """The E interleaved episodes of one sibling through one pack, in their order."""
 
     pack_id: str
     sibling: int

@@ -10,18 +10,17 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError, answering, check_at_least
+from cod_lightning.lifecycles import Branching, Program, asks, outline
 from cod_lightning.models.base import Policy
-from cod_lightning.plans import LifecyclePlan, proposes
 from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import first_ids
-from cod_lightning.rollout.attempts import Branching
 from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.thoughts import thought_marks
 from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import EpisodeKind, Pack, Split, Task
 
 
 def check_sizes(
@@ -30,7 +29,7 @@ def check_sizes(
     """Every count is large enough, and packs can be shared out between updates."""
     for key, value, least, why in (
         ("pack_size", pack_size, 2, "credit for a context needs a later task"),
-        ("group_size", group_size, 2, "a baseline compares siblings"),
+        ("group_size", group_size, 1, "a pack is played"),
         ("packs_per_rollout", packs, 1, "a rollout has packs"),
         ("updates_per_rollout", updates, 1, "a rollout is trained on"),
         ("rollouts_per_epoch", rollouts, 1, "an epoch has rollouts"),
@@ -71,11 +70,11 @@ def check_comparing(rewards: Rewards, branching: Branching) -> None:
 
 
 def check_rounds(
-    plan: LifecyclePlan, pack_size: int, rewards: Rewards, branching: Branching, source: PackSource | None
+    program: Program, pack_size: int, rewards: Rewards, branching: Branching, source: PackSource | None
 ) -> None:
-    """Where the plan plays tasks again: nothing needs the pack's own task at each position, or packs of another size, and a
+    """Where the program plays tasks again: nothing needs the pack's own task at each position, or packs of another size, and a
     context is used."""
-    played = {plan.task_of(position) for position in range(pack_size)}
+    played = {step.task for step in outline(program, pack_size) if step.kind is EpisodeKind.SOLVE}
     if len(played) == pack_size:
         return
     own = "siblings and solve episodes may play other tasks there than the pack's own"
@@ -88,15 +87,15 @@ def check_rounds(
     if source is not None and source.changes_size:
         unfit.append(("data.source.num_tasks", "set", "the tasks of every pack are shared out among proposals"))
     for key, value, why in unfit:
-        expected = f"null with data.plan={type(plan).__name__}, since {why}"
-        raise ConfigError(key, value, expected, "Leave it out, or choose plan=every_task.")
+        expected = f"null with data.program={type(program).__name__}, since {why}"
+        raise ConfigError(key, value, expected, "Leave it out, or choose program=every_task.")
     if len(played) == 1:
         expected = f"more than the {pack_size} solve episodes of one task, since no later task would use a context"
-        raise ConfigError("data.pack_size", pack_size, expected, f"Set it to {2 * pack_size}, or change data.plan.")
+        raise ConfigError("data.pack_size", pack_size, expected, f"Set it to {2 * pack_size}, or change data.program.")
 
 
 def check_proposals(
-    plan: LifecyclePlan,
+    program: Program,
     env: TextEnv,
     pack: Pack,
     chat: Chat,
@@ -104,9 +103,9 @@ def check_proposals(
     window: int,
     max_new_tokens: int,
 ) -> None:
-    """Where the plan has proposals, the environment makes tasks of them, and asks for them in words that the policy knows, as
-    many as fit into its window."""
-    if not proposes(plan, len(pack)):
+    """Where the program asks for proposals, the environment makes tasks of them, and asks in words that the policy knows, as many
+    as fit into its window."""
+    if not asks(program, len(pack)):
         return
     with answering(partial(unplayable, env), "an environment that begins a task"):
         world = copy.deepcopy(env)
@@ -116,9 +115,9 @@ def check_proposals(
     if not isinstance(offer, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unplayable(env, f"an environment whose offer is text, not a {type(offer).__name__}")
     if not offer:
-        expected = f"a plan without proposals, since {type(env).__name__} makes no tasks of them"
-        remedy = "Choose plan=every_task, env=doors or env=levers, or give yours offer and proposed()."
-        raise ConfigError("data.plan", type(plan).__name__, expected, remedy)
+        expected = f"a program without proposals, since {type(env).__name__} makes no tasks of them"
+        remedy = "Choose program=every_task, env=doors or env=levers, or give yours offer and proposed()."
+        raise ConfigError("data.program", type(program).__name__, expected, remedy)
     see_known(offer, chat, env, "offer")
     prompt = len(first_ids(chat, _first_system(context, rules, offer), offer, ()))
     made = f"offer makes a prompt of {prompt} tokens, and"

@@ -11,16 +11,16 @@ import random
 from collections.abc import Iterator
 from functools import partial
 from textwrap import shorten
-from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.credit.table import episode_table, facts_of
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
 from cod_lightning.errors import ConfigError, answering, check_at_least
+from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models import TinyPolicy
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import Batch, collate, credit_table
-from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
+from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranks import share
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
@@ -46,7 +46,7 @@ class DemonstrationDataModule(ItemDataModule):
     Args:
         env: The world; it must have a demonstrator.
         context: The context mechanism whose form the demonstrations show.
-        plan: The order of the episodes that are shown.
+        program: Which episodes are shown.
         pack_size: N, tasks of a pack.
         num_updates: Optimizer updates of the warm start.
         packs_per_update: Packs whose episodes make one update.
@@ -59,7 +59,7 @@ class DemonstrationDataModule(ItemDataModule):
         self,
         env: TextEnv,
         context: ContextMechanism,
-        plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen)
+        program: Program = ConnectTheDots(),  # noqa: B008  (frozen)
         pack_size: int = 4,
         num_updates: int = 1500,
         packs_per_update: int = 3,
@@ -78,22 +78,24 @@ class DemonstrationDataModule(ItemDataModule):
             raise ConfigError(
                 "data.num_packs", num_packs, f"at least data.packs_per_update={packs_per_update}", "Raise it."
             )
-        self.env, self.context, self.plan = env, context, plan
+        self.env, self.context, self.program = env, context, program
         self.pack_size, self.num_updates, self.packs_per_update = pack_size, num_updates, packs_per_update
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer; refuse a window below the first prompt, and a bound that would cut off a demonstrated response of a
         closed vocabulary."""
-        if self._chat is not None:
-            return
-        policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
+        policy: Policy = self.learner.policy
+        if self._chat is None:
+            self._check_with(policy)
+        self.learner.meet(self, stage)
+
+    def _check_with(self, policy: Policy) -> None:
         self._speak_as(policy)
         first = first_pack(self.env, self.pack_size, self.seed)
         check_ids(self.env, first, self.seed)
-        room = (self._window, self.chat, self.max_new_tokens)
-        check_first_prompt(self.env, self.context, first.tasks[0], *room)
-        check_proposals(self.plan, self.env, first, self.chat, self.context, self._window, self.max_new_tokens)
+        check_first_prompt(self.env, self.context, first.tasks[0], self._window, self.chat, self.max_new_tokens)
+        check_proposals(self.program, self.env, first, self.chat, self.context, self._window, self.max_new_tokens)
         needed, shown = self.tokens_needed(policy) if isinstance(policy, TinyPolicy) else (0, "")
         if needed > self.max_new_tokens:
             expected, remedy = f"at least {needed}, {shown}", f"Set it to {needed} or more."
@@ -133,7 +135,9 @@ class DemonstrationDataModule(ItemDataModule):
             kept |= {index: self._demonstrate(index) for index in chosen if index not in kept}
             groups = [kept.pop(index) if once else kept[index] for index in chosen]
             places = {group.pack.id: g for g, group in enumerate(groups)}
-            yield collate(segments_of(groups), credit_table(groups), places, pad_id=self.chat.pad_id)
+            yield collate(
+                segments_of(groups), episode_table(list(map(facts_of, groups))), places, pad_id=self.chat.pad_id
+            )
 
     def _demonstrate(self, index: int) -> Group:
         """One pack's E episodes, each with a context of its own."""
@@ -147,15 +151,16 @@ class DemonstrationDataModule(ItemDataModule):
         env = copy.deepcopy(self.env)
         rng = random.Random(derive_seed("demonstrated contexts", self.seed, pack.id))
         sampler = self._sampler(Player(teacher, self.context))
-        setting = Setting(env=env, mechanism=self.context, sampler=sampler, plan=self.plan)
+        setting = Setting(env=env, mechanism=self.context, sampler=sampler, program=self.program)
         episodes: list[Episode] = []
-        order = planned(setting.plan, len(pack), self.context.updates)
-        for kind, position in order:
+        steps = outline(setting.program, len(pack), self.context.updates)
+        updated = {step.position for step in steps if step.kind is EpisodeKind.UPDATE}
+        for kind, position, played in steps:
             who = f"{pack.id}.{position}.{kind}"
             if kind is EpisodeKind.SOLVE:
                 state, task = self.context.adopt(teacher.context(rng)), pack.tasks[position]
-                again = self.plan.task_of(position) != position
-                if self.context.updates and position and not again and (EpisodeKind.UPDATE, position - 1) not in order:
+                again = played != position
+                if self.context.updates and position and not again and position - 1 not in updated:
                     state = self.context.feedback(state, episodes[-1])
                 episodes.append(await run_solve_episode(env, task, state, setting, who, position))
             elif kind is EpisodeKind.PROPOSE:
@@ -165,7 +170,7 @@ class DemonstrationDataModule(ItemDataModule):
                 if made is None:
                     said = proposal.error or repr(shorten(proposal.turns[-1].response, 80))
                     expected = f"a demonstrator whose proposals are tasks; one is {said}"
-                    remedy = "Write its propose() (of a Play: proposal()), or leave the warm start's data.plan out."
+                    remedy = "Write its propose() (of a Play: proposal()), or leave the warm start's data.program out."
                     raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
                 episodes.append(proposal)
             else:

@@ -29,6 +29,16 @@ class ItemDataModule(L.LightningDataModule):
     _sentences: tuple[str, ...] | None = None
 
     @property
+    def learner(self) -> Any:
+        """The module that is trained."""
+        return self._run.lightning_module
+
+    @property
+    def _run(self) -> L.Trainer:
+        assert self.trainer is not None, "the DataModule is not attached to a Trainer"
+        return self.trainer
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The closed vocabulary of environment and context, in the order of the ids; empty for a language model."""
         for key, part in (("data.env", self.env), ("data.context", self.context)):

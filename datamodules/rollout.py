@@ -1,8 +1,8 @@
 """The online data of CoD-Train, for Lightning: what `TrainingRollouts`, validation and suites play, as loaders."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,26 +21,24 @@ from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer, at_endpoint
+from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program, outline
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import Batch
-from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
-from cod_lightning.ranks import gathered, num_ranks, rank, share
+from cod_lightning.ranks import num_ranks, share
 from cod_lightning.rewards import RewardPart, rewards_of
-from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
+from cod_lightning.training.scorers import Prompt
 from cod_lightning.training.shares import check_shares
-from cod_lightning.training.stream import SizedItems, TrainStream
+from cod_lightning.training.stream import Rollout, SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 from datamodules.checks import (
     check_baseline,
@@ -69,7 +67,7 @@ class RolloutDataModule(ItemDataModule):
         env: The world that packs are drawn from.
         context: How the agent writes down what it learnt.
         engine: What samples the policy's turns.
-        plan: The order of the episodes in a lifecycle; validation and suites follow its `held_out`.
+        program: Which episode of a lifecycle comes next; validation and suites follow its `held_out`.
         source: What chooses the training packs; null is `Uniform`: one after the other.
         replay: What chooses episodes of earlier rollouts that join an update (docs/guides/replay.md); null replays none.
         pack_size: N, tasks of a pack in training and validation.
@@ -108,7 +106,7 @@ class RolloutDataModule(ItemDataModule):
         env: TextEnv,
         context: ContextMechanism,
         engine: Engine,
-        plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen; the CLI's default)
+        program: Program = ConnectTheDots(),  # noqa: B008  (frozen; the CLI's default)
         source: PackSource | None = None,
         replay: Replay | None = None,
         pack_size: int = 4,
@@ -146,13 +144,13 @@ class RolloutDataModule(ItemDataModule):
         check_sampling(temperature, top_p)
         check_reuse(passes_per_rollout, resample_packs)
         check_share("data.max_failed_fraction", max_failed_fraction, "1 never stops.")
-        self.env, self.context, self.engine, self.plan = env, context, engine, plan
-        planned(plan, pack_size)
+        self.env, self.context, self.engine, self.program = env, context, engine, program
+        outline(program, pack_size)
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
         self.max_staleness, self.val_packs = max_staleness, val_packs
-        self.branching = Branching(anchors=anchors, counterfactual=counterfactual, seed=seed)
+        self.branching = Branching(program=program, anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
@@ -161,46 +159,41 @@ class RolloutDataModule(ItemDataModule):
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
         check_comparing(self.rewards, self.branching)
-        check_rounds(plan, pack_size, self.rewards, self.branching, source)
+        check_rounds(program, pack_size, self.rewards, self.branching, source)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
-        branching = self.branching if anchors or counterfactual else None
-        stored = replay and ReplayBuffer(replay, lambda table: self._attached.lightning_module.credit(table), seed)
-        self.rollouts = self._rollouts(TrainingPacks(source or Uniform(), env, pack_size, seed), stored, branching)
+        self.packs, self.replay = TrainingPacks(source or Uniform(), env, pack_size, seed), replay
+        self.rollouts = TrainingRollouts(
+            packs=self.packs,
+            play=partial(self.groups, "train", num_siblings=group_size),
+            runner=self.runner,
+            prompts=self._prompts,
+            pad_id=lambda: self.chat.pad_id,
+            dump=context.dump,
+            replay=replay and ReplayBuffer(replay, seed),
+            num_ahead=self._num_ahead if max_staleness else None,
+            packs_per_rollout=packs_per_rollout,
+            updates_per_rollout=updates_per_rollout,
+            passes_per_rollout=passes_per_rollout,
+            resample_packs=resample_packs,
+            seed=seed,
+        )
         num_updates = updates_per_rollout * passes_per_rollout
-        self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner)
+        self.stream = TrainStream(self._next_rollout, rollouts_per_epoch, num_updates, self.runner)
         """The updates to come; where a training stops and resumes."""
         self.test_kinds: Collection[ConditionKind] = OF_TRAINED
         """Kinds of conditions that `test` plays of each suite."""
         self._suite_player = SuitePlayer(self.runner)
         self._suites_checked = False
 
-    def _rollouts(
-        self, packs: TrainingPacks, stored: ReplayBuffer | None, branching: Branching | None
-    ) -> TrainingRollouts:
-        return TrainingRollouts(
-            packs=packs,
-            play=partial(self.groups, "train", num_siblings=self.group_size, branching=branching),
-            runner=self.runner,
-            advantages=lambda table: self._attached.lightning_module.advantages(table, reweighted=False),
-            score=self._scored,
-            pad_id=lambda: self.chat.pad_id,
-            dump=self.context.dump,
-            replay=stored,
-            num_ahead=self._num_ahead if self.max_staleness else None,
-            packs_per_rollout=self.packs_per_rollout,
-            updates_per_rollout=self.updates_per_rollout,
-            passes_per_rollout=self.passes_per_rollout,
-            resample_packs=self.resample_packs,
-            seed=self.seed,
-        )
-
     # ------------------------------------------------------------------ life of the DataModule
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer, if `check_with` has not; refuse to train what cannot be trained."""
-        self.check_with(self.policy)
-        self.runner.folder, self.runner.stop_ids = Path(self._attached.default_root_dir), self.chat.stop_ids
+        module, trainer = self.learner, self._run
+        self.check_with(module.policy)
+        module.meet(self, stage)
+        self.runner.start(Path(trainer.default_root_dir), self.chat.stop_ids)
         if stage == "fit":
             self.check_trainable()
             check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
@@ -226,7 +219,7 @@ class RolloutDataModule(ItemDataModule):
             check_ids(self.env, first, self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             room = (policy.window, self.max_new_tokens)
-            check_proposals(self.plan, self.env, first, chat, self.context, *room)
+            check_proposals(self.program, self.env, first, chat, self.context, *room)
             for part in self.rewards.values():
                 part.check()
             if self.frozen is not None:
@@ -256,18 +249,6 @@ class RolloutDataModule(ItemDataModule):
         self.suites = tuple(ready(suite, self.env, self.pack_size, self.context, self.chat) for suite in self.suites)
         self._suites_checked = True
 
-    @property
-    def policy(self) -> Policy:
-        """The policy spec of the module that is trained."""
-        policy = self._attached.lightning_module.policy
-        assert isinstance(policy, Policy), f"{type(policy).__name__} is not a Policy"
-        return policy
-
-    @property
-    def _attached(self) -> Any:
-        assert self.trainer is not None, "the DataModule is not attached to a Trainer"
-        return self.trainer
-
     def teardown(self, stage: str) -> None:
         """Wait for a rollout ahead of a run that ended early, say for its budget: the engine is free then."""
         self.runner.ahead.drop()
@@ -277,35 +258,27 @@ class RolloutDataModule(ItemDataModule):
         self.runner.ahead.give_up()
 
     def state_dict(self) -> dict[str, Any]:
-        """The updates to come, the state of the rollouts behind them, and the figures of the latest one."""
-        stats = None if self.runner.last_rollout is None else asdict(self.runner.last_rollout)
-        return {"stream": self.stream.saved(), "last_rollout": gathered(stats), "rollouts": self.rollouts.state_dict()}
+        """The updates to come, and the state of the rollouts behind them."""
+        return {"stream": self.stream.saved(), "rollouts": self.rollouts.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on there; only `fit` does."""
         if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
             return
-        if "rollouts" not in state_dict:
+        if "rollouts" not in state_dict or "last_rollout" in state_dict:
             raise DataError(
-                "the checkpoint was written by a version that kept no state of its source of packs: go on with that version, or "
-                "begin a new run (`test`, `deploy` and `export` take it as it is)."
+                "the checkpoint was written by a version that kept rewards beside rows, not advantages in them: go on with that "
+                "version, or begin a new run (`test`, `deploy` and `export` take it as it is)."
             )
         with answering(_not_this_checkpoint, "one whose state of the data can be restored"):
             self.stream.restore(state_dict["stream"])
             self.rollouts.load_state_dict(state_dict["rollouts"])
-            by_rank = state_dict["last_rollout"]
-            stats = by_rank[rank()] if len(by_rank) == num_ranks() else by_rank[0]
-            self.runner.last_rollout = None if stats is None else RolloutStats(**stats)
 
     # ------------------------------------------------------------------ loaders
 
     def train_dataloader(self) -> TrainStream:
         """One item = one optimizer update. Sized, so that Lightning never fetches ahead of the weights."""
         return self.stream
-
-    def amend(self, change: Callable[[Batch], Batch]) -> None:
-        """Change the rows of the updates that are still to come of the current rollout."""
-        self.stream.amend(change)
 
     def val_dataloader(self) -> SizedItems:
         """One item: the groups (of one) of all validation packs."""
@@ -345,40 +318,40 @@ class RolloutDataModule(ItemDataModule):
                 self.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=self.pack_size, seed=0)
                 for index in range(first, min(first + at_once, self.val_packs))
             ]
-            yield self.runner.run(label, partial(self.groups, label, share(packs)))
+            yield list(self.runner.run(label, partial(self.groups, label, share(packs))).groups)
 
-    def groups(
-        self, label: str, packs: Sequence[Pack], num_siblings: int = 1, branching: Branching | None = None
-    ) -> list[Group]:
+    def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
         """Siblings of each pack, played by the engine's weights as they are now."""
         setting = self._setting(self.temperature)
         if label == "train":
-            setting = replace(setting, plan=self.plan)
-        return run_groups(packs, num_siblings, setting, label=label, branching=branching)
+            setting = replace(setting, program=self.branching)
+        return run_groups(packs, num_siblings, setting, label=label)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
         sampler = self._sampler(temperature, suite)
-        by_kind = sampler.by_kind(self.policy.adapter_kinds)
+        policy = self.learner.policy
+        by_kind = sampler.by_kind(policy.adapter_kinds)
         if (frozen := self.frozen) is not None:
-            device = self._attached.strategy.root_device
-            by_kind = {frozen.kind: frozen.sampler(sampler, self.policy, self.runner.stop_ids, device)}
+            by_kind = {frozen.kind: frozen.sampler(sampler, policy, self.chat.stop_ids, self._run.strategy.root_device)}
         return Setting(
             env=self.env,
             mechanism=self.context,
             sampler=sampler,
-            plan=self.plan.held_out,
+            program=self.program.held_out,
             rewards=self.rewards,
-            monitor=self.runner.monitor,
+            monitor=self.runner,
             by_kind=by_kind,
         )
 
-    def _scored(self, batch: Batch, groups: Mapping[int, Group]) -> Batch:
-        prompts = OraclePrompts(groups, self._setting(self.temperature))
-        return self._attached.lightning_module.score(batch, prompts)
+    def _next_rollout(self, number: int, first: int) -> Rollout:
+        return self.rollouts.next(number, first, self.learner)
+
+    def _prompts(self, groups: Mapping[int, Group]) -> Prompt:
+        return OraclePrompts(groups, self._setting(self.temperature))
 
     def _num_ahead(self) -> int:
         """Rollouts to have begun when training takes one: those that the run still needs, as far as the Trainer's limits tell."""
-        trainer, updates = self._attached, self.updates_per_rollout * self.passes_per_rollout
+        trainer, updates = self._run, self.updates_per_rollout * self.passes_per_rollout
         needed: float = math.inf
         if trainer.max_epochs is not None and trainer.max_epochs >= 0:
             epochs = trainer.max_epochs - trainer.current_epoch - 1
@@ -391,7 +364,7 @@ class RolloutDataModule(ItemDataModule):
         return Sampler(
             engine=self.engine,
             chat=self.chat,
-            window=self.policy.window,
+            window=self.learner.policy.window,
             max_new_tokens=self.max_new_tokens,
             temperature=temperature,
             top_p=self.top_p if suite is None else suite.top_p,
@@ -401,7 +374,7 @@ class RolloutDataModule(ItemDataModule):
             thinking_budget=self.thinking_budget,
             seed=self.seed,
             policy_version=self.engine.policy_version,
-            num_ids=_num_ids(self._attached.lightning_module),
+            num_ids=_num_ids(self.learner),
             deadlines=self.deadlines,
             liveness=self.runner.liveness,
         )

@@ -27,7 +27,7 @@ CLASSES = {
             "cod_lightning.envs.task_world",
             "cod_lightning.envs.players",
             "cod_lightning.contexts.base",
-            "cod_lightning.plans",
+            "cod_lightning.lifecycles.base",
             "cod_lightning.rewards.base",
             "cod_lightning.training.packs",
             "cod_lightning.engines.base",
@@ -40,9 +40,9 @@ CLASSES = {
         "Objective",
         "After this page you know each credit rule, baseline, loss and correction with its formula and source.",
         (
-            "cod_lightning.objective.returns",
-            "cod_lightning.objective.baselines",
-            "cod_lightning.objective.reweight",
+            "cod_lightning.credit.returns",
+            "cod_lightning.credit.baselines",
+            "cod_lightning.credit.reweight",
             *(
                 f"cod_lightning.objective.losses.{one}"
                 for one in ("base", "rec", "ppo", "cispo", "reinforce", "covariance")

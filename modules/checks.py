@@ -6,15 +6,14 @@ from typing import Any
 
 import torch
 
+from cod_lightning.credit.anchors import next_solve
+from cod_lightning.credit.baselines import Accepted, AsymRE, RoleMean, TermsAlone
+from cod_lightning.credit.returns import CreditRule
+from cod_lightning.credit.table import kind_id
 from cod_lightning.errors import ConfigError, check_at_least, check_between, check_positive
-from cod_lightning.objective.anchors import next_solve
-from cod_lightning.objective.baselines import Accepted, AsymRE, RoleMean
-from cod_lightning.objective.batch import kind_id
+from cod_lightning.lifecycles import Branching, outline
 from cod_lightning.objective.losses import PolicyLoss
-from cod_lightning.objective.returns import CreditRule
 from cod_lightning.objective.terms import REFERENCE, LossTerm
-from cod_lightning.plans import planned
-from cod_lightning.rollout.attempts import Branching
 from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.scorers import Scorer
@@ -77,19 +76,26 @@ def check_combination(module: Any, data: Any) -> None:
     """Raise `ConfigError` naming the key, and why. `module` is the GRPOModule, `data` the RolloutDataModule."""
     module.credit.check(data.pack_size)
     _check_reuse(module.loss, data)
-    if data.rollouts.replay is not None:
-        _check_replay(module.loss, data.rollouts.replay.replay)
+    if data.replay is not None:
+        _check_replay(module.loss, data.replay)
     _check_branching(module.credit, module.trained_kinds, data)
     _check_roles(module.trained_kinds, data)
     _check_baseline(module, data)
-    if data.rollouts.replay is not None and data.rollouts.packs.source.changes_size:
-        expected = "null with data.replay, which compares episodes at one place in the plan, so that packs stay as long as they are"
+    if data.replay is not None and data.packs.source.changes_size:
+        expected = "null with data.replay, which compares episodes at one place, so that packs stay as long as they are"
         raise ConfigError("data.source.num_tasks", "set", expected, "Grow max_turns alone, or leave data.replay out.")
 
 
 def _check_baseline(module: Any, data: Any) -> None:
-    """What has no meaning with a baseline that accepts, or with one that gives packs without signal an advantage."""
-    baseline, replay = module.baseline, data.rollouts.replay
+    """What has no meaning with a baseline that compares, accepts, leaves all to terms, or gives every pack an advantage."""
+    baseline, replay = module.baseline, data.replay
+    name = type(baseline).__name__
+    if data.group_size < 2 and baseline.compares:
+        expected = f"at least 2 with model.baseline={name}, which compares siblings"
+        raise ConfigError("data.group_size", data.group_size, expected, "8 is the default; or baseline=terms_alone.")
+    if isinstance(baseline, TermsAlone) and not module.terms:
+        expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
+        raise ConfigError("model.baseline", name, expected, "Add a term, such as KL to a teacher.")
     if isinstance(baseline, Accepted):
         if data.branching.anchors or data.branching.counterfactual:
             expected = (
@@ -99,23 +105,26 @@ def _check_baseline(module: Any, data: Any) -> None:
         if module.scale != "none":
             expected = "none with baseline=accepted, whose advantages are all 1, so that nothing is left to divide by"
             raise ConfigError("model.scale", module.scale, expected, "Choose loss=reinforce, which sets it, or none.")
-        if isinstance(data.rollouts.packs.source, Bandit):
+        if isinstance(data.packs.source, Bandit):
             expected = "another one with baseline=accepted, whose advantages are all 1, in every category alike"
             raise ConfigError("data.source", "Bandit", expected, "Choose source=learnability, or another baseline.")
         if module.loss.compares_siblings:
             expected = "one that looks at each episode alone with baseline=accepted, which leaves out all but successes"
             raise ConfigError("model.loss", type(module.loss).__name__, expected, "Choose loss=reinforce.")
-    if not isinstance(baseline, RoleMean) and not (isinstance(baseline, AsymRE) and baseline.shift < 0):
+    every = isinstance(baseline, RoleMean) or (isinstance(baseline, AsymRE) and baseline.shift < 0)
+    if not every and not isinstance(baseline, TermsAlone):
         return
-    name = "asymre" if isinstance(baseline, AsymRE) else "role"
-    signal = "SignalReplay" if replay is not None and isinstance(replay.replay, SignalReplay) else ""
+    signal = "SignalReplay" if isinstance(replay, SignalReplay) else ""
     for key, value, off, what in (
-        ("data.resample_packs", data.resample_packs, 0, "none is ever replaced"),
-        ("model.filter_packs", module.filter_packs, False, "none is ever taken out"),
-        ("data.replay", signal, "another one", "nothing is replayed in its place"),
+        ("data.resample_packs", data.resample_packs, 0, "none" if every else "all"),
+        ("model.filter_packs", module.filter_packs, False, "none" if every else "all"),
+        ("data.replay", signal, "another one", "none" if every else "all"),
     ):
         if value:
-            expected = f"{off} with baseline={name}, which gives every pack an advantage, so that {what}"
+            gives = "every pack an advantage" if every else "no pack one"
+            expected = (
+                f"{off} with model.baseline={name}, which gives {gives}, so that {what} would be replaced or left out"
+            )
             raise ConfigError(key, value, expected, "Leave it out, or choose another baseline.")
 
 
@@ -135,14 +144,14 @@ def _check_reuse(loss: PolicyLoss, data: Any) -> None:
 
 
 def _check_roles(trained: Sequence[EpisodeKind], data: Any) -> None:
-    there = {kind for kind, _ in planned(data.plan, data.pack_size, data.context.updates)}
+    there = {step.kind for step in outline(data.program, data.pack_size, data.context.updates)}
     if not there & set(trained):
-        expected = f"a kind that the plan has ({', '.join(sorted(there))})"
+        expected = f"a kind that the program has ({', '.join(sorted(there))})"
         raise ConfigError(
             "model.trained_kinds", [str(kind) for kind in trained], expected, "Null trains on all episodes."
         )
     if data.frozen is not None and data.frozen.kind not in there:
-        expected = f"a kind that the plan has ({', '.join(sorted(there))}), since there is nothing else to play"
+        expected = f"a kind that the program has ({', '.join(sorted(there))}), since there is nothing else to play"
         raise ConfigError("data.frozen.kind", str(data.frozen.kind), expected, "Leave data.frozen out.")
     if data.frozen is not None and data.frozen.kind in trained:
         other = ", ".join(kind for kind in EpisodeKind if kind in there and kind is not data.frozen.kind)
@@ -180,8 +189,8 @@ def _check_branching(credit: CreditRule, trained: Sequence[EpisodeKind], data: A
     if branching.counterfactual is None and EpisodeKind.SOLVE not in trained:
         expected = "null where model.trained_kinds leaves out solve, since attempts are a baseline of solve episodes"
         raise ConfigError("data.anchors", "set", expected, "Leave it out, or train on solve.")
-    order = planned(data.plan, data.pack_size, data.context.updates)
-    kinds = torch.tensor([kind_id(kind) for kind, _ in order])
+    steps = outline(data.program, data.pack_size, data.context.updates)
+    kinds = torch.tensor([kind_id(step.kind) for step in steps])
     of_next = credit.weights(kinds).gather(1, next_solve(kinds)[:, None])[kinds == kind_id(EpisodeKind.UPDATE)]
     if branching.counterfactual is None:
         return
@@ -197,5 +206,7 @@ def _check_branching(credit: CreditRule, trained: Sequence[EpisodeKind], data: A
         ),
     ):
         if unfit:
-            remedy = "Choose credit=episode or a window of at least 2, a plan with updates, all kinds; or leave it out."
+            remedy = (
+                "Choose credit=episode or a window of at least 2, a program with updates, all kinds; or leave it out."
+            )
             raise ConfigError("data.counterfactual", "set", why, remedy)

@@ -1,8 +1,4 @@
-"""The objective of CoD-Train as a LightningModule: returns -> baseline -> reweight -> loss, one optimizer update a batch.
-
-Rewards travel, advantages are derived: a batch carries the credit table of its whole rollout, and every
-advantage can be recomputed from a transcript.
-"""
+"""The objective of CoD-Train as a LightningModule: how episodes are credited, and rows -> loss, one optimizer update a batch."""
 
 import copy
 import math
@@ -20,17 +16,18 @@ from transformers import PreTrainedModel
 
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, without_adapter
+from cod_lightning.credit.baselines import Baseline, GroupMean
+from cod_lightning.credit.credited import Credited, credited
+from cod_lightning.credit.returns import CreditRule, EpisodeCredit
+from cod_lightning.credit.reweight import AdaptiveRED
+from cod_lightning.credit.table import EpisodeTable
 from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.baselines import Baseline, GroupMean
-from cod_lightning.objective.batch import Batch, CreditTable, one_token
-from cod_lightning.objective.credited import Credited, credited
+from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
-from cod_lightning.objective.returns import CreditRule, EpisodeCredit
-from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
@@ -125,16 +122,19 @@ class GRPOModule(PolicyModule):
         """Optimizer updates that the engine has not seen."""
         self.num_moved = 0
         """Optimizer updates whose gradient was not 0."""
+        self.ahead = False
+        """Whether rollouts are played ahead of training, by older weights."""
         self.progress: Callable[[], float] | None = None
         """Share of the training that is done, where no number of updates ends it."""
         self._row_listeners: list[RowListener] = []
 
-    def setup(self, stage: str) -> None:
+    def meet(self, data: Any, stage: str) -> None:
         """Refuse options without meaning beside those of the data."""
+        super().meet(data, stage)
         if stage == "fit":
-            check_combination(self, self._data)
-            if self.scorers:
-                self.check_scorers(self._data)
+            check_combination(self, data)
+            self.check_scorers(data)
+            self.ahead = data.max_staleness > 0
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
@@ -176,23 +176,12 @@ class GRPOModule(PolicyModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """What a policy or a loss term draws goes by run, update and rank, so that an interrupted run draws what it would have."""
-        torch.manual_seed(derive_seed("update", self._data.seed, self.global_step, self.global_rank))
+        torch.manual_seed(derive_seed("update", self.seed, self.global_step, self.global_rank))
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
-        if self.mismatch is not None and self.updates_since_sync == 0:
-            # the weights are still those that sampled: later updates of this rollout need their log-probs, too
-            forward = partial(self._forward, self._model)
-            self._data.amend(lambda rows: replace(rows, old_logprobs=self._scored_rows(rows, forward)))
-        advantages = self.advantages(batch.credit)
-        update = plan_update(
-            batch,
-            advantages,
-            self.loss,
-            filter_packs=self.filter_packs,
-            every_row=bool(self.terms),
-            seed=derive_seed("marked tokens", self.global_step),
-        )
+        seed = derive_seed("marked tokens", self.global_step)
+        update = plan_update(batch, self.loss, every_row=bool(self.terms), seed=seed)
         rows = update.rows
         own = self._split(batch, rows, update.together)
         parts = padded(own, max(gathered(len(own))))
@@ -208,14 +197,12 @@ class GRPOModule(PolicyModule):
             num_rows=len(rows),
             num_micro_batches=len(parts),
         )
-        signal = advantages.packs_with_signal()[advantages.valid.flatten(1).any(dim=1)]
-        without = 1 - float(signal.sum()) / max(1, len(signal))
-        values = {"red_temperature": advantages.temperature, "gradient_norm": norm, "zero_variance_packs": without}
-        self._log_update(batch, totals, values)
+        self._log_update(batch, totals, norm)
 
-    def advantages(self, table: CreditTable, *, reweighted: bool = True) -> Credited:
-        reweight = self.reweight if reweighted else None
-        return credited(table, self.credit, self.baseline, self.scale, reweight, self.trained_kinds)
+    def credited(self, table: EpisodeTable) -> Credited:
+        """Advantages of a rollout of all ranks."""
+        own = (self.credit, self.baseline, self.scale, self.reweight, self.trained_kinds)
+        return credited(table, *own, filtered=self.filter_packs)
 
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Totals:
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
@@ -238,8 +225,8 @@ class GRPOModule(PolicyModule):
                 advantages=update.advantages[rows, :width],
                 action_mask=part.action_mask,
                 marked=update.marked[rows, :width],
-                episode=update.keys[rows],
-                siblings=None if update.siblings is None else update.siblings[rows],
+                episode=part.episode,
+                siblings=part.siblings,
                 num_action_tokens=update.num_action_tokens,
                 num_episodes=update.num_episodes,
             )
@@ -283,9 +270,14 @@ class GRPOModule(PolicyModule):
             choose_adapter(model, list(EpisodeKind)[kind].role)
         return self._scored(model, part, entropy_gradient=any(term.entropy_gradient for term in self.terms))
 
-    def score(self, batch: Batch, prompt: Prompt) -> Batch:
-        """The rows of a rollout with the log-probs of all models that the terms need; `prompt` is for those that see more."""
-        scores: dict[str, Tensor] = {}
+    def score(self, batch: Batch, prompt: Prompt, *, several_updates: bool = False) -> Batch:
+        """The rows of a rollout, before its first update, with the log-probs of all models that the terms need.
+
+        With `model.mismatch` and several updates, with those of the policy as it is, too. `prompt` is for models that see more.
+        """
+        old, scores = None, dict[str, Tensor]()
+        if self.mismatch is not None and several_updates:
+            old = self._scored_rows(batch, partial(self._forward, self._model))
         for name in self.needs:
             with scoring(name):
                 if name == REFERENCE:
@@ -300,7 +292,7 @@ class GRPOModule(PolicyModule):
             known = batch.action_mask & scores[name].isfinite()
             counts = gathered((int(batch.action_mask.sum() - known.sum()), int(batch.action_mask.sum())))
             check_missing(name, sum(missing for missing, _ in counts), sum(tokens for _, tokens in counts))
-        return replace(batch, scores=scores) if scores else batch
+        return replace(batch, scores=scores, old_logprobs=old)
 
     def check_scorers(self, data: Any) -> None:
         """Raise `ConfigError` for a scorer that cannot score tokens of the vocabulary of this DataModule, or lacks an oracle."""
@@ -318,12 +310,13 @@ class GRPOModule(PolicyModule):
         found = torch.zeros_like(batch.behaviour_logprobs)
         every = torch.arange(len(batch), device=batch.lengths.device)
         parts = self._split(batch, every, every)
-        for rows in padded(parts, max(gathered(len(parts)))):
-            if rows is None:
-                score(one_token(batch).to(self.device))
-                continue
-            part = batch.rows(rows)
-            found[rows, : part.token_ids.shape[1]] = score(part.to(self.device)).to(found)
+        with self.trainer.precision_plugin.forward_context():
+            for rows in padded(parts, max(gathered(len(parts)))):
+                if rows is None:
+                    score(one_token(batch).to(self.device))
+                    continue
+                part = batch.rows(rows)
+                found[rows, : part.token_ids.shape[1]] = score(part.to(self.device)).to(found)
         return found
 
     def _forward(self, model: PreTrainedModel | None, part: Batch) -> Float[Tensor, "B T"]:
@@ -345,9 +338,7 @@ class GRPOModule(PolicyModule):
         name = f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
         path = Path(self.trainer.default_root_dir) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        saved = {
-            name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")
-        }
+        saved = {name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "place")}
         torch.save(saved | {"policy_logprobs": logprobs.detach()}, without_link(path))
         what = float(loss) if not bool(torch.isfinite(loss)) else "made of non-finite log-probabilities"
         raise NonFiniteLoss(
@@ -355,24 +346,19 @@ class GRPOModule(PolicyModule):
             "Lower model.lr, or look for log-probabilities of -inf in the batch."
         )
 
-    def _log_update(self, batch: Batch, totals: Totals, values: dict[str, float]) -> None:
+    def _log_update(self, batch: Batch, totals: Totals, norm: float) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
-        table = batch.credit
-        count = table.valid[..., table.solves].sum(dim=(0, 1))
-        mean = table.known_rewards[..., table.solves].sum(dim=(0, 1)) / count.clamp_min(1)
-        values |= {f"reward/position_{n}": float(r) for n, r in enumerate(mean) if count[n]}
-        values |= {"lifecycles": float(table.valid[..., 0].numel())}
         if (metrics := totals.metrics) is not None:
             tokens = max(1.0, float(metrics.num_tokens))
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
             self.latest |= means(self.terms, totals.terms, tokens)
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
-                self.latest |= apart.figures(ahead=self._data.max_staleness > 0)
+                self.latest |= apart.figures(ahead=self.ahead)
                 if self.mismatch is not None:
                     self.latest["mismatch_corrected"] = apart.num_corrected / tokens
-        named = {f"train/{name}": value for name, value in {**values, **self.latest}.items()}
-        self.log_dict(named, on_step=True, on_epoch=False, batch_size=1)
+        named = {f"train/{name}": value for name, value in {"gradient_norm": norm, **self.latest}.items()}
+        self.log_dict({**batch.figures, **named}, on_step=True, on_epoch=False, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)

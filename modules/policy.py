@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
@@ -34,6 +34,7 @@ from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import num_ranks
+from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stochastic_adamw import StochasticAdamW
 
 OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
@@ -50,6 +51,16 @@ class PolicyModule(L.LightningModule):
 
     policy: Policy
     model: PreTrainedModel | None
+    seed: int
+    """Of the run."""
+    vocabulary: int
+    """A digest of the words that the tokenizer was made of."""
+    _tokenizer: PreTrainedTokenizerFast
+
+    def meet(self, data: Any, stage: str) -> None:
+        """Take what the run's DataModule knows once it is set up; it is not asked again."""
+        self.seed, self._tokenizer = data.seed, data.chat.tokenizer
+        self.vocabulary = derive_seed("vocabulary", *data.words_for(self.policy))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves and casts, but the model's derived buffers are moved only.
@@ -109,8 +120,7 @@ class PolicyModule(L.LightningModule):
         kind: Any = AdamW
         trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         if self.optimizer_name == "adamw_stochastic":
-            seed = self._data.seed
-            kind = partial(StochasticAdamW, seed=seed)
+            kind = partial(StochasticAdamW, seed=self.seed)
             # FSDP2 sums in float32, DDP in the weights' own
             if num_ranks() == 1 and not isinstance(self._model, FSDPModule):
                 for parameter in trained:
@@ -150,14 +160,9 @@ class PolicyModule(L.LightningModule):
             return synced_weights(self._model, adapter=adapter)
         return self.whole_weights()
 
-    @property
-    def _data(self) -> Any:
-        """The DataModule: the seed, the tokenizer and the rows of the run."""
-        return self.trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-
     def _made(self) -> PreTrainedModel:
-        """The policy's model, plain; the DataModule has its tokenizer."""
-        model = self.policy.model(self._data.chat.tokenizer)
+        """The policy's model, plain."""
+        model = self.policy.model(self._tokenizer)
         _leave_out_dropout(model)
         use_grouped_attention(model)
         if self.trainer.strategy.root_device.type == "cpu":  # GPUs have kernels of their own for it

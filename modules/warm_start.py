@@ -76,7 +76,7 @@ class WarmStartModule(PolicyModule):
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
         parts = self._parts(batch)
-        num_tokens = max(1, sum(gathered(batch.num_action_tokens)))
+        num_tokens = max(1, sum(gathered(int(batch.action_mask.sum()))))
         loss = 0.0
         for number, rows in enumerate(parts, start=1):
             of_part = 0.0 * self._loss(one_token(batch)) if rows is None else self._loss(batch.rows(rows)) / num_tokens

@@ -1,11 +1,93 @@
 """Random credit tables and the definitions written as loops, for comparison."""
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import torch
 
-from cod_lightning.objective.batch import CreditTable, kind_id
-from cod_lightning.objective.credited import Credited
-from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
+from cod_lightning.credit.credited import Credited
+from cod_lightning.credit.credited import credited as credited_entries
+from cod_lightning.credit.returns import Returns
+from cod_lightning.credit.table import CreditTable as RuleTable
+from cod_lightning.credit.table import EpisodeTable, episode_table, facts_of, kind_id
+from cod_lightning.lifecycles import ConnectTheDots, Program, outline
+from cod_lightning.objective.batch import Batch
 from cod_lightning.types import EpisodeKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptTable:
+    """Attempts as the tests' definitions read them: (g, k, e) of the solve episode beside each of X."""
+
+    of: Any
+    same_context: Any
+    rewards: Any
+    valid: Any
+    action_counts: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreditTable(RuleTable):
+    """A rollout whose packs are all alike, [G K E], as the tests' definitions read it."""
+
+    action_counts: Any
+    attempts: AttemptTable = AttemptTable(
+        of=torch.zeros(0, 3).long(),
+        same_context=torch.zeros(0).bool(),
+        rewards=torch.zeros(0),
+        valid=torch.zeros(0).bool(),
+        action_counts=torch.zeros(0).long(),
+    )
+
+    def flat(self) -> EpisodeTable:
+        """The same as one entry an episode."""
+        groups, siblings, episodes = self.valid.shape
+        where = torch.cartesian_prod(*map(torch.arange, (groups, siblings, episodes))).view(-1, 3)
+        of, num = self.attempts.of, len(where)
+        parent = (of[:, 0] * siblings + of[:, 1]) * episodes + of[:, 2]
+        same_kind = self.kinds[:, None] == self.kinds
+        positions = torch.tril(same_kind).sum(dim=1) - 1
+        place = torch.cat([where, of])
+        return EpisodeTable(
+            num_packs=groups,
+            place=place,
+            parent=torch.cat([torch.full((num,), -1), parent]),
+            kinds=self.kinds[place[:, 2]],
+            positions=positions[place[:, 2]],
+            rewards=torch.cat([self.rewards.flatten(), self.attempts.rewards]),
+            valid=torch.cat([self.valid.flatten(), self.attempts.valid]),
+            trained=torch.cat([torch.ones(num).bool(), self.attempts.same_context]),
+            action_counts=torch.cat([self.action_counts.flatten(), self.attempts.action_counts]),
+            compared_with=place[:, 0] * episodes + place[:, 2],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CubeCredit:
+    """What a flat table's credit is, as [G K E] and [X]."""
+
+    whole: Credited
+    values: Any
+    valid: Any
+    attempts: Any
+    attempts_valid: Any
+    tilted: Any
+    temperature: float
+
+
+def credited(table: CreditTable, *rules, **more) -> CubeCredit:
+    """Credit of a rollout whose packs are all alike."""
+    found = credited_entries(table.flat(), *rules, **more)
+    shape, num = table.valid.shape, table.valid.numel()
+    return CubeCredit(
+        whole=found,
+        values=found.values[:num].view(shape),
+        valid=found.valid[:num].view(shape),
+        attempts=found.values[num:],
+        attempts_valid=found.valid[num:],
+        tilted=found.tilted,
+        temperature=found.temperature,
+    )
 
 
 def paper_table(solve, update, *, valid, action_counts, **more) -> CreditTable:
@@ -16,12 +98,10 @@ def paper_table(solve, update, *, valid, action_counts, **more) -> CreditTable:
     return CreditTable(rewards=rewards, valid=valid, action_counts=action_counts, kinds=kinds, **more)
 
 
-def random_table(
-    seed: int, groups=3, siblings=5, tasks=4, missing=0.2, plan: LifecyclePlan | None = None
-) -> CreditTable:
+def random_table(seed: int, groups=3, siblings=5, tasks=4, missing=0.2, program: Program | None = None) -> CreditTable:
     rng = torch.Generator().manual_seed(seed)
-    order = planned(plan or UpdateEvery(), tasks)
-    kinds = torch.tensor([kind_id(kind) for kind, _ in order])
+    order = outline(program or ConnectTheDots(), tasks)
+    kinds = torch.tensor([kind_id(step.kind) for step in order])
     valid = torch.rand(groups, siblings, len(order), generator=rng) >= missing
     solve = torch.rand(groups, siblings, len(order), generator=rng)
     update = -0.1 * (torch.rand(groups, siblings, len(order), generator=rng) < 0.3)
@@ -41,15 +121,83 @@ def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | N
     return [table.rewards[g, k, f].item() if table.valid[g, k, f] else None for f in entries]
 
 
-def plain_credit(values: torch.Tensor) -> Credited:
-    """These advantages, without attempts."""
+def plain_credit(
+    values, valid=None, *, attempts=(), of=(), attempts_valid=None, table=None, filtered=False
+) -> Credited:
+    """These advantages, [G K E], and [X] of attempts beside the episodes `of`, without a reweighting."""
+    values, extra = torch.as_tensor(values), torch.tensor(attempts, dtype=torch.float32)
+    valid = values.isfinite() if valid is None else torch.as_tensor(valid)
+    known = extra.isfinite() if attempts_valid is None else torch.tensor(attempts_valid)
+    if table is None:
+        table = CreditTable(
+            rewards=values,
+            valid=valid,
+            action_counts=torch.ones_like(valid).long(),
+            kinds=torch.arange(values.shape[2]) % 2,
+            attempts=AttemptTable(
+                of=torch.tensor(of, dtype=torch.long).view(-1, 3),
+                same_context=torch.ones(len(extra)).bool(),
+                rewards=extra,
+                valid=extra.isfinite(),
+                action_counts=torch.ones(len(extra)).long(),
+            ),
+        ).flat()
+    flat = torch.cat([values.flatten(), extra])
     return Credited(
-        values=values,
-        valid=values.isfinite(),
-        attempts=torch.zeros(0),
-        attempts_valid=torch.ones(0).bool(),
-        of=torch.zeros(0, 3).long(),
+        table=table,
+        returns=Returns(values.flatten(), valid.flatten()),
+        values=flat,
+        valid=torch.cat([valid.flatten(), known]),
+        tilted=flat,
+        filtered=filtered,
     )
+
+
+def cube(values: torch.Tensor, table: EpisodeTable) -> torch.Tensor:
+    """[G K E] of the own episodes of a table in which all packs are alike."""
+    return values[: table.num_own].view(*(int(n) + 1 for n in table.place.amax(dim=0)))
+
+
+def stamped(credit: Credited, batch: Batch) -> Batch:
+    """The rows with their advantages."""
+    return replace(batch, advantages=credit.advantages[batch.episode])
+
+
+def credit_table(groups) -> EpisodeTable:
+    """The table of a rollout of these groups."""
+    return episode_table(list(map(facts_of, groups)))
+
+
+def cube_table(groups) -> CreditTable:
+    """The same, as [G K E] and [X]; all packs are alike."""
+    table, num = credit_table(groups), sum(len(life.episodes) for group in groups for life in group.lifecycles)
+    rewards, valid, counts = (cube(of, table) for of in (table.rewards, table.valid, table.action_counts))
+    extra = AttemptTable(
+        of=table.place[num:],
+        same_context=table.trained[num:],
+        rewards=table.rewards[num:],
+        valid=table.valid[num:],
+        action_counts=table.action_counts[num:],
+    )
+    kinds = table.kinds[: rewards.shape[2]]
+    return CreditTable(rewards=rewards, valid=valid, action_counts=counts, kinds=kinds, attempts=extra)
+
+
+def advantage(credit: Credited, batch: Batch, row: int) -> float:
+    """What this row of the rollout is to have, after the reweighting."""
+    return float(credit.tilted[batch.episode[row]])
+
+
+def kept_credit(module) -> list[Credited]:
+    """What the module credits from now on, one for each rollout."""
+    seen, credited = [], module.credited
+
+    def kept(table):
+        seen.append(credited(table))
+        return seen[-1]
+
+    module.credited = kept
+    return seen
 
 
 def cells(table: CreditTable):

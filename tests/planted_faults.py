@@ -246,7 +246,7 @@ def play_through_an_outage(folder: Path, num_lifecycles: int, max_retries: int) 
         val_packs=num_lifecycles,
         max_failed_fraction=1.0,
     )
-    data.runner.monitor = outage
+    data.runner.follow(outage)
     data.runner.follow(books)
     begun = time.perf_counter()
     try:

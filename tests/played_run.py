@@ -42,7 +42,7 @@ class PlayedData(L.LightningDataModule):
         self.context, self.raise_in = context, raise_in
 
     def roll(self, label: str, num_packs: int, num_siblings: int) -> list[Group]:
-        rng, monitor = random.Random(num_packs), self.runner.monitor
+        rng, monitor = random.Random(num_packs), self.runner
 
         def play() -> list[Group]:
             monitor.begin(label, num_packs * num_siblings, NUM_TASKS)
@@ -59,7 +59,7 @@ class PlayedData(L.LightningDataModule):
             monitor.end()
             return groups
 
-        return self.runner.run(label, play)
+        return list(self.runner.run(label, play).groups)
 
     def _train(self) -> Iterator[torch.Tensor]:
         for _ in range(2):

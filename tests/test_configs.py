@@ -10,11 +10,12 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.shipped import config_folders, config_names
 from cod_lightning.commands.train import TrainCLI, start
 from cod_lightning.commands.warm_start import WarmStartCLI
+from cod_lightning.credit import baselines, returns
+from cod_lightning.credit.baselines import Baseline
+from cod_lightning.credit.returns import CreditRule
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.objective import baselines, losses, returns
-from cod_lightning.objective.baselines import Baseline
+from cod_lightning.objective import losses
 from cod_lightning.objective.losses import PolicyLoss
-from cod_lightning.objective.returns import CreditRule
 from cod_lightning.types import Split
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
@@ -156,7 +157,7 @@ def test_parts_of_the_reward_are_chosen_together_on_the_command_line(tmp_path, m
 @pytest.mark.parametrize("path", group_files("source"), ids=lambda path: path.stem)
 def test_a_source_of_packs_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    source = build("experiment/mixture", f"+source={path.stem}").datamodule.rollouts.packs.source
+    source = build("experiment/mixture", f"+source={path.stem}").datamodule.packs.source
     said = yaml.safe_load(path.read_text())
     assert f"{type(source).__module__}.{type(source).__name__}" == said["class_path"]
     assert vars(source).items() >= said.get("init_args", {}).items()
@@ -166,7 +167,7 @@ def test_a_source_of_packs_can_be_chosen_and_is_what_its_file_says(path, tmp_pat
 @pytest.mark.parametrize("path", group_files("replay"), ids=lambda path: path.stem)
 def test_a_replay_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    replay = build("smoke", f"+replay={path.stem}").datamodule.rollouts.replay.replay
+    replay = build("smoke", f"+replay={path.stem}").datamodule.replay
     said = yaml.safe_load(path.read_text())
     assert f"{type(replay).__module__}.{type(replay).__name__}" == said["class_path"]
     assert vars(replay).items() >= said["init_args"].items()

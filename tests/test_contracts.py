@@ -6,12 +6,12 @@ from dataclasses import is_dataclass
 from inspect import isabstract
 from pathlib import Path
 
-from cod_lightning.objective.baselines import Baseline
+from cod_lightning.credit.baselines import Baseline
+from cod_lightning.credit.returns import CreditRule
+from cod_lightning.lifecycles import Program
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection
-from cod_lightning.objective.returns import CreditRule
 from cod_lightning.objective.terms import LossTerm
-from cod_lightning.plans import LifecyclePlan
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cod_lightning", "datamodules", "modules", "callbacks")
@@ -39,7 +39,7 @@ def test_a_room_whose_modules_are_layered_lists_all_of_them() -> None:
 
 
 def test_what_belongs_to_the_objective_is_a_frozen_dataclass() -> None:
-    seams = (CreditRule, Baseline, PolicyLoss, MismatchCorrection, LossTerm, LifecyclePlan)
+    seams = (CreditRule, Baseline, PolicyLoss, MismatchCorrection, LossTerm, Program)
     found = [one for seam in seams for one in everything_below(seam) if one.__module__.startswith("cod_lightning.")]
     assert len(found) > 20
     for one in found:

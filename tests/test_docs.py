@@ -111,7 +111,7 @@ def test_comments_of_configs_name_only_what_exists():
     [
         ("see `cod_lightning/rollout/loop.py`", "file cod_lightning/rollout/loop.py"),
         ("`cod_lightning.rollout.loop.Loop`", "module or class cod_lightning.rollout.loop.Loop"),
-        ("cod_lightning.plans.NoPlan", "module or class cod_lightning.plans.NoPlan"),
+        ("cod_lightning.lifecycles.NoProgram", "module or class cod_lightning.lifecycles.NoProgram"),
         ("fit engine=transformers_16", "config engine=transformers_16"),
         ("credit=episode,nothing", "config credit=nothing"),
         ("--config experiment/nothing", "config experiment/nothing"),

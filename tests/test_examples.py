@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from cod_lightning.lifecycles import outline
+
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "hidden_number"
 
@@ -192,10 +194,8 @@ def _classes_of(guide: str) -> dict:
     return names
 
 
-def test_the_plan_of_its_guide_is_one(monkeypatch):
-    from cod_lightning.plans import planned
-
-    assert [f"{kind} {n}" for kind, n in planned(_classes_of("plans.md")["OnlyOnce"](), 3)] == [
+def test_the_program_of_its_guide_is_one():
+    assert [f"{kind} {n}" for kind, n, _ in outline(_classes_of("programs.md")["OnlyOnce"](), 3)] == [
         "solve 0",
         "update 0",
         "solve 1",

@@ -72,7 +72,7 @@ def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_p
     quiet_trainer(tmp_path, WeightSync(), keep, max_steps=1, limit_val_batches=0).fit(module, data)
     (batch,) = keep.batches
     episodes = [e for group in groups for x in group.lifecycles for e in x.episodes]
-    assert data.runner.last_rollout.token_drift == 0
+    assert batch.figures["rollout/token_drift"] == 0
     assert len(batch) == len(episodes) == 2 * 4 * 3
     assert max(len(e.turns) for e in episodes) > 1
     assert keep.gaps[0] <= 1e-4

@@ -15,10 +15,10 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from cod_lightning import types
+from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import CreditTable, collate, credit_table
 from cod_lightning.objective.losses import LossInputs
-from cod_lightning.objective.returns import EpisodeCredit
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Segment, Split
 from modules import GRPOModule
 from tests.small_fit import quiet_trainer

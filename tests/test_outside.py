@@ -1,5 +1,5 @@
 """One of each seam from a package outside the tree, by `class_path` alone: trained together, resumed, and refused where they cannot
-work; and a third kind of episode, which is a member, a branch of the lifecycle and a plan."""
+work; and a third kind of episode, which is a member, a method of the agent and a program."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from cod_lightning.clients import ChatClient
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
 from cod_lightning.objective.losses.base import LossOutputs, PolicyLoss, metrics_of
 from cod_lightning.objective.terms import LossTerm, TermSums
-from cod_lightning.plans import LifecyclePlan, PlannedEpisode
+from cod_lightning.lifecycles import Program
 from cod_lightning.rewards import Reward
 from cod_lightning.training.packs import PackChoice, PackSource
 from cod_lightning.training.replay import Replay, ReplayedEpisode
@@ -38,12 +38,14 @@ from cod_lightning.types import EpisodeKind, Message, Role
 
 
 @dataclass(frozen=True)
-class OnlyOnce(LifecyclePlan):
+class OnlyOnce(Program):
     """One update, after the first task."""
 
-    def order(self, num_tasks):
-        solves = [PlannedEpisode(EpisodeKind.SOLVE, n) for n in range(num_tasks)]
-        return [solves[0], PlannedEpisode(EpisodeKind.UPDATE, 0), *solves[1:]] if num_tasks > 1 else solves
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            solved = await agent.solve(task)
+            if task is pack.tasks[0] and len(pack) > 1:
+                await agent.rewrite(solved)
 
 
 class Facts(Struct, frozen=True):
@@ -119,7 +121,7 @@ class ComesBack(PackSource):
         return [PackChoice(index) for index in (*best, *range(first, first + count - len(best)))]
 
     def observe(self, outcomes):
-        worth = outcomes.advantages.values.abs().flatten(1).mean(dim=1).tolist()
+        worth = outcomes.credit.values[: outcomes.credit.table.num_own].view(len(outcomes.choices), -1).abs().mean(dim=1).tolist()
         self.worth |= {choice.index: value for choice, value in zip(outcomes.choices, worth, strict=True)}
 
     def metrics(self):
@@ -201,7 +203,7 @@ CONFIG = {
         "scorers": {"teacher": {"class_path": "outside.Uniform"}},
     },
     "data": {
-        "plan": {"class_path": "outside.OnlyOnce"},
+        "program": {"class_path": "outside.OnlyOnce"},
         "context": {"class_path": "outside.ByTask"},
         "source": {"class_path": "outside.ComesBack"},
         "replay": {"class_path": "outside.Latest"},
@@ -278,7 +280,7 @@ def test_every_part_has_left_its_trace_in_the_metrics(folder):
     assert all(float(row["rollout/token_drift"]) == 0 for row in trained)
 
 
-def test_transcripts_have_the_plan_the_source_s_packs_and_the_mechanism_s_state(folder):
+def test_transcripts_have_the_program_s_episodes_the_source_s_packs_and_the_mechanism_s_state(folder):
     groups = read(folder / "whole" / "lifecycles" / "train.jsonl")
     life = groups[0].lifecycles[0]
     kinds = [(episode.kind, episode.position) for episode in life.episodes]
@@ -304,11 +306,11 @@ def same_weights(*runs):
 
 
 BAD = {
-    "a plan that ends with an update": (
-        "class Late(OnlyOnce):\n    def order(self, num_tasks):\n        return [*super().order(num_tasks), "
-        "PlannedEpisode(EpisodeKind.UPDATE, num_tasks - 1)]\n",
-        ("--data.plan", "outside.Late"),
-        ("data.plan is Late for 4 tasks", "expected a solve episode at the end", "Leave the last one out"),
+    "a program that waits for something else": (
+        "import asyncio\nclass Late(OnlyOnce):\n    async def __call__(self, agent, pack):\n"
+        "        await asyncio.sleep(0)\n        await super().__call__(agent, pack)\n",
+        ("--data.program", "outside.Late"),
+        ("data.program is Late for 4 tasks", "expected a program that waits for its agent alone"),
     ),
     "a source that names no pack": (
         "class Empty(ComesBack):\n    def next(self, first, count):\n        return []\n",
@@ -434,36 +436,37 @@ def test_a_run_whose_judge_goes_down_loses_nothing_and_goes_on_bit_for_bit_once_
 MEMBER = '''    REFLECT = "reflect"
     """Another rewrite of the context."""
 '''
-BRANCH = """
-    async def _reflect(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
-        return structs.replace(await self._update(env, index, position, task), kind=EpisodeKind.REFLECT)
+METHOD = """
+    async def reflect(self, solved: Episode) -> Episode:
+        return await self._episode(EpisodeKind.REFLECT, solved.position, partial(self._reflect, solved))
+
+    async def _reflect(self, solved: Episode, env: TextEnv, who: str) -> Episode:
+        return structs.replace(await self._rewrite(solved, env, who), kind=EpisodeKind.REFLECT)
 """
 
 
-def test_a_third_kind_of_episode_needs_a_member_a_branch_of_the_lifecycle_and_a_plan(tmp_path):
+def test_a_third_kind_of_episode_needs_a_member_a_method_of_the_agent_and_a_program(tmp_path):
     """In a copy of the packages, in which nothing else is changed: no file of the numerics, of transcripts or of the module."""
     for name in ("cod_lightning", "modules", "datamodules", "callbacks", "configs"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     types, lifecycle = tmp_path / "cod_lightning" / "types.py", tmp_path / "cod_lightning" / "rollout" / "lifecycle.py"
     insert(types, '    """One rewrite of the context."""\n', MEMBER)
-    choice = "play = self._solve if kind is EpisodeKind.SOLVE else self._update"
-    insert(lifecycle, choice, " if kind is EpisodeKind.UPDATE else self._reflect")
-    insert(lifecycle, "        return updated\n", BRANCH)
-    insert(lifecycle, "from typing import Any\n", "\nfrom msgspec import structs\n")
+    insert(lifecycle, "        return updated\n", METHOD)
     (tmp_path / "reflecting.py").write_text(
         "from dataclasses import dataclass\n"
-        "from cod_lightning.plans import PlannedEpisode, UpdateEvery\n"
-        "from cod_lightning.types import EpisodeKind\n\n"
+        "from cod_lightning.lifecycles import Program\n\n"
         "@dataclass(frozen=True, kw_only=True)\n"
-        "class Reflecting(UpdateEvery):\n"
-        "    def order(self, num_tasks):\n"
-        "        for kind, position in super().order(num_tasks):\n"
-        "            yield PlannedEpisode(kind, position)\n"
-        "            if kind is EpisodeKind.UPDATE:\n"
-        "                yield PlannedEpisode(EpisodeKind.REFLECT, position)\n"
+        "class Reflecting(Program):\n"
+        "    async def __call__(self, agent, pack):\n"
+        "        for task in pack.tasks:\n"
+        "            solved = await agent.solve(task)\n"
+        "            if task is not pack.tasks[-1]:\n"
+        "                await agent.rewrite(solved)\n"
+        "                if hasattr(agent, 'reflect'):  # an outline has no such episode\n"
+        "                    await agent.reflect(solved)\n"
     )
     sizes = {"packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 1, "val_packs": 2, "suites": None}
-    config = {"data": {"plan": {"class_path": "reflecting.Reflecting"}, **sizes}, "trainer": {"max_epochs": 1}}
+    config = {"data": {"program": {"class_path": "reflecting.Reflecting"}, **sizes}, "trainer": {"max_epochs": 1}}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config | {"warm_start": None}))
     line = ["fit", "--config", "smoke", "--config", "mine.yaml", "--trainer.default_root_dir", "run"]
     env = os.environ | {"PYTHONPATH": str(tmp_path)}

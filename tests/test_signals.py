@@ -91,14 +91,14 @@ PARTS = {
         *("loss=grpo", "+replay=signal", *BANDIT),
     ],
     "proposer and solver, ahead": lambda policy, transcripts: [
-        *("loss=grpo", "+plan=propose", "--data.plan.init_args.solves", "2", "--data.max_staleness", "1"),
+        *("loss=grpo", "+program=propose", "--data.program.init_args.solves", "2", "--data.max_staleness", "1"),
         *("--warm_start", "warm_start/propose_levers"),
     ],
     "solver for a frozen proposer": lambda policy, transcripts: [
         *(
             "loss=grpo",
-            "+plan=propose",
-            "--data.plan.init_args.solves",
+            "+program=propose",
+            "--data.program.init_args.solves",
             "2",
             "--warm_start",
             "warm_start/propose_levers",
@@ -125,7 +125,7 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks
     more = PARTS[part](policy, transcripts)
     whole = assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown=SHOWN.get(part, ()))
     lifecycles = {label: (whole / "lifecycles" / f"{label}.jsonl").read_text() for label in ("train", "validation")}
-    assert ('"kind":"propose"' in lifecycles["train"]) == ("+plan=propose" in more)
+    assert ('"kind":"propose"' in lifecycles["train"]) == ("+program=propose" in more)
     assert '"kind":"propose"' not in lifecycles["validation"]
 
 

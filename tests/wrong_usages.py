@@ -215,7 +215,7 @@ sweep --config smoke env.length_penalty=0,0.0 --print_jobs ## length_penalty=0 |
 sweep --config smoke --config quickstart credit=task,episode --print_jobs ## --config | quickstart
 sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
 sweep --config smoke seed_everything=1-3 --print_jobs ## seed_everything | 1-3
-fit --config smoke plan=nosuch
+fit --config smoke program=nosuch
 sweep --config smoke ckpt_path=a,b
 sweep --config smoke credit=episode,task --ckpt_path last
 sweep --config smoke credit=episode,task --overwrite true
@@ -339,7 +339,7 @@ SMOKE --model.loss.clip_lo 3
 SMOKE strategy=ddpp
 SMOKE colour=red
 SMOKE --data.engine vlm
-SMOKE plan=sometimes
+SMOKE program=sometimes
 SMOKE env=terminal_hard ## data.env | Terminal | 'Local' | words()
 SMOKE --trainer.max_epochs x
 SMOKE --trainer.max_epochs 0.5
@@ -432,7 +432,7 @@ SMOKE --data.rewards.length nowhere.R
 SMOKE --data.source nowhere.S
 SMOKE --data.source.class_path nowhere.S
 SMOKE --data.replay nowhere.S
-SMOKE --data.plan nowhere.P
+SMOKE --data.program nowhere.P
 SMOKE --data.val_packs -2
 SMOKE --data.min_groups 3
 SMOKE --model.warmup_updates -1
@@ -569,7 +569,7 @@ warm_start --config warm_start/levers --data.packs_per_update 0
 plan --config smoke --gpu_gb nan
 fit --config smoke env=frozen_lake_3x3 ## warm_start/levers | FrozenLakeObscure
 fit --config smoke context=notebook_compact ## warm_start/levers | NotebookContext
-fit --config smoke +plan=propose --data.pack_size 8 ## warm_start/levers | UpdateEvery | plan=propose
+fit --config smoke +program=propose --data.pack_size 8 ## warm_start/levers | ConnectTheDots | program=propose
 fit --config smoke context=episodes_compact --data.context.provenance true --warm_start warm_start/memory_levers_episodes ## '@1'
 fit --config smoke --warm_start warm_start/alchemy ## warm_start/alchemy | hidden_size=96
 fit --config smoke --config quickstart ## warm_start/frozen_lake_3x3 | hidden_size=96
@@ -687,15 +687,15 @@ WARM --data.frozen.kind solve ## data.frozen.kind | solve | model.trained_kinds
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
 WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
 WARM --model.trained_kinds [propose] ## model.trained_kinds | propose
-WARM +plan=propose --data.plan.init_args.solves 1 ## data.plan.solves | 1
-WARM +plan=propose --data.plan.init_args.solves 3 ## data.plan.solves | 3 | data.pack_size
-WARM +plan=propose ## data.pack_size | 4 | Set it to 8
-WARM +plan=propose --data.plan.init_args.solves 2 env=alchemy_compact ## data.plan | ProposeAndSolve | Alchemy | plan=every_task
-WARM +plan=propose +anchors=quarter ## data.anchors | ProposeAndSolve
-WARM +plan=propose +counterfactual=previous ## data.counterfactual | ProposeAndSolve
-WARM +plan=propose +reward=use ## data.rewards.use | EntryUse | ProposeAndSolve
-WARM +plan=propose source=growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
-WARM +plan=propose --data.plan.init_args.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]
+WARM +program=propose --data.program.init_args.solves 1 ## data.program.solves | 1
+WARM +program=propose --data.program.init_args.solves 3 ## data.program.solves | 3 | data.pack_size
+WARM +program=propose ## data.pack_size | 4 | Set it to 8
+WARM +program=propose --data.program.init_args.solves 2 env=alchemy_compact ## data.program | Alchemy | program=every_task
+WARM +program=propose +anchors=quarter ## data.anchors | ProposeAndSolve
+WARM +program=propose +counterfactual=previous ## data.counterfactual | ProposeAndSolve
+WARM +program=propose +reward=use ## data.rewards.use | EntryUse | ProposeAndSolve
+WARM +program=propose source=growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
+WARM +program=propose --data.program.init_args.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]
 WARM --data.frozen.kind propose --model.trained_kinds [solve] ## data.frozen.kind | propose
 WARM --model.trained_kinds [] ## model.trained_kinds | []
 WARM loss=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1

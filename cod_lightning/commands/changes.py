@@ -33,8 +33,8 @@ _EPOCH = (
 _PLAYED = ("data.env", "data.context", "data.max_new_tokens", "model.policy")
 """Keys of what a policy was trained in and as."""
 _SAID = (
-    *("data.plan", "data.enable_thinking", "data.rewrite_history", "data.chat_template_kwargs", "data.system_prompt"),
-    *("data.stop_strings", "data.thinking_budget"),
+    *("data.program", "data.enable_thinking", "data.rewrite_history", "data.chat_template_kwargs"),
+    *("data.system_prompt", "data.stop_strings", "data.thinking_budget"),
 )
 """Likewise, where the checkpoint's config has them: the order of its episodes, and how its dialogues are put and ended."""
 _HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradient_checkpointing", "model.policy.dtype")

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.parser import SplitName, program
-from cod_lightning.deployment import Agent, ContextStore
+from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.non_stationary import NonStationary
@@ -75,7 +75,7 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
     store = ContextStore(options.state)
     try:
         store.claim(identity, new_policy=options.accept_changes)
-        agent = Agent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
+        agent = DeployedAgent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
         num_tasks = max(1, done + options.num_tasks)
         pack = setting.env.sample_pack(split=Split(options.split), index=options.stream, num_tasks=num_tasks)
@@ -112,7 +112,7 @@ def setting_of(cli: Any, model: PreTrainedModel, monitor: RolloutMonitor | None 
         mechanism=data.context,
         sampler=sampler,
         by_kind=sampler.by_kind(policy.adapter_kinds),
-        plan=data.plan.held_out,
+        program=data.program.held_out,
         rewards=data.rewards,
         monitor=monitor or RolloutMonitor(),
     )

@@ -11,8 +11,8 @@ from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.memory import plan_of, show, show_rounding
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.lifecycles import outline
 from cod_lightning.models import PretrainedPolicy
-from cod_lightning.plans import planned
 from cod_lightning.terminal import Screen
 from cod_lightning.training.duration import Amounts, Pace, duration, measured
 from datamodules import RolloutDataModule
@@ -53,7 +53,7 @@ def amounts_of(data: RolloutDataModule, trainer: Any, window: int) -> Amounts:
     num_rollouts = min(epochs * per_epoch, steps)
     if math.isinf(num_rollouts):
         raise ConfigError("trainer.max_epochs", trainer.max_epochs, "a number, for a run that ends", "Set it.")
-    episodes = planned(data.plan, data.pack_size, data.context.updates)
+    episodes = outline(data.program, data.pack_size, data.context.updates)
     updates_a_task = (len(episodes) - data.pack_size) / data.pack_size
     at_end = sum((suite.num_packs * (suite.pack_size or data.pack_size)) for suite, _ in data.test_conditions())
     return Amounts(

@@ -8,7 +8,7 @@ CLASS_KEYS = {
     "env": "data.env",
     "context": "data.context",
     "engine": "data.engine",
-    "plan": "data.plan",
+    "program": "data.program",
     "source": "data.source",
     "replay": "data.replay",
     "loss": "model.loss",

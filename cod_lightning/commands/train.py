@@ -35,8 +35,8 @@ from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
+from cod_lightning.lifecycles import asks
 from cod_lightning.models import TinyPolicy
-from cod_lightning.plans import proposes
 from cod_lightning.training.shares import check_shares
 from datamodules import RolloutDataModule
 from datamodules.checks import check_pair, check_staleness
@@ -141,12 +141,10 @@ class TrainCLI(CodCLI):
             raise ConfigError(
                 "warm_start", self._own().warm_start, expected, f"Set model.policy.{key}, or write another."
             )
-        proposing, shown = (proposes(of.plan, of.pack_size) for of in (ours, theirs))
+        proposing, shown = (asks(of.program, of.pack_size) for of in (ours, theirs))
         if isinstance(made.model.policy, TinyPolicy) and proposing and not shown:
-            expected = (
-                f"one with data.plan=ProposeAndSolve, as here: {type(theirs.plan).__name__} demonstrates no proposal"
-            )
-            remedy = "Add plan=propose to its defaults, or choose plan=every_task."
+            expected = f"one with data.program=ProposeAndSolve, as here: {type(theirs.program).__name__} demonstrates no proposal"
+            remedy = "Add program=propose to its defaults, or choose program=every_task."
             raise ConfigError("warm_start", self._own().warm_start, expected, remedy)
         words = [list(dict.fromkeys(of.datamodule.words_for(of.model.policy))) for of in (self, made)]
         if isinstance(made.model.policy, TinyPolicy) and words[0] != words[1]:

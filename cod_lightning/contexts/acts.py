@@ -10,7 +10,7 @@ siblings. Differs from it: what is edited is a notebook that outlives its task, 
 no turn of the environment and leaves the dialogue, since its effect shows in the system text; acts are budgeted, where there a
 reward punishes a context that is too long; the advantage is that of the episode, whose return holds later tasks' rewards.
 
-With the plan `every: null` there are no update episodes; in other plans an update edits the notebook once more after its task.
+With `every: null` of the program there are no update episodes; with others an update edits the notebook once more after its task.
 """
 
 import re
@@ -56,7 +56,7 @@ class ActsContext(NotebookContext):
         max_acts: Most acts of a task.
         open_entries: Entries that are shown in full, the latest written or read; of others the number, and in natural wording the
             first words. Null shows all. Scripted policies do not read: leave it null in a warm start.
-        penalty: As in the notebook, of an update, in plans that have updates.
+        penalty: As in the notebook, of an update, in programs that have updates.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
 
     Raises:

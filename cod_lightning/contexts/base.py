@@ -115,7 +115,7 @@ class ContextMechanism(ABC):
     version: ClassVar[int] = 1
     """Of the state's form; raise it when stored states of before would be misread."""
     updates: bool = True
-    """Whether the policy rewrites the context. False: the update episodes of a plan do not take place, and `feedback` alone, which
+    """Whether the policy rewrites the context. False: a program's updates do not take place, and `feedback` alone, which
     sees every task, changes the state."""
 
     def empty(self) -> Any:

@@ -10,7 +10,7 @@ was written that could read it; the state stands in the system text, and the lat
 row with just the prompt that it was sampled from, where MEM1 stitches them together under a two-dimensional attention mask; the
 advantage is that of the episode among its siblings, without a critic; a state over the budget is refused.
 
-With the plan `every: null` there are no update episodes; in other plans an update rewrites the state once more after its task.
+With `every: null` of the program there are no update episodes; with others an update rewrites the state once more after its task.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class ConstantStateContext(WordedContext):
     Args:
         protocol: Wording for language models (natural) or for tiny policies (compact).
         budget: Most tokens of the state; a longer one is refused. At least three below `data.max_new_tokens`.
-        penalty: Reward of an update that does not parse is minus this, in plans that have updates.
+        penalty: Reward of an update that does not parse is minus this, in programs that have updates.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
 
     Raises:

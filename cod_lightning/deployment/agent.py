@@ -1,6 +1,6 @@
 """CoD-Deploy without an end: an agent that solves one task after another and keeps its context in a store.
 
-agent = Agent(Setting(env=env, mechanism=HintContext(), sampler=sampler), ContextStore("state"))
+agent = DeployedAgent(Setting(env=env, mechanism=HintContext(), sampler=sampler), ContextStore("state"))
 episode = agent.solve(task)
 """
 
@@ -16,23 +16,23 @@ from msgspec import structs
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
 from cod_lightning.errors import DataError
-from cod_lightning.plans import PlannedEpisode, planned
+from cod_lightning.lifecycles import OutlineStep, outline
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 
-class Agent:
+class DeployedAgent:
     """One agent in one environment: solve, write down what was learned, use it next time, for as long as there are tasks.
 
     It runs the loop of `rollout.lifecycle`, with three differences: it has no last task, so every task is followed by what the
-    plan has after it; a failure costs its task and not the tasks that follow; and whatever has ended is in the store before
+    program has after it; a failure costs its task and not the tasks that follow; and whatever has ended is in the store before
     anything else begins. An agent whose process died goes on where it was: it first updates the context for a task that ended
     without that, and replays the earlier tasks to the environment, for environments that carry something over.
 
     Args:
-        setting: The environment, the context mechanism, the policy and the plan.
+        setting: The environment, the context mechanism, the policy and the program.
         store: Where episodes and contexts are kept.
         on_episode: Called with every episode as it is stored.
     """
@@ -66,37 +66,43 @@ class Agent:
             self._finish(last, tasks[-1])
 
     def solve(self, task: Task) -> Episode:
-        """Solve the task and do what the plan has after it; returns the solve episode."""
+        """Solve the task and do what the program has after it; returns the solve episode."""
         assert self._resumed or not self.store.num_solved(), "the store holds earlier tasks; call resume() first"
         self._resumed = True
         position = self.store.num_solved()
-        return self._play(self._planned(position), task)[0]
+        return self._play(self._steps(position), task)[0]
 
-    def _planned(self, position: int) -> list[tuple[int, PlannedEpisode]]:
-        """The episodes of a task, each with its index in the whole plan."""
-        order = planned(self.setting.plan, position + 2, self.setting.mechanism.updates)
-        return [(index, one) for index, one in enumerate(order) if one.position == position]
+    def _steps(self, position: int) -> list[tuple[int, OutlineStep]]:
+        """The episodes of a task, each with its index in a lifecycle in which other tasks follow."""
+        steps = outline(self.setting.program, position + 2, self.setting.mechanism.updates)
+        return [(index, one) for index, one in enumerate(steps) if one.position == position]
 
     def _finish(self, last: StoredEpisode, task: Task) -> None:
-        """What the plan has after a task that was stored before the process died."""
+        """What the program has after a task that was stored before the process died."""
         if last.episode.status is EpisodeStatus.FAILED:
             return
         state = self._state()
-        self.life.solved = structs.replace(last.episode, state_before=state, state_after=state)
-        self._play(self._planned(last.episode.position)[1:], task)
+        solved = structs.replace(last.episode, state_before=state, state_after=state)
+        self._play(self._steps(last.episode.position)[1:], task, solved)
 
-    def _play(self, order: list[tuple[int, PlannedEpisode]], task: Task) -> list[Episode]:
-        """The planned episodes of one task, each in the store as it ends."""
-        self.life.name, self.life.state = f"deploy/{task.id}", self._state()
-        tasks = {one.position: task for _, one in order}
-        played: list[Episode] = []
+    def _play(self, steps: list[tuple[int, OutlineStep]], task: Task, solved: Episode | None = None) -> list[Episode]:
+        """These episodes of one task, each in the store as it ends."""
+        life, played = self.life, list[Episode]()
+        life.name, life.state = f"deploy/{task.id}", self._state()
+        life.tasks = {step.position: task for _, step in steps}
 
         async def run() -> None:
-            self.life.begin()
-            for index, one in order:
-                began = time.time()
-                episode = await self.life.episode(index, one, tasks)
-                if episode.status is EpisodeStatus.SKIPPED:
+            life.begin()
+            for index, (kind, position, _) in steps:
+                began, life.index = time.time(), index
+                if kind is EpisodeKind.SOLVE:
+                    life.position = position
+                    episode = await life.solve(task)
+                else:
+                    latest = played[-1] if played else solved
+                    assert latest is not None, "an update before any task"
+                    episode = await life.rewrite(latest)
+                if episode is None or episode.status is EpisodeStatus.SKIPPED:
                     continue
                 dumped = self._dumped(episode)
                 self.store.add(task.id, episode, began, dumped)

@@ -9,7 +9,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
+from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
 
@@ -30,22 +30,22 @@ def play_oracle(
     pack: Pack,
     mechanism: ContextMechanism,
     seed: int = 0,
-    plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen)
+    program: Program = ConnectTheDots(),  # noqa: B008  (frozen)
 ) -> Lifecycle:
     """One lifecycle of the oracle of each part's own rule, in a fresh world for each part.
 
-    The oracle of a whole pack may know its first rule only. No context passes from part to part: an episode of the whole plan
-    that no part has is skipped.
+    The oracle of a whole pack may know its first rule only. No context passes from part to part: an episode of the whole
+    lifecycle that no part has is skipped.
     """
     played: dict[tuple[EpisodeKind, int], Episode] = {}
     first = 0
-    for life in play_reference(world, parts_of(world, pack), ConditionKind.ORACLE, mechanism, seed, plan):
+    for life in play_reference(world, parts_of(world, pack), ConditionKind.ORACLE, mechanism, seed, program):
         for episode in life.episodes:
             position = first + episode.position
             played[episode.kind, position] = structs.replace(episode, position=position)
         first += len(life.solves)
     episodes = [
-        played.get(one) or Episode(kind=one.kind, position=one.position, status=EpisodeStatus.SKIPPED)
-        for one in planned(plan, len(pack), mechanism.updates)
+        played.get((kind, position)) or Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED)
+        for kind, position, _ in outline(program, len(pack), mechanism.updates)
     ]
     return Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(episodes))

@@ -69,7 +69,7 @@ def _play_reference(suite: Suite, condition: Condition, packs: Sequence[Pack], s
 
 
 def _lives(suite: Suite, kind: ConditionKind, packs: Sequence[Pack], setting: Setting) -> Iterable[Lifecycle]:
-    world, mechanism, plan = setting.env, setting.mechanism, setting.plan
+    world, mechanism, program = setting.env, setting.mechanism, setting.program
     if kind is ConditionKind.ORACLE:
-        return (play_oracle(world, pack, mechanism, suite.seed, plan) for pack in packs)
-    return play_reference(world, packs, kind, mechanism, suite.seed, plan)
+        return (play_oracle(world, pack, mechanism, suite.seed, program) for pack in packs)
+    return play_reference(world, packs, kind, mechanism, suite.seed, program)

@@ -10,7 +10,7 @@ from cod_lightning.envs.base import TextEnv, TextPolicy
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.plans import LifecyclePlan, UpdateEvery
+from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -44,7 +44,7 @@ def play_reference(
     kind: ConditionKind,
     mechanism: ContextMechanism,
     seed: int = 0,
-    plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen)
+    program: Program = ConnectTheDots(),  # noqa: B008  (frozen)
 ) -> Iterator[Lifecycle]:
     """One lifecycle of one of the references through each pack, one after the other."""
     reference = kind.reference
@@ -52,7 +52,7 @@ def play_reference(
     contexts = ContextSource(shown=Shown.EMPTY) if kind is ConditionKind.MEMORYLESS else OWN_CONTEXTS
     for pack in packs:
         sampler = scripted_sampler(world.reference(reference, pack), mechanism, seed)
-        setting = Setting(env=world, mechanism=mechanism, sampler=sampler, plan=plan)
+        setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program)
         (group,) = run_groups([pack], 1, setting, contexts=[contexts])
         yield from group.lifecycles
 

@@ -68,7 +68,7 @@ class SuitePlayer:
         def played() -> list[Group]:
             return play(suite, condition, self._packs_of[1], here, self._trained)
 
-        groups = [group for part in gathered(self.runner.run(condition.label, played)) for group in part]
+        groups = [group for part in gathered(self.runner.run(condition.label, played).groups) for group in part]
         if condition.kind is ConditionKind.TRAINED:
             self._trained = groups if ConditionKind.SHUFFLED_CONTEXT in (suite.controls or ()) else []
         changed = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]

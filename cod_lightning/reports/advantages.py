@@ -1,6 +1,8 @@
 """What each episode of a training group was credited with, computed again by the run's own rules."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,8 @@ from cod_lightning.trusted import read_config
 from cod_lightning.types import EpisodeKind, Group
 
 if TYPE_CHECKING:
-    from cod_lightning.objective.baselines import Baseline
-    from cod_lightning.objective.returns import CreditRule
+    from cod_lightning.credit.baselines import Baseline
+    from cod_lightning.credit.returns import CreditRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +43,20 @@ class Credit:
 
     def of(self, group: Group) -> GroupCredit | None:
         """For a complete group; None where siblings are missing."""
-        from cod_lightning.objective.batch import credit_table
-        from cod_lightning.objective.credited import credited
+        from cod_lightning.credit.credited import credited
+        from cod_lightning.credit.table import episode_table, facts_of
 
-        plans = {tuple((one.kind, one.position) for one in life.episodes) for life in group.lifecycles}
         complete = [life.sibling for life in group.lifecycles] == list(range(self.group_size))
-        if not complete or len(plans) != 1 or len(group.lifecycles[0].solves) != len(group.pack):
+        if not complete or any(len(life.solves) != len(group.pack) for life in group.lifecycles):
             return None
-        table = credit_table([group])
-        returns = self.rule(table)
+        table = episode_table([facts_of(group)])
         scale = "group" if self.scale == "group" else "none"
-        advantages = credited(table, self.rule, self.baseline, scale, kinds=self.kinds)
-        return GroupCredit(_known(returns.values, returns.valid), _known(advantages.values, advantages.valid))
+        found = credited(table, self.rule, self.baseline, scale, kinds=self.kinds)
+        lengths = [len(life.episodes) for life in group.lifecycles]
+        return GroupCredit(
+            _known(found.returns.values, found.returns.valid, lengths),
+            _known(found.values[: table.num_own], found.valid[: table.num_own], lengths),
+        )
 
     @property
     def remark(self) -> str:
@@ -68,8 +72,8 @@ def credit_of(config: Path) -> Credit | str:
     try:
         loaded = read_config(config)
         model, group_size = loaded["model"], int(loaded["data"]["group_size"])
-        from cod_lightning.objective.baselines import Baseline
-        from cod_lightning.objective.returns import CreditRule
+        from cod_lightning.credit.baselines import Baseline
+        from cod_lightning.credit.returns import CreditRule
 
         parser = ArgumentParser(exit_on_error=False)
         parser.add_subclass_arguments(CreditRule, "credit")
@@ -86,9 +90,7 @@ def credit_of(config: Path) -> Credit | str:
         return f"No advantages: config.yaml names no credit that could be built ({type(error).__name__}: {error})."
 
 
-def _known(values: Any, valid: Any) -> list[list[float | None]]:
-    """[K][E] of the one group in the table."""
-    return [
-        [value if is_known else None for value, is_known in zip(row, known, strict=True)]
-        for row, known in zip(values[0].tolist(), valid[0].tolist(), strict=True)
-    ]
+def _known(values: Any, valid: Any, lengths: Sequence[int]) -> list[list[float | None]]:
+    """[K][E] of lifecycles of so many episodes."""
+    found = iter([value if is_known else None for value, is_known in zip(values.tolist(), valid.tolist(), strict=True)])
+    return [list(islice(found, length)) for length in lengths]

@@ -88,7 +88,7 @@ class Pairwise(SiblingReward):
 class PairwiseJudge(Pairwise):
     """The share of siblings that a chat model prefers an episode to, by a rubric.
 
-    For what is easier to compare than to grade. With K siblings there are K(K-1) questions at each place of the plan, K times
+    For what is easier to compare than to grade. With K siblings there are K(K-1) questions at each place in the lifecycle, K times
     `opponents` with a number of them. The answer is read strictly: a JSON object with just `better` and `reason`; the model is
     asked again where it is anything else. What is said at `JudgeReward` of the agent's text, keys and ceilings holds here, too.
     The scores of siblings have the mean 0.5 however good all are: they teach in training, and measure nothing.

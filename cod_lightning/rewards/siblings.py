@@ -1,4 +1,4 @@
-"""Parts of a reward that see siblings together: episodes of a pack at one place of the plan, once all of the group have ended.
+"""Parts of a reward that see siblings together: episodes of a pack at one place in the lifecycle, once all of the group have ended.
 
 They are in training alone: in validation and suites a pack has one lifecycle, so that there is nothing to compare.
 """
@@ -32,7 +32,7 @@ class SiblingReward(RewardPart):
 async def compared(group: Group, rewards: Rewards, limit_s: float | None = None) -> Group:
     """The group, each reward with the parts that compare siblings; missing where a part is. Later episodes keep theirs.
 
-    Each part may take `limit_s` seconds at one place of the plan. Only `EngineRefused` ends the run.
+    Each part may take `limit_s` seconds at one place in the lifecycle. Only `EngineRefused` ends the run.
     """
     parts = {name: part for name, part in rewards.items() if isinstance(part, SiblingReward)}
     if not parts:

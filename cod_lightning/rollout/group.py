@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.errors import Stopped
-from cod_lightning.rollout.attempts import Branching
+from cod_lightning.rewards import compared
 from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting
 from cod_lightning.types import Group, Pack
@@ -39,15 +39,15 @@ async def run_group(
     setting: Setting,
     *,
     contexts: ContextSource = OWN_CONTEXTS,
-    branching: Branching | None = None,
 ) -> Group:
     """K lifecycles of one pack; all begin with the same first prompt and differ by their sampling noise.
 
     Siblings are compared, where a part of the reward does that, when all of them have ended.
     """
-    started = (run_lifecycle(pack, k, setting, contexts=contexts, branching=branching) for k in range(num_siblings))
+    started = (run_lifecycle(pack, k, setting, contexts=contexts) for k in range(num_siblings))
     group = Group(pack=pack, lifecycles=tuple(await asyncio.gather(*started)))
-    return await setting.compared(group) if num_siblings > 1 else group
+    limit_s = setting.sampler.deadlines.reward_s
+    return await compared(group, setting.rewards, limit_s) if num_siblings > 1 else group
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
@@ -84,7 +84,6 @@ def run_groups(
     *,
     contexts: Sequence[ContextSource] | None = None,
     label: str = "rollout",
-    branching: Branching | None = None,
 ) -> list[Group]:
     """One group for each pack, in the order of the packs; `contexts` has the source of each pack's contexts."""
     sources = [OWN_CONTEXTS] * len(packs) if contexts is None else contexts
@@ -96,8 +95,7 @@ def run_groups(
         loop.set_exception_handler(_unless_stopped)
         _stay_awake(loop)
         started = (
-            run_group(pack, num_siblings, setting, contexts=source, branching=branching)
-            for pack, source in zip(packs, sources, strict=True)
+            run_group(pack, num_siblings, setting, contexts=source) for pack, source in zip(packs, sources, strict=True)
         )
         groups.extend(await asyncio.gather(*started))
 

@@ -1,6 +1,6 @@
-"""The paper's figure in code: solve, write down what was learned, use it next time. Read this file first.
+"""One agent at work in one environment, and its lifecycle through a pack, as a program says (`cod_lightning/lifecycles/`).
 
-    solve_0 -> update_0 -> solve_1 -> update_1 -> ... -> solve_{N-1}          (or another order: `plans.py`)
+    solve_0 -> update_0 -> solve_1 -> update_1 -> ... -> solve_{N-1}          (the paper's, `lifecycles/cod.py`)
 
 One agent, one environment, N tasks. Between tasks the agent rewrites its context; nothing else passes from task to task (unless
 the environment itself carries something over). Source: arXiv 2606.20002, the loop of CoD-Deploy and CoD-Train alike. Rollouts,
@@ -9,133 +9,183 @@ evaluations, deployment and `play` all run it.
 
 import asyncio
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import structs
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
-from cod_lightning.plans import PlannedEpisode, planned
-from cod_lightning.rollout.attempts import Branching, BranchPoint, start_attempts
+from cod_lightning.rewards import paid
 from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
 from cod_lightning.rollout.proposals import run_propose_episode
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting, Shown
-from cod_lightning.types import Attempt, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
+from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
 
 
 class Life:
-    """One agent in an environment of its own: what it carries from episode to episode.
+    """One agent in an environment of its own: what it carries from episode to episode (`lifecycles.Agent`).
 
     Args:
         setting: What it shares with other lifecycles; `setting.env` is copied unless `env` is named.
         name: Identity of the lifecycle, which keys its sampling noise.
         contexts: Where its contexts come from.
         env: The environment to go on in.
+        sibling: Number among the lifecycles of its pack.
     """
 
     def __init__(
-        self, setting: Setting, name: str, contexts: ContextSource = OWN_CONTEXTS, env: TextEnv | None = None
+        self,
+        setting: Setting,
+        name: str,
+        contexts: ContextSource = OWN_CONTEXTS,
+        env: TextEnv | None = None,
+        sibling: int = 0,
     ) -> None:
-        self.setting, self.name, self.contexts, self.env = setting, name, contexts, env
+        self.setting, self.name, self.contexts, self.env, self.sibling = setting, name, contexts, env, sibling
+        self.episodes: list[Episode] = []
+        self.index = self.position = 0
+        """Of the next episode, and of the next solve episode."""
         self.state: Any = None
         """Of the context; None before the first episode."""
         self.begins_with: str | None = None
         """The context before the first episode, as its mechanism dumped it; None: the empty one."""
         self.previous: Any = None
         """The context's state before the latest update."""
-        self.rewritten = False
-        """Whether the latest episode was an update."""
-        self.solved: Episode | None = None
-        """The latest solve episode."""
         self.entries_of = EntriesOf(setting.mechanism)
         self.known = False
         """Whether the events of earlier episodes say what the context holds."""
         self.begun: Any = None
-        """The context's state before the first solve episode of the present task, which the others of it begin with, too."""
-        self.proposed: dict[int, Task] = {}
-        """By position of a proposal: the task that it made, or the pack's own where it made none."""
+        """The context's state before the latest solve episode that was not one of the same again."""
+        self.tasks: dict[int, Task] = {}
+        """What was solved, by position."""
+        self.proposed: list[Task] = []
         self.ends: float | None = None
         """When the episodes have to be over, by the clock of the event loop."""
         self.failed = False
         """Whether an episode has failed since they began."""
-        self.before_task: Callable[[int, int], None] = lambda index, position: None
-        """Called with the index and the position of each solve episode that is about to begin."""
+        self.forks: list[asyncio.Task[Attempt]] = []
 
     def begin(self) -> None:
         """Episodes begin now, of a pack or of a task."""
-        self.ends, self.failed = pack_ends(self.setting.sampler.deadlines), False
+        self.ends, self.failed, self.episodes = pack_ends(self.setting.sampler.deadlines), False, []
 
-    async def episode(self, index: int, planned: PlannedEpisode, tasks: Sequence[Task] | dict[int, Task]) -> Episode:
-        """The planned episode of index e, with the tasks by position; it is skipped after one that failed."""
-        kind, position = planned
-        if self.failed or self.contexts.skips(kind, position):
-            return Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED)
-        play = self._solve if kind is EpisodeKind.SOLVE else self._update
-        if kind is EpisodeKind.PROPOSE:
-            play = self._propose
-        place = self.setting.plan.task_of(position)
+    async def solve(self, task: Task, *, again: bool = False) -> Episode:
+        position = self.position
+        self.position += 1
+        return await self._episode(EpisodeKind.SOLVE, position, partial(self._solve, position, task, again))
+
+    async def rewrite(self, solved: Episode) -> Episode | None:
+        if not self.setting.mechanism.updates:
+            return None
+        return await self._episode(EpisodeKind.UPDATE, solved.position, partial(self._rewrite, solved))
+
+    async def ask(self, task: Task) -> Task:
+        num = len(self.proposed)
+        await self._episode(EpisodeKind.PROPOSE, self.position, partial(self._ask, task))
+        return self.proposed[num] if len(self.proposed) > num else task
+
+    def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
+        if self.failed:
+            return
+        who = f"{self.name}.{self.index}+{sum(of.get_name() == str(self.index) for of in self.forks)}"
+        state = self.state if context == "own" else self.previous
+        state = self.setting.mechanism.empty() if context == "empty" else state
         try:
-            if self.env is None:
-                self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
-            if self.state is None:
-                mechanism, kept = self.setting.mechanism, self.begins_with
-                first = mechanism.empty if kept is None else partial(mechanism.load, kept)
-                self.state = self.previous = crossing(ContextFailure, first, mechanism)
-            task = self.proposed.get(place) or tasks[place]
-            episode = self._followed(await play(self.env, index, position, task))
-        except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
-            note_fault(error)
-            episode = Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
-        self.failed = episode.status is EpisodeStatus.FAILED
+            env: Any = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.env))
+        except EnvironmentFailure as error:
+            env = error
+        play = partial(self._attempt, task, state, env, who, self.position)
+
+        async def attempt(position: int) -> Attempt:
+            return Attempt(kind=kind, episode=await _guarded(EpisodeKind.SOLVE, position, play))
+
+        self.forks.append(asyncio.create_task(attempt(self.position), name=str(self.index)))
+
+    async def _attempt(self, task: Task, state: Any, env: Any, who: str, position: int) -> Episode:
+        if isinstance(env, EnvironmentFailure):
+            raise env
+        try:
+            episode = await run_solve_episode(env, task, state, self.setting, who, position, self.ends)
+            return await self.setting.scored(episode, task)
+        finally:
+            crossing(EnvironmentFailure, env.close)
+
+    async def _episode(
+        self, kind: EpisodeKind, position: int, play: Callable[[TextEnv, str], Awaitable[Episode]]
+    ) -> Episode:
+        """The next episode, appended; it is skipped after one that failed."""
+        who = f"{self.name}.{self.index}"
+        if self.failed or self.contexts.skips(kind, position):
+            episode = Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED)
+        else:
+            episode = await _guarded(kind, position, partial(self._played, play, who))
+            self.failed = episode.status is EpisodeStatus.FAILED
+            self.setting.monitor.episode(episode)
+        self.index += 1
+        self.episodes.append(episode)
         return episode
 
-    async def _propose(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
-        who = f"{self.name}.{index}"
-        episode, made = await run_propose_episode(env, task, self.state, self.setting, who, position, self.ends)
-        chosen = made or task
-        earlier = [one.spec for one in self.proposed.values()]
-        again = crossing(EnvironmentFailure, lambda: chosen.spec in earlier, env)
-        self.proposed[position] = replace(chosen, repeat=again)
-        return await self.setting.scored(episode, task)
-
-    async def _solve(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
-        if self.setting.plan.task_of(position) == position:
-            self.begun = self.state
-        elif self.state is not self.begun:
-            self.state, self.known = self.begun, False
-        if self.contexts.provided is not None:
-            self.state = self.contexts.provided[position]
-        self.before_task(index, position)
-        who, shown = f"{self.name}.{index}", self.contexts.shown
-        solved = await run_solve_episode(env, task, self.state, self.setting, who, position, self.ends, shown)
-        self.solved = after_feedback(self.setting.mechanism, await self.setting.scored(solved, task))
-        self.state, self.rewritten = self.solved.state_after, False
-        return self.solved
-
-    async def _update(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
-        assert self.solved is not None, "an update before any task"
-        updated = await run_update_episode(env, self.solved, self.setting, f"{self.name}.{index}", self.ends)
-        updated = await self.setting.scored(updated, task)
-        self.previous, self.state, self.rewritten = self.state, updated.state_after, True
-        return updated
-
-    def _followed(self, episode: Episode) -> Episode:
-        """The episode with what it had to do with the entries of the context."""
+    async def _played(self, play: Callable[[TextEnv, str], Awaitable[Episode]], who: str) -> Episode:
+        """The episode, with what it had to do with the entries of the context."""
+        if self.env is None:
+            self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
+        if self.state is None:
+            mechanism, kept = self.setting.mechanism, self.begins_with
+            first = mechanism.empty if kept is None else partial(mechanism.load, kept)
+            self.state = self.previous = crossing(ContextFailure, first, mechanism)
+        episode = await play(self.env, who)
         known, shown = self.known and self.contexts.provided is None, self.contexts.shown is Shown.OWN
         events = entry_events(self.entries_of, episode, known=known, shown=shown)
         self.known = True
         return structs.replace(episode, entries=events)
 
+    async def _ask(self, task: Task, env: TextEnv, who: str) -> Episode:
+        asked = (env, task, self.state, self.setting, who, self.position, self.ends)
+        episode, made = await run_propose_episode(*asked)
+        chosen, earlier = made or task, [one.spec for one in self.proposed]
+        again = crossing(EnvironmentFailure, lambda: chosen.spec in earlier, env)
+        self.proposed.append(replace(chosen, repeat=again))
+        return await self.setting.scored(episode, task)
+
+    async def _solve(self, position: int, task: Task, again: bool, env: TextEnv, who: str) -> Episode:
+        self.tasks[position] = task
+        if not again:
+            self.begun = self.state
+        elif self.state is not self.begun:
+            self.state, self.known = self.begun, False
+        if self.contexts.provided is not None:
+            self.state = self.contexts.provided[position]
+        shown = self.contexts.shown
+        solved = await run_solve_episode(env, task, self.state, self.setting, who, position, self.ends, shown)
+        solved = after_feedback(self.setting.mechanism, await self.setting.scored(solved, task))
+        self.state = solved.state_after
+        return solved
+
+    async def _rewrite(self, solved: Episode, env: TextEnv, who: str) -> Episode:
+        updated = await run_update_episode(env, solved, self.setting, who, self.ends)
+        updated = await self.setting.scored(updated, self.tasks[solved.position])
+        self.previous, self.state = self.state, updated.state_after
+        return updated
+
     def close(self) -> None:
         """Close the environment. Raises `EnvironmentFailure` where that fails."""
         if self.env is not None:
             crossing(EnvironmentFailure, self.env.close)
+
+
+async def _guarded(kind: EpisodeKind, position: int, play: Callable[[], Awaitable[Episode]]) -> Episode:
+    """The episode, which has failed where something fails outside its own boundaries: a copy, a first state, a reward."""
+    try:
+        return await play()
+    except FAULTS as error:
+        note_fault(error)
+        return Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
 
 
 async def run_lifecycle(
@@ -144,35 +194,22 @@ async def run_lifecycle(
     setting: Setting,
     *,
     contexts: ContextSource = OWN_CONTEXTS,
-    branching: Branching | None = None,
 ) -> Lifecycle:
-    """One agent through the pack.
-
-    With `branching`, some tasks are attempted again beside it, from the moment at which they began.
-    """
-    life = Life(setting, f"{pack.id}#{sibling}", contexts)
-    life.begins_with = pack.context
-    beside: list[asyncio.Future[list[Attempt]]] = []
-    if branching is not None:
-        life.before_task = lambda index, position: beside.append(
-            start_attempts(branching, BranchPoint(pack, sibling, index, position), life)
-        )
-    episodes: list[Episode] = []
+    """One agent through the pack, with the attempts beside it."""
+    agent = Life(setting, f"{pack.id}#{sibling}", contexts, sibling=sibling)
+    agent.begins_with = pack.context
+    agent.begin()
     try:
-        life.begin()
-        for index, one in enumerate(planned(setting.plan, len(pack), setting.mechanism.updates)):
-            episode = await life.episode(index, one, pack.tasks)
-            episodes.append(episode)
-            if episode.status is not EpisodeStatus.SKIPPED:
-                setting.monitor.episode(episode)
+        await setting.program(agent, pack)
     finally:
+        episodes = agent.episodes
         try:
-            life.close()
+            agent.close()
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
     if any(episode.kind is EpisodeKind.PROPOSE for episode in episodes):
-        episodes = await setting.paid(episodes, pack)
-    attempts = [attempt for begun in beside for attempt in await begun]
-    lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=tuple(attempts))
+        episodes = await paid(episodes, pack.tasks, setting.rewards, setting.sampler.deadlines.reward_s)
+    attempts = tuple([await begun for begun in agent.forks])
+    lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=attempts)
     setting.monitor.lifecycle(lifecycle)
     return lifecycle

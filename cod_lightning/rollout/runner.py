@@ -1,4 +1,4 @@
-"""Runs the rollouts of a process, one at a time, and is the interface between a DataModule and its callbacks.
+"""Runs the rollouts of a process, one at a time, and reports them to observers.
 
 The next training rollouts may be played in a thread of their own while training goes on with an earlier one.
 """
@@ -6,9 +6,9 @@ The next training rollouts may be played in a thread of their own while training
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -21,14 +21,18 @@ from cod_lightning.rollout.deadlines import Liveness, Watchdog
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
-from cod_lightning.types import Group
+from cod_lightning.types import Episode, Group, Lifecycle
 
 _GIVE_UP_S = 30.0
 """Longest wait, at the end of a failed run, for the engine's current turn in a rollout that is given up."""
 
 
-class RolloutObserver:
+class RolloutObserver(RolloutMonitor):
     """Follows rollouts and updates (`RolloutRunner.follow`); every method does nothing unless a subclass overrides it."""
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Entered around every rollout, by every rank equally often; what runs inside may be given up and repeated."""
+        return nullcontext()
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         """A rollout is over; `label` is `train`, `validation`, `predict` or `test_SUITE_CONDITION`.
@@ -40,10 +44,11 @@ class RolloutObserver:
     def update_finished(self) -> None:
         """An update is over, its logging included, and its epoch goes on."""
 
-    def update_begins(self) -> None:
-        """The next update begins, with its rollout if it is the first one of it; after every `update_finished`.
+    def update_begins(self, *, new_rollout: bool, ends_epoch: bool) -> None:
+        """The next update begins, with its rollout if that is a new one; after every `update_finished`.
 
-        An exception raised here ends the run with the state of now.
+        `ends_epoch` says whether an epoch of several rollouts ends with its rollout. An exception raised here ends the run with
+        the state of now.
         """
 
 
@@ -72,7 +77,7 @@ class RolloutPart:
         )
 
 
-class RolloutRunner:
+class RolloutRunner(RolloutMonitor):
     """Runs rollouts one at a time: each has the engine for itself, is timed, watched for stalls and reported to observers.
 
     A DataModule that rolls out lifecycles offers it as `runner`, and callbacks use nothing else of the DataModule.
@@ -89,27 +94,15 @@ class RolloutRunner:
         self.folder = Path()
         """Of the run; the report of a stall goes there."""
         self.stop_ids: frozenset[int] = frozenset()
-        """Token ids that end a response; known after the DataModule's `setup`."""
-        self.monitor = RolloutMonitor()
-        """Called as episodes end, from the rollout's own thread."""
-        self.interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Entered around every rollout, by every rank equally often; what runs inside may be given up and repeated."""
-        self.last_rollout: RolloutStats | None = None
-        """Of this rank's part in the latest rollout."""
-        self.waited_s: float | None = None
-        """Seconds that training stood still for the current rollout, where others are played ahead."""
-        self.updates_left = 0
-        """Updates of the current training rollout that are still to come."""
-        self.ends_epoch = False
-        """Whether an epoch of several rollouts ends with the rollout of the next update."""
-        self.source_metrics: Mapping[str, float] = {}
-        """Of the source of training packs, after the current rollout."""
-        self.replay_metrics: Mapping[str, float] = {}
-        """Of what is replayed in the updates of the current rollout."""
+        """Token ids that end a response."""
         self.liveness = Liveness()
         self.ahead = RolloutAhead(self.liveness)
         """The next training rollouts, with `data.max_staleness` above 0."""
         self._observers: list[RolloutObserver] = []
+
+    def start(self, folder: Path, stop_ids: frozenset[int]) -> None:
+        """Take what is known once the run is set up."""
+        self.folder, self.stop_ids = folder, stop_ids
 
     def follow(self, observer: RolloutObserver) -> None:
         """Report to this observer from now on; following twice is following once."""
@@ -123,14 +116,14 @@ class RolloutRunner:
 
     # ------------------------------------------------------------------ rollouts
 
-    def run(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
-        """This rank's groups of a rollout, which is played now and reported."""
+    def run(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:
+        """This rank's part of a rollout, which is played now and reported."""
         if not self.engine.in_flight:
             self.ahead.settle()
         with self.ahead.between(), self.interruptible():
             part = self.timed(label, play, replacing=replacing)
         self.report(label, part)
-        return list(part.groups)
+        return part
 
     def timed(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:
         """The rollout without the report; any thread may call it."""
@@ -148,12 +141,7 @@ class RolloutRunner:
         )
 
     def report(self, label: str, part: RolloutPart) -> None:
-        """Report the rollout to the observers, on every rank. Stats of replacements are added to those of their rollout.
-
-        Raises `TooManyFailures`.
-        """
-        before = self.last_rollout if part.replacing else None
-        self.last_rollout = part.stats if before is None else before + part.stats
+        """Report the rollout to the observers, on every rank. Raises `TooManyFailures`."""
         groups = part.groups if label == "train" else gathered_at_first(part.groups)
         for observer in list(self._observers):
             observer.rollout_played(label, groups)
@@ -171,15 +159,39 @@ class RolloutRunner:
         name = f"stalled.rank{rank()}.txt" if rank() else "stalled.txt"
         return Watchdog(self.liveness, self.stall_s, self.folder / name, label)
 
-    # ------------------------------------------------------------------ updates
+    # ------------------------------------------------------------------ what observers follow
 
-    def next_update(self, *, first: bool) -> None:
-        """Call the observers at the beginning of the next update of an epoch."""
-        if not first:
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Within all observers' own."""
+        with ExitStack() as stack:
             for observer in list(self._observers):
-                observer.update_finished()
+                stack.enter_context(observer.interruptible())
+            yield
+
+    def update_finished(self) -> None:
         for observer in list(self._observers):
-            observer.update_begins()
+            observer.update_finished()
+
+    def update_begins(self, *, new_rollout: bool, ends_epoch: bool) -> None:
+        for observer in list(self._observers):
+            observer.update_begins(new_rollout=new_rollout, ends_epoch=ends_epoch)
+
+    def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
+        for observer in list(self._observers):
+            observer.begin(label, num_lifecycles, num_tasks)
+
+    def episode(self, episode: Episode) -> None:
+        for observer in list(self._observers):
+            observer.episode(episode)
+
+    def lifecycle(self, lifecycle: Lifecycle) -> None:
+        for observer in list(self._observers):
+            observer.lifecycle(lifecycle)
+
+    def end(self) -> None:
+        for observer in list(self._observers):
+            observer.end()
 
 
 class RolloutAhead:

@@ -7,10 +7,10 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.plans import LifecyclePlan, UpdateEvery
-from cod_lightning.rewards import Rewards, compared, paid, scored
+from cod_lightning.lifecycles import ConnectTheDots, Program
+from cod_lightning.rewards import Rewards, scored
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Task
+from cod_lightning.types import Episode, EpisodeKind, Lifecycle, Task
 
 
 class RolloutMonitor:
@@ -40,7 +40,7 @@ class Setting:
     """A prototype, which stays untouched: each lifecycle has a copy."""
     mechanism: ContextMechanism
     sampler: Sampler
-    plan: LifecyclePlan = UpdateEvery()  # noqa: RUF009  (frozen)
+    program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
     rewards: Rewards = field(default_factory=dict)
     """Parts of an episode's reward; without any it is the environment's or the context's own."""
     monitor: RolloutMonitor = field(default_factory=RolloutMonitor)
@@ -54,14 +54,6 @@ class Setting:
     async def scored(self, episode: Episode, task: Task) -> Episode:
         """The episode that was played, with all parts of its reward but those that compare siblings."""
         return await scored(episode, task, self.rewards, self.sampler.deadlines.reward_s) if self.rewards else episode
-
-    async def paid(self, episodes: Sequence[Episode], pack: Pack) -> list[Episode]:
-        """The episodes of a lifecycle that has ended, its proposals with what their tasks were worth."""
-        return await paid(episodes, pack.tasks, self.rewards, self.sampler.deadlines.reward_s)
-
-    async def compared(self, group: Group) -> Group:
-        """The siblings that were played, with the parts of their rewards that compare them."""
-        return await compared(group, self.rewards, self.sampler.deadlines.reward_s)
 
 
 class Shown(StrEnum):
@@ -84,7 +76,7 @@ class ContextSource:
     """[N] the state that each task begins with; nothing is then updated. None leaves the task out."""
 
     def skips(self, kind: EpisodeKind, position: int) -> bool:
-        """Whether an episode of the plan does not take place."""
+        """Whether an episode does not take place."""
         return self.provided is not None and (kind is not EpisodeKind.SOLVE or self.provided[position] is None)
 
 

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import reduce
 
 from cod_lightning.errors import TooManyFailures
 from cod_lightning.ranks import gathered
@@ -59,6 +60,35 @@ class RolloutStats:
     def cached_share(self) -> float | None:
         """Share of the prompts' tokens that the engine had; None of an engine that does not say."""
         return self.num_cached_tokens / self.num_whole_prompt_tokens if self.num_whole_prompt_tokens else None
+
+    def figures(self, in_flight: bool) -> dict[str, float]:
+        """What a training logs with each update of the rollout: all ranks' counts, the slowest one's seconds.
+
+        Beside what the names say: `faults/NAME` are lifecycles lost to a fault, `rollout/cached_share` prompt tokens which the
+        engine had from earlier turns and other dialogues, `rollout/num_interrupted_turns` those in which weights changed
+        (`in_flight`), `train/resampled_packs` those played in place of packs without signal, `time/attempts_s` the seconds by
+        attempts' share of the tokens, `train/reward/PART/position_N` and `train/update_reward/PART/position_N` means of
+        `data.rewards`. Every rank has to call it.
+        """
+        of_ranks = gathered(self)
+        whole = replace(reduce(RolloutStats.__add__, of_ranks), seconds=max(one.seconds for one in of_ranks))
+        return {
+            "time/rollout_s": whole.seconds,
+            "throughput/generated_tokens_s": whole.num_generated_tokens / max(whole.seconds, 1e-9),
+            "rollout/token_drift": float(whole.token_drift),
+            "rollout/num_failed": float(whole.num_failed),
+            "rollout/num_rewritten": float(whole.num_rewritten),
+            "train/resampled_packs": float(whole.num_replacements),
+            "train/resampled_share": whole.num_replacements / max(1, whole.num_packs),
+            "rollout/num_attempts": float(whole.num_attempts),
+            "rollout/attempt_tokens": float(whole.num_attempt_tokens),
+            "time/attempts_s": whole.seconds * whole.attempt_share,
+            "rollout/num_lost_groups": float(whole.num_lost_groups),
+            **({"rollout/num_interrupted_turns": float(whole.num_interrupted_turns)} if in_flight else {}),
+            **({} if whole.cached_share is None else {"rollout/cached_share": whole.cached_share}),
+            **{f"faults/{name}": float(count) for name, count in whole.faults.items()},
+            **{f"train/{name}": total / count for name, (total, count) in whole.parts.items()},
+        }
 
     def __add__(self, other: "RolloutStats") -> "RolloutStats":
         """Of a rollout in several rounds."""

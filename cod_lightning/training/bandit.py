@@ -75,7 +75,9 @@ class Bandit(PackSource):
     def observe(self, outcomes: PackOutcomes) -> None:
         places = {name: c for c, name in enumerate(self.values)}
         category = torch.tensor([places[str(choice.category)] for choice in outcomes.choices])
-        means = mean_absolute(outcomes.advantages.values, outcomes.advantages.valid, category, len(places)).tolist()
+        credit, num = outcomes.credit, outcomes.credit.table.num_own
+        of_own = category[credit.table.place[:num, 0]]
+        means = mean_absolute(credit.values[:num], credit.valid[:num], of_own, len(places)).tolist()
         for name, mean in zip(self.values, means, strict=True):
             if not math.isnan(mean):
                 self.values[name] = self.step_size * mean + (1 - self.step_size) * self.values[name]
@@ -101,10 +103,9 @@ class Bandit(PackSource):
 
 
 def mean_absolute(
-    advantages: Float[Tensor, "P K E"], valid: Bool[Tensor, "P K E"], category: Int[Tensor, " P"], num_categories: int
+    advantages: Float[Tensor, " N"], valid: Bool[Tensor, " N"], category: Int[Tensor, " N"], num_categories: int
 ) -> Float[Tensor, " C"]:
-    """Mean |A| over the valid episodes of each category's packs; NaN where there is none."""
-    sums = (advantages.abs().double() * valid).flatten(1).sum(dim=1)
-    counts = valid.flatten(1).sum(dim=1).double()
+    """Mean |A| over the valid episodes of each category; NaN where there is none."""
     zeros = torch.zeros(num_categories, dtype=torch.float64)
-    return zeros.index_add(0, category, sums) / zeros.index_add(0, category, counts)
+    sums = zeros.index_add(0, category, advantages.abs().double() * valid)
+    return sums / zeros.index_add(0, category, valid.double())

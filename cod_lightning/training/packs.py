@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cod_lightning.credit.credited import Credited
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.objective.batch import CreditTable
-from cod_lightning.objective.credited import Credited
 from cod_lightning.rollout.transcript import plain
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -28,7 +27,7 @@ class PackChoice:
     category: str | None = None
     """One of `TextEnv.categories`; None: the environment draws one by its own weights."""
     num_tasks: int | None = None
-    """Tasks of the pack, at most `data.pack_size` and the same in all packs of a rollout; None: `data.pack_size`."""
+    """Tasks of the pack, at most `data.pack_size`; None: `data.pack_size`."""
     max_turns: int | None = None
     """Turns after which each of its tasks is cut off; None: the environment's own bound alone."""
     visit: int = 0
@@ -47,10 +46,8 @@ class PackOutcomes:
 
     choices: Sequence[PackChoice]
     """[P], those that are trained on first, then those that were replaced for want of an advantage (`data.resample_packs`)."""
-    table: CreditTable
-    """[P K ...] rewards."""
-    advantages: Credited
-    """[P K E], before a reweighting such as RED."""
+    credit: Credited
+    """Rewards and advantages of these packs, by their place."""
     contexts: Sequence[Sequence[Sequence[str | None]]] = ()
     """[P K N] what each task began with, as `ContextMechanism.dump` writes it; None where it did not take place. Empty unless the
     source `needs_contexts`."""
@@ -145,11 +142,10 @@ class TrainingPacks:
             raise self._error("a source that tells choices of one index apart by `visit`, since packs go by their ids")
         return drawn
 
-    def observe(self, outcomes: PackOutcomes) -> Mapping[str, float]:
-        """Show the source what came of a rollout; the source's metrics after that."""
+    def observe(self, outcomes: PackOutcomes) -> None:
+        """Show the source what came of a rollout."""
         with self._checked("observe"):
             self.source.observe(outcomes)
-        return self.metrics()
 
     def metrics(self) -> Mapping[str, float]:
         with self._checked("metrics"):
@@ -208,8 +204,6 @@ class TrainingPacks:
                 raise self._error(f"a source whose packs have 2 to {self.pack_size} tasks, not {choice.num_tasks}")
             if not 0 <= choice.begin < (choice.num_tasks or self.pack_size):
                 raise self._error(f"a source whose packs begin at one of their tasks, not at {choice.begin}")
-        if len({choice.num_tasks for choice in choices}) > 1:
-            raise self._error("a source whose packs of one rollout have equally many tasks")
         if len(set(choices)) < count:
             raise self._error("a source that names different packs for one rollout, none of them twice")
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from cod_lightning.credit.credited import NO_ADVANTAGE
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.credited import NO_ADVANTAGE
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class RecordedEpisode:
     pack_id: str
     sibling: int
     episode: int
-    """Index e in the order of the plan."""
+    """Index e in the order of its lifecycle."""
     policy_version: int
     """The oldest one among its tokens."""
     episode_return: float

@@ -1,7 +1,7 @@
 """The stored episodes of a training with replay: their rows join batches, within bounds, and are a part of every checkpoint."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from typing import Any
@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from cod_lightning.credit.credited import Credited
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.objective.batch import Batch, CreditTable
-from cod_lightning.objective.credited import Credited
-from cod_lightning.objective.returns import Returns
+from cod_lightning.objective.batch import Batch
 from cod_lightning.ranks import gathered, num_ranks, rank
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode
 
@@ -31,6 +30,8 @@ class StoredRows:
     lengths: tuple[int, ...]
     """Of each row."""
     versions: tuple[int, ...]
+    kind: int
+    """Of the episode."""
 
 
 class ReplayBuffer:
@@ -41,12 +42,11 @@ class ReplayBuffer:
 
     Args:
         replay: What chooses.
-        returns: Returns of a credit table by the run's credit rule.
         seed: Of the run.
     """
 
-    def __init__(self, replay: Replay, returns: Callable[[CreditTable], Returns], seed: int) -> None:
-        self.replay, self._returns = replay, returns
+    def __init__(self, replay: Replay, seed: int) -> None:
+        self.replay = replay
         self.stored: dict[RecordedEpisode, int] = {}
         """The episodes in the order in which they were played, and the rank that has the rows; the same on every rank."""
         self._rows: dict[RecordedEpisode, StoredRows] = {}
@@ -60,8 +60,7 @@ class ReplayBuffer:
     ) -> tuple[Batch, list[list[int]]]:
         """This rank's rows of rollout `number` with those that are replayed, and the packs of its updates.
 
-        What is replayed counts on from pack G, one for each stored pack in each update; its rows carry their advantage
-        (`Batch.given`). Then the rollout is stored.
+        What is replayed counts on from pack G, one for each stored pack in each update. Then the rollout is stored.
         """
         rollout, owners = self._recorded(number, batch, credit, shares)
         with self._checked("observe"):
@@ -72,35 +71,29 @@ class ReplayBuffer:
         with self._checked("choose"):
             chosen = [list(of) for of in self.replay.choose(list(self.stored), rollout)]
         self._check(chosen, len(shares))
-        places = _places(chosen, len(batch.credit.valid))
-        joined = self._joined(batch, chosen, places)
+        places = _places(chosen, credit.table.num_packs)
+        joined = self._joined(batch, len(credit.table), chosen, places)
         self._store(batch, rollout.episodes, owners)
-        self._measure(rollout, joined, chosen)
+        self._measure(rollout, joined, chosen, credit.table.num_packs)
         return joined, [[*share, *(g for (of, _), g in places.items() if of == u)] for u, share in enumerate(shares)]
 
     def _recorded(
         self, number: int, batch: Batch, credit: Credited, shares: Sequence[Sequence[int]]
     ) -> tuple[RecordedRollout, list[int]]:
         """The rollout of all ranks, and the rank of each of its episodes."""
-        tokens: dict[tuple[int, int, int], list[int]] = {}
-        for place, length, version, attempt in zip(
-            map(tuple, batch.episode_index.tolist()),
-            batch.lengths.tolist(),
-            batch.policy_version.tolist(),
-            batch.attempt.tolist(),
-            strict=True,
+        tokens: dict[int, list[int]] = {}
+        for entry, length, version in zip(
+            batch.episode.tolist(), batch.lengths.tolist(), batch.policy_version.tolist(), strict=True
         ):
-            if attempt < 0:
-                before = tokens.get(place, [0, version])
-                tokens[place] = [before[0] + length, min(before[1], version)]
+            if entry < credit.table.num_own:
+                before = tokens.get(entry, [0, version])
+                tokens[entry] = [before[0] + length, min(before[1], version)]
         newest = int(batch.policy_version.max()) if len(batch) else -1
         parts = gathered((tokens, dict(batch.pack_ids), newest))
-        places = {place: (*of, r) for r, (found, _, _) in enumerate(parts) for place, of in found.items()}
+        played = {entry: (*of, r) for r, (found, _, _) in enumerate(parts) for entry, of in found.items()}
         packs = {g: name for _, names, _ in parts for g, name in names.items()}
-        returns = self._returns(batch.credit)
-        count = returns.valid.sum(dim=1).clamp_min(1)
-        mean = torch.where(returns.valid, returns.values, 0.0).sum(dim=1) / count
-        known = [(place, of) for place, of in sorted(places.items()) if bool(credit.valid[place])]
+        places = credit.table.place.tolist()
+        known = [(entry, of) for entry, of in sorted(played.items()) if credit.valid[entry]]
         episodes = [
             RecordedEpisode(
                 rollout=number,
@@ -108,12 +101,13 @@ class ReplayBuffer:
                 sibling=k,
                 episode=e,
                 policy_version=version,
-                episode_return=float(returns.values[g, k, e]),
-                group_return=float(mean[g, e]),
-                advantage=float(credit.values[g, k, e]),
+                episode_return=float(credit.returns.values[entry]),
+                group_return=float(credit.group_returns[entry]),
+                advantage=float(credit.values[entry]),
                 num_tokens=num,
             )
-            for (g, k, e), (num, version, _) in known
+            for entry, (num, version, _) in known
+            for g, k, e in [places[entry]]
         ]
         rollout = RecordedRollout(
             number=number,
@@ -121,7 +115,7 @@ class ReplayBuffer:
             policy_version=max((*(version for *_, version in parts), *(one.policy_version for one in self.stored))),
             episodes=episodes,
             packs=packs,
-            without_signal=frozenset((~credit.packs_with_signal()).nonzero().flatten().tolist()),
+            without_signal=frozenset((~credit.packs_with_signal).nonzero().flatten().tolist()),
             updates=[list(share) for share in shares],
         )
         return rollout, [owner for _, (_, _, owner) in known]
@@ -141,15 +135,20 @@ class ReplayBuffer:
                 raise self._error("a replay that chooses no episode twice for one update")
 
     def _joined(
-        self, batch: Batch, chosen: Sequence[Sequence[ReplayedEpisode]], places: Mapping[tuple[int, str], int]
+        self,
+        batch: Batch,
+        behind: int,
+        chosen: Sequence[Sequence[ReplayedEpisode]],
+        places: Mapping[tuple[int, str], int],
     ) -> Batch:
-        """The rows of the batch, then those of this rank that are replayed."""
-        own = [
-            (places[u, one.episode.pack_id], i, one, self._rows[one.episode])
+        """The rows of the batch, then those of this rank that are replayed; these count from `behind` on."""
+        joining = [
+            (places[u, one.episode.pack_id], i, one)
             for u, of_update in enumerate(chosen)
             for i, one in enumerate(of_update)
-            if self.stored[one.episode] == rank()
         ]
+        numbers_of = {(g, i): behind + n for n, (g, i, _) in enumerate(sorted(joining, key=lambda one: one[:2]))}
+        own = [(*one, self._rows[one[2].episode]) for one in joining if self.stored[one[2].episode] == rank()]
         lengths = [length for *_, rows in own for length in rows.lengths]
         width = max([batch.token_ids.shape[1], *lengths])
 
@@ -163,18 +162,21 @@ class ReplayBuffer:
             return torch.cat([before, torch.tensor(behind, dtype=before.dtype).view(-1, *before.shape[1:])])
 
         each = [(g, i, one) for g, i, one, its in own for _ in its.lengths]
-        mask = rows("action_mask")
+        episode = [numbers_of[g, i] for g, i, _ in each]
         return replace(
             batch,
             token_ids=rows("token_ids"),
-            action_mask=mask,
+            action_mask=rows("action_mask"),
             behaviour_logprobs=rows("behaviour_logprobs"),
-            episode_index=numbers(batch.episode_index, [(g, i, one.episode.episode) for g, i, one in each]),
-            attempt=numbers(batch.attempt, [-1] * len(each)),
+            place=numbers(batch.place, [(g, i, one.episode.episode) for g, i, one in each]),
+            is_attempt=numbers(batch.is_attempt, [False] * len(each)),
             policy_version=numbers(batch.policy_version, [v for *_, its in own for v in its.versions]),
             lengths=numbers(batch.lengths, lengths),
-            given=numbers(torch.full((len(batch),), math.nan), [one.advantage for *_, one in each]),
-            num_action_tokens=int(mask.sum()),
+            advantages=numbers(batch.advantages, [one.advantage for *_, one in each]),
+            episode=numbers(batch.episode, episode),
+            siblings=numbers(batch.siblings, episode),  # what compares siblings is refused beside a replay
+            kinds=numbers(batch.kinds, [its.kind for *_, its in own for _ in its.lengths]),
+            is_replayed=numbers(batch.is_replayed, [True] * len(each)),
             pack_ids={**batch.pack_ids, **{g: pack_id for (_, pack_id), g in places.items()}},
         )
 
@@ -197,8 +199,8 @@ class ReplayBuffer:
             if one not in within:
                 self._drop(one)
         own: dict[tuple[str, int, int], list[int]] = {}
-        for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
-            if batch.attempt[row] < 0:
+        for row, (g, k, e) in enumerate(batch.place.tolist()):
+            if not batch.is_attempt[row]:
                 own.setdefault((batch.pack_ids[g], k, e), []).append(row)
         for one, owner in zip(episodes, owners, strict=True):
             if one in within:
@@ -210,14 +212,14 @@ class ReplayBuffer:
         del self.stored[episode]
         self._rows.pop(episode, None)
 
-    def _measure(self, rollout: RecordedRollout, joined: Batch, chosen: Sequence[Sequence[ReplayedEpisode]]) -> None:
+    def _measure(
+        self, rollout: RecordedRollout, joined: Batch, chosen: Sequence[Sequence[ReplayedEpisode]], num_packs: int
+    ) -> None:
         """Action tokens count once for each update in which they are."""
         replayed = [one.episode for of_update in chosen for one in of_update]
-        assert joined.given is not None, "replayed rows without their advantages"
-        num_passes = sum(map(len, rollout.updates)) / max(1, len(joined.credit.valid))
-        is_replayed = joined.given.isfinite()
+        num_passes = sum(map(len, rollout.updates)) / max(1, num_packs)
         counts = joined.action_mask.sum(dim=1)
-        own = (int(counts[is_replayed].sum()), int(counts[~is_replayed].sum()))
+        own = (int(counts[joined.is_replayed].sum()), int(counts[~joined.is_replayed].sum()))
         tokens, new = map(sum, zip(*gathered(own), strict=True))
         ages = [rollout.policy_version - one.policy_version for one in replayed]
         with self._checked("metrics"):
@@ -248,6 +250,7 @@ class ReplayBuffer:
             "owners": list(self.stored.values()),
             "lengths": [list(its.lengths) for its in rows],
             "versions": [list(its.versions) for its in rows],
+            "kinds": [its.kind for its in rows],
             **{name: torch.cat([getattr(its, name) for its in rows]) if rows else None for name in _TOKENS},
         }
 
@@ -273,6 +276,7 @@ class ReplayBuffer:
                     behaviour_logprobs=state_dict["behaviour_logprobs"][part].clone(),
                     lengths=lengths,
                     versions=tuple(state_dict["versions"][number]),
+                    kind=state_dict["kinds"][number],
                 )
 
     def _check_whole(self, kept: dict[str, Any]) -> None:
@@ -280,7 +284,7 @@ class ReplayBuffer:
         counts = [one["num_tokens"] for one in kept["episodes"]]
         tokens, rows = sum(counts), [*map(len, kept["lengths"])]
         values: list[Tensor] = [torch.empty(0) if kept[name] is None else kept[name] for name in _TOKENS]
-        per_episode = {len(kept[name]) for name in ("episodes", "owners", "lengths", "versions")}
+        per_episode = {len(kept[name]) for name in ("episodes", "owners", "lengths", "versions", "kinds")}
         whole = len(per_episode) == 1 and {tokens, *map(len, values)} == {tokens}
         if not whole or [*map(sum, kept["lengths"])] != counts or [*map(len, kept["versions"])] != rows:
             raise self._error("a checkpoint with the tokens of all its episodes, no more and no fewer")
@@ -316,4 +320,5 @@ def _cut(batch: Batch, index: Sequence[int]) -> StoredRows:
         cut(batch.behaviour_logprobs),
         tuple(lengths),
         tuple(batch.policy_version[index].tolist()),
+        int(batch.kinds[index[0]]),
     )

@@ -110,8 +110,7 @@ class Revisits(PackSource):
         return [self._back(self.kept[key][1], first + n + 1) for n, key in enumerate(drawn)] + new
 
     def observe(self, outcomes: PackOutcomes) -> None:
-        table = outcomes.table
-        rewards, valid = table.known_rewards[..., table.solves], table.valid[..., table.solves]
+        rewards, valid = outcomes.credit.table.solved()
         found = worth(rewards, valid, self.by, (self.solved_min, self.solved_max)).tolist()
         of_kind: dict[str, list[float]] = {"new": [], "revisited": []}
         for p, (choice, value) in enumerate(zip(outcomes.choices, found, strict=True)):

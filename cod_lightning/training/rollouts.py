@@ -1,4 +1,4 @@
-"""From packs to updates: packs are chosen, shared out among ranks, played, and made into rows and shares of them.
+"""From packs to updates: packs are chosen, shared out among ranks, played, credited, and made into rows and shares of them.
 
 A rollout that was played and is not trained on yet is kept by checkpoints.
 """
@@ -6,25 +6,39 @@ A rollout that was played and is not trained on yet is kept by checkpoints.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from typing import Any, Protocol
 
 from msgspec import structs
 
-from cod_lightning.errors import ConfigError
-from cod_lightning.objective.batch import Batch, CreditTable, collate
-from cod_lightning.objective.credited import Credited
+from cod_lightning.credit.credited import Credited
+from cod_lightning.credit.table import EpisodeTable
+from cod_lightning.errors import ConfigError, TooManyFailures
+from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranks import gathered, num_ranks, rank
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.rollout.stats import count_faults
+from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.replay_buffer import ReplayBuffer
+from cod_lightning.training.scorers import Prompt
 from cod_lightning.training.shares import owners, table_of_all
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
+
+
+class Learner(Protocol):
+    """What is trained: how it credits episodes, and whose log-probs its loss needs."""
+
+    def credited(self, table: EpisodeTable) -> Credited:
+        """Advantages of a rollout of all ranks."""
+        ...
+
+    def score(self, rows: Batch, prompt: Prompt, *, several_updates: bool) -> Batch:
+        """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,7 @@ class PlayedRollout:
     replaced: Sequence[PlayedPack] = ()
     """Those that others were played in place of."""
     parts: Sequence[RolloutPart] = ()
-    """What of it observers have not seen yet."""
+    """What was played at a time: the rollout, then replacements."""
     contexts: Sequence[Sequence[Sequence[str | None]]] | None = None
     """`PackOutcomes.contexts` of a rollout that a checkpoint kept: a transcript does not keep states of contexts as they were."""
 
@@ -62,11 +76,27 @@ def saved(played: PlayedRollout, max_failed_fraction: float) -> dict[str, Any] |
     The weights that sampled it are gone by the time a run is resumed. One that lost more lifecycles than may fail is about to end
     the run and is not kept: the resumed run plays it again.
     """
-    kept = gathered(_plain(played))
-    rounds = [_joined(of_ranks) for of_ranks in zip(*(part["parts"] for part in kept), strict=True)]
-    if any(one["num_failed"] > max_failed_fraction * one["num_lifecycles"] for one in rounds):
+    try:
+        for part in played.parts:
+            stop_if_too_many("train", part.groups, max_failed_fraction)
+    except TooManyFailures:
         return None
-    return {**kept[0], "parts": rounds}
+    own = [[line for group in part.groups for line in transcript.dump(group)] for part in played.parts]
+    of_ranks = gathered([(lines, part.seconds) for lines, part in zip(own, played.parts, strict=True)])
+    return {
+        **{
+            name: [{"id": one.pack.id, "rank": one.rank, "choice": asdict(one.choice)} for one in packs]
+            for name, packs in (("packs", played.packs), ("replaced", played.replaced))
+        },
+        "parts": [
+            {
+                "lines": [line for lines, _ in found for line in lines],
+                "seconds": max(seconds for _, seconds in found),
+                "replacing": part.replacing,
+            }
+            for part, *found in zip(played.parts, *of_ranks, strict=True)
+        ],
+    }
 
 
 def restored(state: dict[str, Any], drawn: Callable[[PackChoice], Pack]) -> PlayedRollout:
@@ -108,33 +138,6 @@ def restored(state: dict[str, Any], drawn: Callable[[PackChoice], Pack]) -> Play
     )
 
 
-def _plain(played: PlayedRollout) -> dict[str, Any]:
-    """Of groups, those of this rank."""
-    return {
-        **{
-            name: [{"id": one.pack.id, "rank": one.rank, "choice": asdict(one.choice)} for one in packs]
-            for name, packs in (("packs", played.packs), ("replaced", played.replaced))
-        },
-        "parts": [
-            {
-                "lines": [line for group in part.groups for line in transcript.dump(group)],
-                "seconds": part.seconds,
-                "replacing": part.replacing,
-                "num_lifecycles": sum(len(group.lifecycles) for group in part.groups),
-                "num_failed": sum(count_faults(part.groups).values()),
-            }
-            for part in played.parts
-        ],
-    }
-
-
-def _joined(of_ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A part of all ranks."""
-    sums = {key: sum(part[key] for part in of_ranks) for key in ("num_lifecycles", "num_failed")}
-    lines = [line for part in of_ranks for line in part["lines"]]
-    return {**of_ranks[0], **sums, "lines": lines, "seconds": max(part["seconds"] for part in of_ranks)}
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainingRollouts:
     """The training rollouts of a run, one after another; everything that is settled before the run starts is a field."""
@@ -143,10 +146,8 @@ class TrainingRollouts:
     play: Callable[[Sequence[Pack]], list[Group]]
     """K siblings of each pack, by the engine's weights."""
     runner: RolloutRunner
-    advantages: Callable[[CreditTable], Credited]
-    """Of the policy's module, before a reweighting."""
-    score: Callable[[Batch, Mapping[int, Group]], Batch]
-    """Adds the log-probs of other models that the loss needs; the groups of the rows by their g in the credit table."""
+    prompts: Callable[[Mapping[int, Group]], Prompt]
+    """Prompts for models that see more than the policy, in these groups by their g."""
     pad_id: Callable[[], int]
     dump: Callable[[Any], str] = str
     """The state of a context as text (`ContextMechanism.dump`)."""
@@ -161,38 +162,45 @@ class TrainingRollouts:
     resample_packs: int = 0
     seed: int = 0
 
-    def next(self, number: int, first: int) -> Rollout:
+    def next(self, number: int, first: int, learner: Learner) -> Rollout:
         """Rollout `number`, from training pack `first` on: the one played ahead, else played now. Others ahead begin.
 
-        This rank's rows, with the credit table of all ranks' groups.
+        This rank's rows, with all that an update needs to know of them.
         """
         if self.runner.engine.in_flight:  # else a checkpoint waits for it, too
             with self.runner.interruptible():
                 self.runner.ahead.settle(1)
-        played, ahead = self.runner.ahead.take(), True
+        played: PlayedRollout | None = self.runner.ahead.take()
+        played_s = 0.0
         if played is None:
-            played, ahead = self.played(first, partial(self.runner.run, "train")), False
-        for part in played.parts:
-            self.runner.report("train", part)
+            played = self.played(first, partial(self.runner.run, "train"), learner)
+            played_s = sum(part.seconds for part in played.parts)
+        else:
+            for part in played.parts:
+                self.runner.report("train", part)
         table = _table(played.packs)
+        credit = learner.credited(table)
+        own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
         index = {one.pack.id: g for g, one in enumerate(played.packs)}
-        batch, shares = (
-            collate(segments_of(_own(played.packs)), table, index, pad_id=self.pad_id()),
-            self._shares(number),
-        )
+        rows = collate(segments_of(own.values()), table, index, pad_id=self.pad_id())
+        rows = replace(rows, advantages=credit.advantages[rows.episode])
+        shares = self._shares(number)
         if self.replay is not None:
-            batch, shares = self.replay.join(number, batch, self.advantages(table), shares)
-            self.runner.replay_metrics = self.replay.metrics
-        batch = self.score(batch, {index[group.pack.id]: group for group in _own(played.packs)})
-        self._observe(played, table)
+            rows, shares = self.replay.join(number, rows, credit, shares)
+        self.runner.engine.sleep()  # what scores takes memory as training does
+        rows = learner.score(rows, self.prompts(own), several_updates=len(shares) > 1)
+        self._observe(played, credit, learner)
+        stats = reduce(RolloutStats.__add__, [part.stats for part in played.parts])
+        figures = {**credit.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}
+        if self.replay is not None:
+            figures |= self.replay.metrics
         if self.num_ahead is not None:
-            played_s = 0.0 if ahead or self.runner.last_rollout is None else self.runner.last_rollout.seconds
-            self.runner.waited_s = self.runner.ahead.waited_s() + played_s
+            figures["time/wait_s"] = max(gathered(self.runner.ahead.waited_s() + played_s))
             for number_ahead in range(len(self.runner.ahead), self.num_ahead()):
-                self._begin(first + played.num_packs, number_ahead * self.packs_per_rollout)
-        return Rollout(batch=batch, shares=shares, num_packs=played.num_packs)
+                self._begin(first + played.num_packs, number_ahead * self.packs_per_rollout, learner)
+        return Rollout(batch=replace(rows, figures=figures), shares=shares, num_packs=played.num_packs)
 
-    def _begin(self, first: int, num_waiting: int) -> None:
+    def _begin(self, first: int, num_waiting: int, learner: Learner) -> None:
         """Begin the rollout from training pack `first + num_waiting` on; `num_waiting` packs before it are not observed yet.
 
         Its packs are chosen here and now, on all ranks at the same place in the order of observations.
@@ -202,14 +210,18 @@ class TrainingRollouts:
         except ConfigError as error:  # raised again where the rollout is taken
             self.runner.ahead.begin(partial(_raise, error))
         else:
-            self.runner.ahead.begin(partial(self._played_ahead, first + num_waiting, drawn))
+            self.runner.ahead.begin(partial(self._played_ahead, first + num_waiting, learner, drawn))
 
     def played(
-        self, first: int, run: Callable[..., list[Group]], drawn: Sequence[tuple[PackChoice, Pack]] = ()
+        self,
+        first: int,
+        run: Callable[..., RolloutPart],
+        learner: Learner,
+        drawn: Sequence[tuple[PackChoice, Pack]] = (),
     ) -> PlayedRollout:
         """The packs of a rollout, from training pack `first` on, the first of them `drawn` already or drawn now.
 
-        `run` plays this rank's share of them (`RolloutRunner.run`).
+        `run` plays this rank's share of them (`RolloutRunner.run`, or `timed`).
 
         Dynamic sampling (DAPO, arXiv 2503.14476): packs in which no sibling did better than another are replaced by as many
         further ones, in at most `resample_packs` rounds. What differs: the source goes on until the batch is full; here
@@ -217,6 +229,7 @@ class TrainingRollouts:
         """
         kept: list[PlayedPack] = []
         without: list[PlayedPack] = []
+        parts: list[RolloutPart] = []
         for number in range(1 + self.resample_packs):
             if number or not drawn:
                 drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
@@ -224,44 +237,39 @@ class TrainingRollouts:
                 len(drawn), 1 if number else self.updates_per_rollout
             )  # replacements are shared out as they come
             own = [pack for (_, pack), of in zip(drawn, ranks, strict=True) if of == rank()]
-            groups = iter(run(partial(self.play, own), replacing=number > 0))
+            parts.append(run(partial(self.play, own), replacing=number > 0))
+            groups = iter(parts[-1].groups)
             packs = [
                 PlayedPack(choice, pack, of, next(groups) if of == rank() else None)
                 for (choice, pack), of in zip(drawn, ranks, strict=True)
             ]
             if not self.resample_packs:
-                return PlayedRollout(packs=packs)
-            signal = self.advantages(_table(packs)).packs_with_signal().tolist()
+                return PlayedRollout(packs=packs, parts=parts)
+            signal = learner.credited(_table(packs)).packs_with_signal.tolist()
             kept += [one for one, has in zip(packs, signal, strict=True) if has]
             without += [one for one, has in zip(packs, signal, strict=True) if not has]
             if len(kept) == self.packs_per_rollout:
                 break
         packs = kept + without
-        return PlayedRollout(packs=packs[: self.packs_per_rollout], replaced=packs[self.packs_per_rollout :])
+        size = self.packs_per_rollout
+        return PlayedRollout(packs=packs[:size], replaced=packs[size:], parts=parts)
 
-    def _played_ahead(self, first: int, drawn: Sequence[tuple[PackChoice, Pack]]) -> PlayedRollout:
+    def _played_ahead(self, first: int, learner: Learner, drawn: Sequence[tuple[PackChoice, Pack]]) -> PlayedRollout:
         """In a thread of its own: observers, other ranks and signals wait until the rollout is taken."""
-        parts: list[RolloutPart] = []
+        return self.played(first, partial(self.runner.timed, "train"), learner, drawn)
 
-        def run(play: Callable[[], list[Group]], *, replacing: bool) -> list[Group]:
-            parts.append(self.runner.timed("train", play, replacing=replacing))
-            return list(parts[-1].groups)
-
-        return replace(self.played(first, run, drawn), parts=parts)
-
-    def _observe(self, played: PlayedRollout, table: CreditTable) -> None:
+    def _observe(self, played: PlayedRollout, credit: Credited, learner: Learner) -> None:
         """Every rank shows its source the rewards of all ranks."""
         if not self.packs.learns:
             return
         packs = [*played.packs, *played.replaced]
-        whole = _table(packs) if played.replaced else table
-        outcomes = PackOutcomes(
-            choices=[one.choice for one in packs],
-            table=whole,
-            advantages=self.advantages(whole),
-            contexts=self._contexts(played) if self.packs.source.needs_contexts else (),
+        self.packs.observe(
+            PackOutcomes(
+                choices=[one.choice for one in packs],
+                credit=learner.credited(_table(packs)) if played.replaced else credit,
+                contexts=self._contexts(played) if self.packs.source.needs_contexts else (),
+            )
         )
-        self.runner.source_metrics = self.packs.observe(outcomes)
 
     def _contexts(self, played: PlayedRollout) -> Sequence[Sequence[Sequence[str | None]]]:
         """[P K N] what each task of all ranks' groups began with; every rank has to call it."""
@@ -311,10 +319,8 @@ class TrainingRollouts:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.packs.load_state_dict(state_dict["source"])
-        self.runner.source_metrics = self.packs.metrics()
         if self.replay is not None and "replay" in state_dict:
             self.replay.load_state_dict(state_dict["replay"])
-            self.runner.replay_metrics = self.replay.metrics
         self.runner.ahead.drop()
         kept = state_dict["ahead"] or []
         for state in [kept] if isinstance(kept, dict) else kept:  # one, as versions up to 0.2 kept it
@@ -329,5 +335,5 @@ def _own(packs: Sequence[PlayedPack]) -> list[Group]:
     return [one.group for one in packs if one.group is not None]
 
 
-def _table(packs: Sequence[PlayedPack]) -> CreditTable:
+def _table(packs: Sequence[PlayedPack]) -> EpisodeTable:
     return table_of_all(_own(packs), [one.rank for one in packs])

@@ -96,7 +96,7 @@ class PrivilegedScorer(Scorer):
         first = [row.index(True) for row in rows.action_mask.tolist()]
         ids = [row[:length] for row, length in zip(rows.token_ids.tolist(), rows.lengths.tolist(), strict=True)]
         known, begins = torch.ones(len(rows), dtype=torch.bool), []
-        for b, place in enumerate(rows.episode_index.tolist()):
+        for b, place in enumerate(rows.place.tolist()):
             g, k, e = place
             found = None if rows.is_replayed[b] else prompt(g, k, e, ids[b])
             known[b] = found is not None
@@ -195,7 +195,7 @@ class ScorerByWorld(Scorer):
 
     def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
         scores = torch.full_like(rows.behaviour_logprobs, math.nan)
-        packs = [rows.pack_ids.get(g, "") for g in rows.episode_index[:, 0].tolist()]
+        packs = [rows.pack_ids.get(g, "") for g in rows.place[:, 0].tolist()]
         named = [max((name for name in self.teachers if pack.startswith(name)), key=len, default="") for pack in packs]
         for name, teacher in self.teachers.items():
             its = torch.tensor([b for b, of in enumerate(named) if of == name], device=scores.device).long()

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from cod_lightning.credit.credited import NO_ADVANTAGE
 from cod_lightning.errors import ConfigError, check_positive
-from cod_lightning.objective.credited import NO_ADVANTAGE
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
 
@@ -16,7 +16,7 @@ class SelfImitation(Replay):
     """Stores episodes of positive advantage; some join each update, with what their advantage would be now.
 
     Of a stored episode, R is the return, A > 0 the advantage and B the mean return of its siblings of then; M is the median of the
-    latest group means at its place in the plan. In rollout n its advantage is
+    latest group means at its place in the lifecycle. In rollout n its advantage is
 
         A' = weight(n) A (R - M) / (R - B),    weight(n) = coefficient (1 - cos(pi min(1, (n + 1) / warmup_rollouts))) / 2
 
@@ -35,7 +35,7 @@ class SelfImitation(Replay):
         coefficient: Weight of replayed advantages at the end of its rise, above 0.
         warmup_rollouts: Rollouts over which the weight rises from 0; 0 begins with the whole.
         priority: Exponent of the advantage in the probability to be drawn; 0 draws all alike.
-        baseline_size: Group returns of which the median is taken, at each place in the plan.
+        baseline_size: Group returns of which the median is taken, at each place in the lifecycle.
         max_episodes: Most episodes that are stored.
         max_tokens: Most tokens that are stored.
         max_age: Policy versions that a stored episode may be behind.
@@ -60,7 +60,7 @@ class SelfImitation(Replay):
         )
         self.priority, self.baseline_size = priority, baseline_size
         self.returns: dict[int, deque[float]] = {}
-        """The latest group returns, by place in the plan."""
+        """The latest group returns, by place in the lifecycle."""
         self.weight = 0.0
 
     def start(self, seed: int) -> None:

@@ -6,15 +6,15 @@ another order, may give ranks unequal numbers of groups in an update, or none.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from itertools import chain
+from dataclasses import replace
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from cod_lightning.credit.table import EpisodeTable, episode_table, facts_of
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.batch import AttemptTable, Batch, CreditTable, credit_table
+from cod_lightning.objective.batch import Batch
 from cod_lightning.ranks import gathered, num_ranks, part, rank, share
 from cod_lightning.types import Group
 
@@ -25,27 +25,10 @@ def owners(num_packs: int, num_updates: int) -> list[int]:
     return [r for r in range(num_ranks()) for _ in part(range(size), r, num_ranks())] * num_updates
 
 
-def table_of_all(own: Sequence[Group], ranks: Sequence[int]) -> CreditTable:
-    """The rewards of all ranks' groups; `ranks` gives the rank of each row g, and own groups are in that order."""
-    parts = gathered(credit_table(own) if own else None)
-    places = [[g for g, of in enumerate(ranks) if of == r] for r in range(num_ranks())]
-    order = torch.tensor(list(chain.from_iterable(places))).argsort()
-    there = [(table, torch.tensor(its)) for table, its in zip(parts, places, strict=True) if table is not None]
-
-    def joined(name: str) -> Tensor:
-        return torch.cat([getattr(table, name) for table, _ in there])[order]
-
-    names = [field.name for field in fields(CreditTable) if field.name not in ("attempts", "kinds")]
-    attempts = _joined_attempts([(table.attempts, its) for table, its in there])
-    return CreditTable(**{name: joined(name) for name in names}, kinds=there[0][0].kinds, attempts=attempts)
-
-
-def _joined_attempts(parts: Sequence[tuple[AttemptTable, Tensor]]) -> AttemptTable:
-    """In the order of groups; each part comes with the places of its groups."""
-    placed = [replace(table, of=torch.column_stack([its[table.of[:, 0]], table.of[:, 1:]])) for table, its in parts]
-    order = torch.cat([table.of[:, 0] for table in placed]).argsort(stable=True)
-    names = [field.name for field in fields(AttemptTable)]
-    return AttemptTable(**{name: torch.cat([getattr(table, name) for table in placed])[order] for name in names})
+def table_of_all(own: Sequence[Group], ranks: Sequence[int]) -> EpisodeTable:
+    """The episodes of all ranks' groups; `ranks` gives the rank of each pack, and own groups are in that order."""
+    facts = [iter(of_rank) for of_rank in gathered([facts_of(group) for group in own])]
+    return episode_table([next(facts[of]) for of in ranks])
 
 
 def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
@@ -58,14 +41,13 @@ def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
 
     def joined(name: str) -> Tensor:
         rows = [getattr(part, name) for part in parts]
-        return stacked(rows) if rows[0].ndim == 2 and name != "episode_index" else torch.cat(rows)
+        return stacked(rows) if rows[0].ndim == 2 and name != "place" else torch.cat(rows)
 
     names = [name for name, value in vars(own).items() if isinstance(value, Tensor)]
     whole = replace(
         own,
         **{name: joined(name) for name in names},
         scores={name: stacked([part.scores[name] for part in parts]) for name in own.scores},
-        num_action_tokens=sum(part.num_action_tokens for part in parts),
         pack_ids={g: name for part in parts for g, name in part.pack_ids.items()},
     )
     return whole, torch.cat([torch.full((len(part),), r) for r, part in enumerate(parts)])
@@ -73,13 +55,12 @@ def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
 
 def own_batch(whole: Batch, row_ranks: Int[Tensor, " B"]) -> Batch:
     """This rank's rows of what `batch_of_all` put together; another number of ranks shares its groups out anew."""
-    packs = whole.episode_index[:, 0]
+    packs = whole.place[:, 0]
     if len(whole) and int(row_ranks.max()) + 1 == num_ranks():
         chosen = row_ranks == rank()
     else:
         chosen = torch.isin(packs, torch.tensor(share(packs.unique().tolist()), dtype=torch.long))
-    mine = whole.rows(chosen.nonzero().squeeze(1))
-    return replace(mine, num_action_tokens=int(mine.action_mask.sum()))
+    return whole.rows(chosen.nonzero().squeeze(1))
 
 
 def check_shares(packs_per_rollout: int, updates_per_rollout: int, ranks: int) -> None:

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from cod_lightning.credit.credited import NO_ADVANTAGE
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.credited import NO_ADVANTAGE
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import without_visit
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn

@@ -5,11 +5,11 @@ Items are counted by Lightning, handed on sealed, and fetched only when they are
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from cod_lightning.objective.batch import AttemptTable, Batch, CreditTable
+from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.training.shares import batch_of_all, own_batch
 
@@ -48,7 +48,7 @@ class Rollout:
     batch: Batch
     """Every row of it, once."""
     shares: Sequence[Sequence[int]]
-    """Packs of each update to come, by their g in the credit table; several passes name a pack several times."""
+    """Packs of each update to come, by their g; several passes name a pack several times."""
     num_packs: int
     """Training packs that it took, those that were replaced included."""
 
@@ -62,7 +62,7 @@ class TrainStream:
         next_rollout: From the number of a rollout and that of its first training pack to the rollout.
         rollouts_per_epoch: Rollouts of an epoch.
         updates_per_rollout: Updates made of a rollout, all passes together.
-        runner: Reports updates to observers, and shows them how many are left of a rollout.
+        runner: Reports updates to observers.
     """
 
     def __init__(
@@ -93,9 +93,11 @@ class TrainStream:
         self.left = self.left or self._length
         first = True
         while self.left:
-            self._runner.ends_epoch = self.left <= self._updates_per_rollout < self._length
-            self._runner.next_update(first=first)
+            if not first:
+                self._runner.update_finished()
             first = False
+            last = self.left <= self._updates_per_rollout < self._length
+            self._runner.update_begins(new_rollout=not self._shares, ends_epoch=last)
             if not self._shares:
                 rollout = self._next_rollout(self.num_rollouts, self.num_packs)
                 self._batch, self._shares = rollout.batch, deque(rollout.shares)
@@ -104,15 +106,9 @@ class TrainStream:
             assert self._batch is not None, "updates to come without their rows"
             self.left -= 1
             update = self._batch.of_packs(self._shares.popleft())
-            self._runner.updates_left = len(self._shares)
             if not self._shares:
                 self._batch = None
-            yield Sealed(update)
-
-    def amend(self, change: Callable[[Batch], Batch]) -> None:
-        """Replace the rows of the current rollout, if updates of it are still to come."""
-        if self._batch is not None:
-            self._batch = change(self._batch)
+            yield Sealed(replace(update, updates_left=len(self._shares)))
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: Lightning resumes a loader that has this method, but restores its state too late."""
@@ -133,23 +129,11 @@ class TrainStream:
             "num_packs": self.num_packs,
             "left": self.left,
             "shares": [list(share) for share in self._shares],
-            "batch": None if whole is None else _plain(whole),
+            "batch": whole and vars(whole),
             "row_ranks": row_ranks,
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.num_rollouts, self.num_packs, self.left = saved["num_rollouts"], saved["num_packs"], saved["left"]
         self._shares = deque(saved["shares"])
-        self._runner.updates_left = len(self._shares)
-        self._batch = None if saved["batch"] is None else own_batch(_batch(saved["batch"]), saved["row_ranks"])
-
-
-def _plain(record: Any) -> dict[str, Any]:
-    """The record as a dict, records in it too."""
-    values = {field.name: getattr(record, field.name) for field in fields(record)}
-    return {name: _plain(value) if is_dataclass(value) else value for name, value in values.items()}
-
-
-def _batch(plain: dict[str, Any]) -> Batch:
-    credit = plain["credit"]
-    return Batch(**{**plain, "credit": CreditTable(**{**credit, "attempts": AttemptTable(**credit["attempts"])})})
+        self._batch = None if saved["batch"] is None else own_batch(Batch(**saved["batch"]), saved["row_ranks"])

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.objective.batch import Batch, episode_keys, sibling_keys
-from cod_lightning.objective.credited import NO_ADVANTAGE, Credited
+from cod_lightning.credit.credited import NO_ADVANTAGE
+from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.losses import LossMetrics, PolicyLoss, UpdateTokens
 from cod_lightning.objective.mismatch import MismatchSums
 from cod_lightning.ranks import gathered, rank
@@ -29,55 +29,34 @@ class Update:
     """Of the batch's tokens."""
     marked: Bool[Tensor, "B T"]
     """Tokens that the loss treats differently."""
-    keys: Int[Tensor, " B"]
-    """The episode of each row, as one integer."""
-    siblings: Int[Tensor, " B"] | None
-    """Pack and place in the plan of each row, as one integer; for losses that compare siblings."""
+    together: Int[Tensor, " B"]
+    """Of each row, what a micro-batch must not be cut within."""
     num_action_tokens: int
-    """Denominator, over all ranks: action tokens, those of zero advantage included, of filtered packs and unknown episodes not."""
+    """Denominator, over all ranks: action tokens, those of zero advantage included, of rows without a known one not."""
     num_episodes: int
     """The other denominator: episodes of all ranks with a row, counted likewise."""
 
-    @property
-    def together(self) -> Int[Tensor, " B"]:
-        """Of each row, what a micro-batch must not be cut within."""
-        return self.keys if self.siblings is None else self.siblings
 
-
-def plan_update(
-    batch: Batch,
-    advantages: Credited,
-    loss: PolicyLoss,
-    *,
-    filter_packs: bool,
-    every_row: bool,
-    seed: int,
-) -> Update:
+def plan_update(batch: Batch, loss: PolicyLoss, *, every_row: bool, seed: int) -> Update:
     """Choose rows and count denominators.
 
     An episode whose advantage is not known, because a reward is missing or too few siblings have theirs, is not one with an
-    advantage of 0: it is in no row and in no denominator, as if it had not been sampled.
-
-    With `filter_packs`, packs without signal are taken out of the update and of its denominators (the filtering half of
-    DAPO's dynamic sampling, arXiv 2503.14476; the other half is `data.resample_packs`). Without, they count there. Of what is
-    left, rows of zero advantage are skipped unless they are marked, or `every_row` is set because some term of the
-    objective (a divergence, an entropy bonus) has a gradient there too. An episode's rows are all on one rank.
+    advantage of 0: it is in no row and in no denominator, as if it had not been sampled. Of the others, rows of zero advantage
+    count and are skipped unless they are marked, or `every_row` is set because some term of the objective (a divergence, an
+    entropy bonus) has a gradient there too. An episode's rows are all on one rank.
     """
-    token_advantages, keys = advantages.spread(batch), episode_keys(batch)
-    mask = batch.action_mask & advantages.known(batch)[:, None]
-    if filter_packs:
-        mask = mask & advantages.signals(batch)[:, None]
+    token_advantages = batch.token_advantages
+    mask = batch.action_mask & batch.advantages.isfinite()[:, None]
     there = mask.any(dim=1)
     tokens = UpdateTokens(behaviour_logprobs=batch.behaviour_logprobs, advantages=token_advantages, action_mask=mask)
     marked = _marked(loss, tokens, seed)
-    counts = gathered((int(mask.sum()), len(torch.unique(keys[there]))))
+    counts = gathered((int(mask.sum()), len(torch.unique(batch.episode[there]))))
     needed = token_advantages.abs().gt(NO_ADVANTAGE).any(dim=1) | marked.any(dim=1) | every_row | loss.every_row
     return Update(
         rows=(needed & there).nonzero().squeeze(1),
         advantages=token_advantages,
         marked=marked,
-        keys=keys,
-        siblings=sibling_keys(batch) if loss.compares_siblings else None,
+        together=batch.siblings if loss.compares_siblings else batch.episode,
         num_action_tokens=sum(tokens for tokens, _ in counts),
         num_episodes=sum(episodes for _, episodes in counts),
     )

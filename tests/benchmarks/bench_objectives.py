@@ -27,15 +27,15 @@ from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
+from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import Batch, collate, credit_table
-from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.types import Group
 from modules.grpo import GRPOModule
 from tests.benchmarks.packs import training_packs
 from tests.benchmarks.recorded import train_on
@@ -125,6 +125,9 @@ def options() -> dict[str, dict[str, Any]]:
     return found
 
 
+PAPERS = ConnectTheDots()
+
+
 @dataclass
 class Machine:
     """What all options share: a policy, and rollouts of it."""
@@ -141,22 +144,19 @@ class Machine:
         self.engine.bind(self.policy.model(tokenizer).eval(), self.chat.stop_ids)
         self.packs = training_packs(self.world, self.args.packs, PACK_SIZE)
 
-    def roll_out(self, branching: Branching | None = None) -> tuple[Batch, RolloutStats]:
+    def roll_out(self, program: Program = PAPERS) -> tuple[list[Group], RolloutStats]:
         sampler = Sampler(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS)
         began = time.perf_counter()
         groups = run_groups(
             self.packs,
             self.args.siblings,
-            Setting(env=self.world, mechanism=self.mechanism, sampler=sampler),
-            branching=branching,
+            Setting(env=self.world, mechanism=self.mechanism, sampler=sampler, program=program),
         )
-        stats = RolloutStats.of(groups, time.perf_counter() - began, 0)
-        index = {group.pack.id: g for g, group in enumerate(groups)}
-        return collate(segments_of(groups), credit_table(groups), index, pad_id=self.chat.pad_id), stats
+        return groups, RolloutStats.of(groups, time.perf_counter() - began, 0)
 
-    def update(self, batch: Batch, module: dict[str, Any]) -> tuple[float, int]:
+    def update(self, groups: list[Group], module: dict[str, Any]) -> tuple[float, int]:
         clock = Clock()
-        train_on(batch, self.chat, GRPOModule(self.policy, **module), clock, 2, self.args.device)
+        train_on(groups, self.chat, GRPOModule(self.policy, **module), clock, 2, self.args.device)
         return clock.seconds, clock.bytes
 
 
@@ -171,8 +171,8 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     machine = Machine(args)
     machine.roll_out()  # the first one compiles nothing but fills caches
-    batch, plain = machine.roll_out()
-    updates = {name: (batch, module) for name, module in options().items()}
+    groups, plain = machine.roll_out()
+    updates = {name: (groups, module) for name, module in options().items()}
     rollouts = {}
     for group, kind in ATTEMPTS.items():
         for path in sorted((CONFIGS / group).glob("*.yaml")):
@@ -206,8 +206,8 @@ def main() -> None:
     ]
     seconds, size = statistics.median(s for s, _ in base), statistics.median(m for _, m in base)
     note = (
-        f"Of loss=rec: {seconds:.3f} s and {size / 2**20:.1f} MiB an update of {len(batch)} rows on {args.device}. Rollout "
-        "figures of anchors and counterfactual are relative to a rollout without; attempts are those of a lifecycle."
+        f"Of loss=rec: {seconds:.3f} s and {size / 2**20:.1f} MiB an update of {len(segments_of(groups))} rows on {args.device}. "
+        "Rollout figures of anchors and counterfactual are relative to a rollout without; attempts are those of a lifecycle."
     )
     table = Table(name="what each option costs, relative to loss=rec", about=ABOUT, note=note, rows=rows)
     report(table)

@@ -27,11 +27,10 @@ import torch
 from cod_lightning.contexts import HintContext
 from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import Batch, collate, credit_table
+from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group
 from modules.grpo import GRPOModule
@@ -107,10 +106,8 @@ class Step:
 
     def update(self, groups: list[Group]) -> float:
         """Seconds of the second of two."""
-        index = {group.pack.id: g for g, group in enumerate(groups)}
-        batch = collate(segments_of(groups), credit_table(groups), index, pad_id=self.chat.pad_id)
         clock = Clock()
-        train_on(batch, self.chat, GRPOModule(self.policy, lr=1e-6, reweight=None), clock, 2)
+        train_on(groups, self.chat, GRPOModule(self.policy, lr=1e-6, reweight=None), clock, 2)
         return clock.seconds
 
 

@@ -20,14 +20,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import Batch, collate, credit_table
-from cod_lightning.objective.returns import EpisodeCredit
+from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Split
 from modules.grpo import GRPOModule
@@ -82,7 +81,7 @@ class Clock(L.Callback):
         self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         self.ours.append(time.perf_counter() - self.begun)
-        advantages = pl_module.advantages(batch.credit).spread(batch)
+        advantages = batch.token_advantages
         rows = advantages.abs().amax(dim=1).gt(1e-6).nonzero().squeeze(1)
         self.tokens = int(batch.lengths[rows].sum())
         assert self.tokens == pl_module.last_update.num_tokens, "the roof is measured on other rows"
@@ -129,11 +128,9 @@ def main() -> None:
     for count, groups, chat, policy, budget in (
         [long_rollout()] if args.long else rollouts(args.lifecycles, args.threads)
     ):
-        index = {group.pack.id: g for g, group in enumerate(groups)}
-        batch = collate(segments_of(groups), credit_table(groups), index, pad_id=chat.pad_id)
         clock = Clock()
         module = GRPOModule(policy=policy, credit=EpisodeCredit(), lr=1e-6, token_budget=budget)
-        train_on(batch, chat, module, clock, args.repeats + 2, precision="bf16-true" if args.long else "32-true")
+        train_on(groups, chat, module, clock, args.repeats + 2, precision="bf16-true" if args.long else "32-true")
         ours, roofs = clock.ours[2:], clock.roofs[2:]  # two warm up
         rows.append(
             {

@@ -58,7 +58,7 @@ class Commanded(L.Callback, RolloutObserver):
         data.runner.follow(self)
         self.data, self.num_episodes, self.begun = data, num_episodes, 0.0
 
-    def update_begins(self) -> None:
+    def update_begins(self, *, new_rollout: bool, ends_epoch: bool) -> None:
         """Wait, or end where the input has ended."""
         print(json.dumps({"ready": True}), flush=True)
         if not sys.stdin.readline().strip():
@@ -70,15 +70,15 @@ class Commanded(L.Callback, RolloutObserver):
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         now = time.perf_counter()
-        played = self.data.runner.last_rollout
+        played = batch.figures
         print(
             json.dumps(
                 {
                     "seconds": now - self.begun,
-                    "generation_s": played.seconds,
+                    "generation_s": played["time/rollout_s"],
                     "training_s": now - self.rolled_out,
                     "episodes": self.num_episodes,
-                    "sampled_tokens": played.num_generated_tokens,
+                    "sampled_tokens": round(played["throughput/generated_tokens_s"] * played["time/rollout_s"]),
                     "trained_tokens": pl_module.last_update.num_tokens,
                 }
             ),
@@ -111,7 +111,7 @@ def main() -> None:
         rollouts_per_epoch=1_000,
         max_new_tokens=scale.tokens,
     )
-    data.pack_size = data.rollouts.packs.pack_size = (
+    data.pack_size = data.packs.pack_size = (
         1  # solve episodes only; users are refused that, since nothing would reward a context
     )
     policy = TinyPolicy(**scale.sizes, weights=str(args.model))

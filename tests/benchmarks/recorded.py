@@ -1,15 +1,23 @@
 """Updates on one recorded rollout, again and again."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import lightning as L
 
 from cod_lightning.commands.lightning_cli import quieten
-from cod_lightning.objective.batch import Batch
+from cod_lightning.credit.table import episode_table, facts_of
+from cod_lightning.models.base import Policy
+from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training.stream import SizedItems
+from cod_lightning.types import Group
 from datamodules.items import ItemDataModule
 from modules.grpo import GRPOModule
+from modules.policy import PolicyModule
 
 
 class Recorded(ItemDataModule):
@@ -17,7 +25,14 @@ class Recorded(ItemDataModule):
 
     def __init__(self, batch: Batch, chat: Chat, count: int) -> None:
         super().__init__()
-        self.batch, self._chat, self.count, self.seed, self.max_staleness = batch, chat, count, 1, 0
+        self.batch, self._chat, self.count, self.seed = batch, chat, count, 1
+
+    def setup(self, stage: str) -> None:
+        self.learner.meet(self, stage)
+
+    def words_for(self, policy: Policy) -> tuple[str, ...]:
+        """Of no use here."""
+        return ()
 
     def train_dataloader(self) -> SizedItems:
         """As many updates as are measured."""
@@ -25,7 +40,7 @@ class Recorded(ItemDataModule):
 
 
 def train_on(
-    batch: Batch,
+    groups: Sequence[Group],
     chat: Chat,
     module: GRPOModule,
     clock: L.Callback,
@@ -35,7 +50,10 @@ def train_on(
 ) -> None:
     """Make the updates, each with the scores that its terms need; the clock is the only callback."""
     quieten()
-    module.setup = lambda stage: None  # nothing to check against a recorded rollout
+    module.meet = partial(PolicyModule.meet, module)  # nothing to check against a recorded rollout
+    table, index = episode_table(list(map(facts_of, groups))), {group.pack.id: g for g, group in enumerate(groups)}
+    batch = collate(segments_of(groups), table, index, pad_id=chat.pad_id)
+    batch = replace(batch, advantages=module.credited(table).advantages[batch.episode])
     step = module.training_step
     module.training_step = lambda batch, batch_idx: step(module.score(batch, lambda *of_row: None), batch_idx)
     trainer = L.Trainer(

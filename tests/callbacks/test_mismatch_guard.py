@@ -71,11 +71,10 @@ def test_bounds_of_the_guard_that_cannot_work_are_refused():
 
 def test_a_correction_takes_the_weights_that_sampled_for_every_update_of_the_rollout(tmp_path):
     recorder = fit(tmp_path, TransformersEngine(), MismatchGuard(), lr=0.1, mismatch=TokenTruncate())
-    first, second = recorder.batches[:2]
-    assert first.old_logprobs is None
-    mask = second.action_mask
-    torch.testing.assert_close(second.old_logprobs[mask], second.behaviour_logprobs[mask], atol=1e-5, rtol=0)
-    assert not second.old_logprobs[~mask].any()
+    for batch in recorder.batches[:2]:
+        mask = batch.action_mask
+        torch.testing.assert_close(batch.old_logprobs[mask], batch.behaviour_logprobs[mask], atol=1e-5, rtol=0)
+        assert not batch.old_logprobs[~mask].any()
     assert recorder.values[1]["train/mismatch_kl"] < 1e-8  # of the second update, whose policy has moved on
 
 

@@ -45,13 +45,12 @@ def test_rewards_that_are_equal_in_three_rollouts_are_noted_once(tmp_path, capsy
 
 def played(notes, num_cut, num_read, num_ended):
     """Show them a rollout with so many updates that were cut off, that were cut off and read, and that ended."""
-    turn = SimpleNamespace(stop=StopReason.LENGTH)
+    turn = SimpleNamespace(stop=StopReason.LENGTH, action_ids=(1,) * 8)
     kinds = [(turn, False)] * num_cut + [(turn, True)] * num_read
     kinds += [(SimpleNamespace(stop=StopReason.STOP), True)] * num_ended
     updates = [SimpleNamespace(kind=EpisodeKind.UPDATE, turns=[one], success=success) for one, success in kinds]
     life = SimpleNamespace(episodes=updates, solves=(), attempts=(), failed=False)
-    data, module = SimpleNamespace(max_new_tokens=8), SimpleNamespace(scorers={})
-    notes._trainer = SimpleNamespace(is_global_zero=True, datamodule=data, lightning_module=module)
+    notes._trainer = SimpleNamespace(is_global_zero=True, lightning_module=SimpleNamespace(scorers={}))
     notes.rollout_played("train", [SimpleNamespace(lifecycles=[life])])
 
 

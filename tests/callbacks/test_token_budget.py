@@ -3,9 +3,10 @@
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-import torch
 from lightning.pytorch.loggers import CSVLogger
 
 from callbacks.token_budget import TokenBudget
@@ -17,12 +18,11 @@ ROLLOUT = 6 * 2 * 5 * 2
 
 
 class TwoUpdates(PlayedData):
-    """Says, as the real one does, whether updates of a rollout are still to come."""
+    """Says, as rows do, whether updates of a rollout are still to come."""
 
-    def _train(self) -> Iterator[torch.Tensor]:
-        for at, item in enumerate(super()._train()):
-            self.runner.updates_left = 1 - at % 2
-            yield item
+    def _train(self) -> Iterator[Any]:
+        for at, _ in enumerate(super()._train()):
+            yield SimpleNamespace(updates_left=1 - at % 2)
 
 
 def run(folder: Path, budget: TokenBudget, epochs: int = 4) -> tuple[list[dict[str, str]], PlayedModule]:
@@ -52,16 +52,27 @@ def test_the_module_is_told_the_share_that_is_spent(tmp_path: Path) -> None:
     budget = TokenBudget(4 * ROLLOUT)
     _, module = run(tmp_path, budget)
     assert module.progress() == 1.0
-    budget.load_state_dict({"num_sampled": ROLLOUT, "num_trained": 50})
+    budget.load_state_dict({"num_sampled": ROLLOUT, "num_trained": 50, "updates_left": 0})
     assert module.progress() == 0.25
 
 
 def test_a_run_that_had_spent_its_budget_does_nothing_more(tmp_path: Path) -> None:
     budget = TokenBudget(ROLLOUT)
-    budget.load_state_dict({"num_sampled": ROLLOUT, "num_trained": 100})
+    budget.load_state_dict({"num_sampled": ROLLOUT, "num_trained": 100, "updates_left": 0})
     module = PlayedModule()
     trainer(tmp_path, [budget]).fit(module, TwoUpdates())
     assert module.last_update is None
+
+
+def test_a_run_that_was_stopped_in_the_rollout_that_spent_the_budget_trains_on_it_to_its_end(tmp_path: Path) -> None:
+    budget, other, module = TokenBudget(ROLLOUT), TokenBudget(ROLLOUT), PlayedModule()
+    trainer(tmp_path, [budget], max_epochs=-1).fit_loop.epoch_loop.max_steps = 1
+    fitted = trainer(tmp_path, [budget])
+    fitted.fit_loop.epoch_loop.max_steps = 1
+    fitted.fit(PlayedModule(), TwoUpdates())
+    other.load_state_dict(budget.state_dict())
+    trainer(tmp_path, [other]).fit(module, TwoUpdates())
+    assert module.last_update is not None
 
 
 def test_a_budget_of_nothing_is_refused() -> None:

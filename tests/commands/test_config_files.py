@@ -164,7 +164,7 @@ def test_the_line_that_sets_a_key_is_found_in_the_file_that_was_typed(tmp_path):
     assert line_of("lr") == ""
 
 
-@pytest.mark.parametrize("choice", ["plan=every_task", "source=history", "replay=signal", "reward=length"])
+@pytest.mark.parametrize("choice", ["program=every_task", "source=history", "replay=signal", "reward=length"])
 def test_a_group_that_a_config_has_not_chosen_from_is_added(choice):
     path = find_config("smoke")
     assert composed(path, [choice]).plain == composed(path, [f"+{choice}"]).plain

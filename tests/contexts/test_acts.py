@@ -13,7 +13,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
-from cod_lightning.plans import UpdateEvery
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -124,13 +124,13 @@ def test_any_response_is_read_without_raising_and_no_entry_breaks_its_bounds(pro
 @PROTOCOLS
 def test_scripted_play_acts_and_profits_and_every_sampled_token_is_in_one_row(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
-    context, plan = ActsContext(protocol), UpdateEvery(every=None)
+    context, program = ActsContext(protocol), ConnectTheDots(every=None)
     packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(30)]
-    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context, plan=plan))
+    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context, program=program))
     success = [estimate.mean for estimate in summarise(ConditionKind.SCRIPTED, lives).success]
     assert success[3] >= success[0] + 0.2
     policy = scripted_sampler(env.reference(Reference.SCRIPTED, packs[0]), context)
-    groups = run_groups(packs[:2], 1, Setting(env=env, mechanism=context, sampler=policy, plan=plan))
+    groups = run_groups(packs[:2], 1, Setting(env=env, mechanism=context, sampler=policy, program=program))
     assert count_drift(groups) == 0
     episodes = [episode for group in groups for life in group.lifecycles for episode in life.episodes]
     rows = segments_of(groups)

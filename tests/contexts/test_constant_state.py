@@ -11,7 +11,7 @@ from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
-from cod_lightning.plans import UpdateEvery
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -134,14 +134,14 @@ def test_any_response_is_read_without_raising_and_no_state_breaks_its_bounds(pro
 @PROTOCOLS
 def test_rows_have_constant_length_and_scripted_play_profits_from_the_state(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
-    context, plan = ConstantStateContext(protocol), UpdateEvery(every=None)
+    context, program = ConstantStateContext(protocol), ConnectTheDots(every=None)
     packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(30)]
-    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context, plan=plan))
+    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context, program=program))
     success = [estimate.mean for estimate in summarise(ConditionKind.SCRIPTED, lives).success]
     assert success[3] >= success[0] + 0.2
     assert all(episode.kind is EpisodeKind.SOLVE for life in lives for episode in life.episodes)
     policy = scripted_sampler(env.reference(Reference.SCRIPTED, packs[0]), context)
-    groups = run_groups(packs[:1], 1, Setting(env=env, mechanism=context, sampler=policy, plan=plan))
+    groups = run_groups(packs[:1], 1, Setting(env=env, mechanism=context, sampler=policy, program=program))
     assert count_drift(groups) == 0
     segments = segments_of(groups)
     assert len(segments) == sum(len(e.turns) for e in groups[0].lifecycles[0].episodes)

@@ -11,8 +11,8 @@ from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.errors import ConfigError, NonFiniteLoss
+from cod_lightning.lifecycles import ProposeAndSolve, outline
 from cod_lightning.models import TinyPolicy
-from cod_lightning.plans import ProposeAndSolve, planned
 from cod_lightning.types import EpisodeKind
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
@@ -72,7 +72,6 @@ def test_an_update_has_every_episode_of_its_packs_as_one_row_each():
     losses, *_ = fit(lake(), 3)
     for batch in losses.batches:
         assert len(batch) == 2 * 7
-        assert batch.num_action_tokens == int(batch.action_mask.sum())
 
 
 def test_the_same_seed_demonstrates_the_same():
@@ -94,16 +93,16 @@ def test_demonstrated_contexts_do_not_come_from_the_task_before():
 
 
 def test_proposals_are_demonstrated_before_the_tasks_of_a_round_and_any_task_is_as_likely():
-    world, plan = Levers(protocol="compact"), ProposeAndSolve(solves=2)
+    world, program = Levers(protocol="compact"), ProposeAndSolve(solves=2)
     data = DemonstrationDataModule(
-        world, HintContext(protocol="compact"), plan, num_updates=40, packs_per_update=1, num_packs=40
+        world, HintContext(protocol="compact"), program, num_updates=40, packs_per_update=1, num_packs=40
     )
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
     data.setup("fit")
     said = []
     for index in range(40):
         life = data._demonstrate(index).lifecycles[0]
-        assert [one.kind for one in life.episodes] == [kind for kind, _ in planned(plan, 4)]
+        assert [one.kind for one in life.episodes] == [step.kind for step in outline(program, 4)]
         said += [one.turns[0].response for one in life.episodes if one.kind is EpisodeKind.PROPOSE]
         assert all(one.success for one in life.episodes if one.kind is EpisodeKind.PROPOSE)
     assert {text: said.count(text) for text in said}.keys() == {f"want={colour}" for colour in COLOURS}
@@ -114,7 +113,7 @@ def test_a_plan_with_proposals_is_refused_where_the_environment_makes_no_tasks_o
     data = DemonstrationDataModule(lake(), HintContext(protocol="compact"), ProposeAndSolve(solves=2))
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
     with pytest.raises(
-        ConfigError, match=r"data\.plan is ProposeAndSolve; expected .* FrozenLakeObscure makes no tasks"
+        ConfigError, match=r"data\.program is ProposeAndSolve; expected .* FrozenLakeObscure makes no tasks"
     ):
         data.setup("fit")
 

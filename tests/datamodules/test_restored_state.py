@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, DataError
 from datamodules import RolloutDataModule
 
 
@@ -17,5 +17,12 @@ def test_a_state_that_cannot_be_restored_is_refused_in_one_line(value):
     with pytest.raises(
         ConfigError, match="ckpt_path is a damaged checkpoint; expected one whose state of the data"
     ) as refused:
-        data.load_state_dict({"rollouts": {}, "stream": value, "last_rollout": value})
+        data.load_state_dict({"rollouts": {}, "stream": value})
     assert "\n" not in str(refused.value)
+
+
+def test_a_checkpoint_that_kept_rewards_beside_rows_is_refused_with_what_to_do():
+    data: Any = RolloutDataModule.__new__(RolloutDataModule)
+    data.trainer = None
+    with pytest.raises(DataError, match=r"not advantages in them: go on with that version, or begin a new run"):
+        data.load_state_dict({"rollouts": {}, "stream": {}, "last_rollout": None})

@@ -19,14 +19,14 @@ from cod_lightning.contexts import (
     TranscriptContext,
 )
 from cod_lightning.contexts.base import Intervention, Prepared, TextState
-from cod_lightning.deployment import Agent, ContextStore
+from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
-from cod_lightning.plans import UpdateEvery
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
@@ -34,12 +34,12 @@ from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
 MECHANISM = HintContext(response_limit=None)
 
 
-def _agent(folder, env=None, num_tasks: int = 8, mechanism=MECHANISM, plan=UpdateEvery(), **kwargs):  # noqa: B008
+def _agent(folder, env=None, num_tasks: int = 8, mechanism=MECHANISM, program=ConnectTheDots(), **kwargs):  # noqa: B008
     env = env or Levers()
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=num_tasks)
     sampler = scripted_sampler(env.reference(Reference.SCRIPTED, pack), mechanism)
-    setting = Setting(env=env, mechanism=mechanism, sampler=sampler, plan=plan)
-    return Agent(setting, ContextStore(folder), **kwargs), pack
+    setting = Setting(env=env, mechanism=mechanism, sampler=sampler, program=program)
+    return DeployedAgent(setting, ContextStore(folder), **kwargs), pack
 
 
 def test_an_agent_gets_better_by_what_it_wrote_down(tmp_path):
@@ -180,7 +180,7 @@ def test_an_agent_does_what_a_lifecycle_does(tmp_path):
 
 def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
     agent, pack = _agent(tmp_path / "a")
-    agent._play(agent._planned(0)[:1], pack.tasks[0])
+    agent._play(agent._steps(0)[:1], pack.tasks[0])
     assert [s.episode.kind for s in agent.store.episodes()] == [EpisodeKind.SOLVE]
     again, _ = _agent(tmp_path / "a")
     again.resume(list(pack.tasks[:1]))
@@ -191,7 +191,7 @@ def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
 
 
 def test_an_agent_follows_a_plan_that_updates_only_after_every_second_task(tmp_path):
-    agent, pack = _agent(tmp_path, plan=UpdateEvery(every=2))
+    agent, pack = _agent(tmp_path, program=ConnectTheDots(every=2))
     for task in pack.tasks[:5]:
         agent.solve(task)
     assert [(s.episode.kind.value, s.episode.position) for s in agent.store.episodes()] == [
@@ -243,7 +243,7 @@ def test_a_state_that_only_a_reward_changed_is_stored_too(tmp_path):
         def feedback(self, state, episode):
             return TextState(f"{state.text}+")
 
-    agent, pack = _agent(tmp_path, mechanism=Used(response_limit=None), plan=UpdateEvery(every=9))
+    agent, pack = _agent(tmp_path, mechanism=Used(response_limit=None), program=ConnectTheDots(every=9))
     for task in pack.tasks[:3]:
         agent.solve(task)
     assert [v.text for v in agent.store.versions()] == ["", "+", "++", "+++"]
@@ -271,7 +271,7 @@ def test_a_task_that_ended_with_a_full_window_is_repeated_as_far_as_the_environm
     observation, _ = agent.setting.env.reset(options={"task": pack.tasks[0]})
     system = MECHANISM.prepare(MECHANISM.empty(), agent.setting.env.rules, observation).system
     first = sampler.chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
-    short = Agent(replace(agent.setting, sampler=replace(sampler, window=len(first) + 20)), agent.store)
+    short = DeployedAgent(replace(agent.setting, sampler=replace(sampler, window=len(first) + 20)), agent.store)
     episode = short.solve(pack.tasks[0])
     assert (episode.status, episode.feedback) == (EpisodeStatus.TRUNCATED, "The policy's window is full.")
     again, _ = _agent(tmp_path)
@@ -296,7 +296,7 @@ def live_until_killed(folder: str, num_tasks: int, pipe: int, env, mechanism) ->
     _went_on(folder, num_tasks, env, mechanism, on_episode=lambda e: os.write(pipe, b"."))
 
 
-def _went_on(folder, num_tasks: int, env, mechanism, **kwargs) -> Agent:
+def _went_on(folder, num_tasks: int, env, mechanism, **kwargs) -> DeployedAgent:
     """The agent of this folder, gone on to so many tasks."""
     agent, pack = _agent(folder, env, num_tasks=num_tasks, mechanism=mechanism, **kwargs)
     done = agent.store.num_solved()

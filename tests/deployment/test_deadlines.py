@@ -8,7 +8,7 @@ import pytest
 
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
-from cod_lightning.deployment import Agent, ContextStore
+from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rewards import Reward
@@ -52,7 +52,7 @@ def live(folder, *, world=None, mechanism=None, end="never", split=Split.TEST, *
     chat = Chat(TinyPolicy().tokenizer(world.words() + mechanism.words() + ("w1",)))
     sampler = Sampler(engine=HangsAt(chat, end), chat=chat, window=400, max_new_tokens=4, deadlines=deadlines)
     store = ContextStore(folder)
-    agent = Agent(Setting(env=world, mechanism=mechanism, sampler=sampler, **setting), store)
+    agent = DeployedAgent(Setting(env=world, mechanism=mechanism, sampler=sampler, **setting), store)
     for task in world.sample_pack(split=split, index=1, num_tasks=4).tasks:
         agent.solve(task)
     assert sampler.liveness.lines() == []

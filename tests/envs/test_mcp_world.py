@@ -22,7 +22,7 @@ from cod_lightning.envs.dataset.scorers import ExactMatch, Unscored
 from cod_lightning.envs.mcp_world import McpWorld, ToolChecks
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
 from cod_lightning.evaluation.references import replying_sampler
-from cod_lightning.plans import UpdateEvery
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.rewards import JudgeReward, WorldReward, rewards_of
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -192,7 +192,7 @@ def test_a_judge_gives_the_reward_of_what_was_done_with_tools(folder, tmp_path):
     with ChatServer(judged) as chat:
         judge = JudgeReward(rubric=str(tmp_path / "rubric.txt"), model="m", base_url=chat.url, backoff_s=0.01)
         setting = Setting(
-            env=world, mechanism=HintContext(response_limit=None), sampler=replying_sampler(reply), plan=UpdateEvery(every=2),
+            env=world, mechanism=HintContext(response_limit=None), sampler=replying_sampler(reply), program=ConnectTheDots(every=2),
             rewards=rewards_of({"world": WorldReward(weight=0.0), "judge": judge}),
         )  # fmt: skip
         pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)

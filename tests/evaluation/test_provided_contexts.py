@@ -18,7 +18,7 @@ from cod_lightning.evaluation.provided_contexts import (
     shuffled_contexts,
 )
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.plans import UpdateEvery
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -113,7 +113,7 @@ def test_in_an_environment_with_tools_the_prompt_lists_them_as_the_episode_s_own
         env=world,
         mechanism=mechanism,
         sampler=Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=100),
-        plan=UpdateEvery(every=None),
+        program=ConnectTheDots(every=None),
     )
     (contexts,) = oracle_contexts(world, [pack], mechanism)
     (group,) = run_groups([pack], 1, setting)

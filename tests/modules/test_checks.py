@@ -2,12 +2,13 @@
 
 import pytest
 
+from cod_lightning.credit.baselines import Accepted, AsymRE, RoleMean, TermsAlone
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import Accepted, AsymRE, RoleMean
+from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles.attempts import Anchors, Counterfactual
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO, SDPO
-from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from cod_lightning.plans import UpdateEvery
-from cod_lightning.rollout.attempts import Anchors, Counterfactual
+from cod_lightning.objective.terms import EntropyBonus
 from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.self_imitation import SelfImitation
 from cod_lightning.training.signal_replay import SignalReplay
@@ -56,22 +57,38 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
             {"counterfactual": Counterfactual()},
             r"model\.baseline is Accepted; expected another",
         ),
-        ({"baseline": AsymRE()}, {"resample_packs": 1}, r"data\.resample_packs is 1; expected 0 with baseline=asymre"),
-        ({"baseline": RoleMean()}, {"resample_packs": 1}, r"data\.resample_packs is 1; expected 0 with baseline=role"),
+        (
+            {"baseline": AsymRE()},
+            {"resample_packs": 1},
+            r"data\.resample_packs is 1; expected 0 with model\.baseline=AsymRE",
+        ),
+        (
+            {"baseline": RoleMean()},
+            {"resample_packs": 1},
+            r"data\.resample_packs is 1; expected 0 with model\.baseline=RoleMean",
+        ),
         (
             {"baseline": RoleMean(), "filter_packs": True},
             {},
-            r"model\.filter_packs is True; expected False with baseline",
+            r"model\.filter_packs is True; expected False with model\.baseline",
         ),
         (
             {"baseline": AsymRE(), "filter_packs": True},
             {},
-            r"model\.filter_packs is True; expected False with baseline",
+            r"model\.filter_packs is True; expected False with model\.baseline",
         ),
         (
             {"baseline": RoleMean()},
             {"replay": SignalReplay()},
-            r"data\.replay is SignalReplay; expected another one with baseline=role, which gives every pack",
+            r"data\.replay is SignalReplay; expected another one with model\.baseline=RoleMean, which gives every pack",
+        ),
+        ({}, {"group_size": 1}, r"data\.group_size is 1; expected at least 2 with model\.baseline=GroupMean"),
+        ({"baseline": Accepted(), "scale": "none"}, {"group_size": 1}, r"at least 2 with model\.baseline=Accepted"),
+        ({"baseline": TermsAlone()}, {}, r"model\.baseline is TermsAlone; expected another one without model\.terms"),
+        (
+            {"baseline": TermsAlone(), "terms": [EntropyBonus()]},
+            {"resample_packs": 1},
+            r"data\.resample_packs is 1; expected 0 with model\.baseline=TermsAlone, which gives no pack one, so that all would",
         ),
         (
             {"baseline": Accepted(), "scale": "batch"},
@@ -90,7 +107,7 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
         ),
         (
             {},
-            {"counterfactual": Counterfactual(), "plan": UpdateEvery(every=None)},
+            {"counterfactual": Counterfactual(), "program": ConnectTheDots(every=None)},
             r"data\.counterfactual is set; expected null where no context is rewritten",
         ),
         (
@@ -114,7 +131,7 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
     ("options", "of_data"),
     [
         ({"trained_kinds": ["update"]}, {"anchors": Anchors(), "counterfactual": Counterfactual()}),
-        ({"trained_kinds": ["solve"]}, {"anchors": Anchors(), "plan": UpdateEvery(every=None)}),
+        ({"trained_kinds": ["solve"]}, {"anchors": Anchors(), "program": ConnectTheDots(every=None)}),
         ({"baseline": AsymRE(shift=0.0), "filter_packs": True}, {"resample_packs": 1, "replay": SignalReplay()}),
         ({"baseline": RoleMean(), "scale": "group"}, {"replay": SelfImitation()}),
     ],
@@ -145,6 +162,11 @@ def test_numbers_without_meaning_are_refused_by_key(make, said):
 def test_a_bandit_is_refused_with_a_baseline_whose_advantages_are_all_alike():
     made = data()
     check_combination(module(baseline=Accepted(), scale="none"), made)
-    made.rollouts.packs.source = Bandit()
+    made.packs.source = Bandit()
     with pytest.raises(ConfigError, match=r"data\.source is Bandit; expected another one with baseline=accepted"):
         check_combination(module(baseline=Accepted(), scale="none"), made)
+
+
+@pytest.mark.parametrize("baseline", [TermsAlone(), Accepted(at_least=1.0)], ids=str)
+def test_a_single_lifecycle_a_pack_goes_with_a_baseline_that_compares_nothing(baseline):
+    check_combination(module(baseline=baseline, scale="none", terms=[EntropyBonus()]), data(group_size=1))

@@ -8,12 +8,15 @@ import torch
 
 from callbacks.throughput import Throughput
 from callbacks.weight_sync import WeightSync
+from cod_lightning.credit.baselines import TermsAlone
+from cod_lightning.credit.returns import TrajectoryCredit
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.lifecycles.attempts import Anchors, Counterfactual
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.returns import TrajectoryCredit
-from cod_lightning.rollout.attempts import Anchors, Counterfactual
+from cod_lightning.objective.terms import EntropyBonus
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
+from tests.credit_tables import advantage, kept_credit
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
@@ -22,13 +25,12 @@ class Recorder(L.Callback):
     """Keeps batches, and what was logged."""
 
     def __init__(self):
-        self.batches, self.values, self.lr, self.rollouts = [], [], [], []
+        self.batches, self.values, self.lr = [], [], []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self.batches.append(batch)
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items()})
         self.lr.append(trainer.optimizers[0].param_groups[0]["lr"])
-        self.rollouts.append(trainer.datamodule.runner.last_rollout)
 
 
 def fit(tmp_path, max_epochs=1, world=None, of_data=None, **module):
@@ -46,6 +48,7 @@ def fit(tmp_path, max_epochs=1, world=None, of_data=None, **module):
         seed=3,
     )
     recorder = Recorder()
+    recorder.credits = kept_credit(grpo)
     trainer = quiet_trainer(tmp_path, WeightSync(), Throughput(), recorder, max_epochs=max_epochs)
     trainer.fit(grpo, data)
     return grpo, data, recorder
@@ -72,24 +75,22 @@ def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_
         tmp_path, of_data=extras | {"rollouts_per_epoch": 1, "updates_per_rollout": 1}, lr=1e-12, gradient_clip_val=None
     )
     (batch,) = recorder.batches
-    credit = module.advantages(batch.credit)
-    assert credit.attempts.abs().max() > 1e-3
+    (credit,) = recorder.credits
+    assert credit.values[credit.table.num_own :].abs().max() > 1e-3
     module.model.zero_grad()
     total = torch.zeros(())
-    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
-        x = batch.attempt[row].item()
-        advantage = credit.values[g, k, e] if x < 0 else credit.attempts[x]
+    for row in range(len(batch)):
         ids = batch.token_ids[row, : batch.lengths[row]]
         logprobs = torch.log_softmax(module.model(ids[None]).logits[0], dim=-1)
         for t in batch.action_mask[row].nonzero().flatten().tolist():
-            total = total - advantage * logprobs[t - 1, ids[t]] / batch.num_action_tokens
+            total = total - advantage(credit, batch, row) * logprobs[t - 1, ids[t]] / int(batch.action_mask.sum())
     total.backward()
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))
     logged = recorder.values[0]
     assert logged["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
     assert logged["rollout/num_attempts"] == 4 * 3 * 2 * (2 + 2)
     assert 0 < logged["time/attempts_s"] < logged["time/rollout_s"]
-    assert recorder.rollouts[0].token_drift == 0
+    assert logged["rollout/token_drift"] == 0
 
 
 class Unrewarding(WordWorld):
@@ -113,21 +114,29 @@ def test_packs_without_signal_are_replaced_and_counted(tmp_path):
     assert values["train/zero_variance_packs"] < plain["train/zero_variance_packs"]
     assert values["train/resampled_packs"] == data.stream.num_packs - 4 > 0
     assert values["train/resampled_share"] == pytest.approx((data.stream.num_packs - 4) / data.stream.num_packs)
-    assert recorder.rollouts[0].num_lifecycles == 8 * recorder.rollouts[0].num_packs == 8 * data.stream.num_packs
 
 
 def test_with_group_scaling_credit_for_the_trajectory_is_one_number_for_every_segment_of_a_lifecycle(tmp_path):
     """DCPO: the total of a lifecycle, normalised over siblings, on every row between two edits of the context."""
-    module, _, recorder = fit(
+    *_, recorder = fit(
         tmp_path, of_data={"rollouts_per_epoch": 1}, credit=TrajectoryCredit(), scale="group", reweight=None
     )
     batch = recorder.batches[0]
-    rows = module.advantages(batch.credit).spread(batch)
+    rows = batch.token_advantages
     seen = set()
-    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
-        totals = batch.credit.rewards[g, :, 0::2].sum(dim=-1)
+    for row, (g, k, e) in enumerate(batch.place.tolist()):
+        totals = recorder.credits[0].table.solved()[0][g].sum(dim=-1)
         expected = (totals[k] - totals.mean()) / totals.std(correction=0) if totals.std(correction=0) > 0 else 0.0
         tokens = rows[row][batch.action_mask[row]]
         torch.testing.assert_close(tokens, torch.full_like(tokens, float(expected)), atol=1e-5, rtol=1e-5)
         seen.add(e)
     assert seen == set(range(5))
+
+
+def test_one_lifecycle_a_pack_is_enough_where_the_terms_of_the_loss_train_alone(tmp_path):
+    own = {"baseline": TermsAlone(), "terms": [EntropyBonus(coefficient=1.0)], "lr": 1e-2}
+    module, _, recorder = fit(tmp_path, of_data={"group_size": 1}, **own)
+    assert all((batch.advantages == 0).all() for batch in recorder.batches)
+    assert module.last_update.num_rows == len(recorder.batches[-1]) > 0
+    first, *_, last = [values["train/entropy"] for values in recorder.values]
+    assert last > first

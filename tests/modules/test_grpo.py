@@ -9,16 +9,17 @@ import pytest
 import torch
 
 from callbacks.weight_sync import WeightSync
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import ClipCov, KLCov
-from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.objective.terms import JSD, KL, EntropyBonus
 from cod_lightning.training.scorers import CheckpointScorer, PrivilegedScorer, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
+from tests.credit_tables import advantage, cube, kept_credit
 from tests.loss_inputs import LOSSES
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
@@ -27,11 +28,12 @@ from tests.stubs import PlainContext, WordWorld
 class Recorder(L.Callback):
     """Keeps each update's batch, logged values and gradient."""
 
-    def __init__(self):
-        self.batches, self.values = [], []
+    def __init__(self, credits):
+        self.batches, self.values, self.credits, self._of_rollouts = [], [], [], credits
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self.batches.append(batch)
+        self.credits.append(self._of_rollouts[-1])
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")})
 
 
@@ -52,7 +54,7 @@ def fit(tmp_path, max_steps=4, seed=3, world=None, **module):
         max_new_tokens=3,
         seed=seed,
     )
-    recorder = Recorder()
+    recorder = Recorder(kept_credit(grpo))
     trainer = quiet_trainer(tmp_path, WeightSync(), recorder, max_steps=max_steps)
     trainer.fit(grpo, data)
     return grpo, data, recorder, trainer
@@ -97,14 +99,14 @@ def test_the_token_budget_changes_memory_and_not_the_result(tmp_path):
 def test_an_update_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path):
     module, _, recorder, _ = fit(tmp_path, max_steps=1, lr=1e-12, gradient_clip_val=None)
     batch = recorder.batches[0]
-    advantages = module.advantages(batch.credit)
+    num_tokens = int(batch.action_mask.sum())
     module.model.zero_grad()
     total = torch.zeros(())
-    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
+    for row in range(len(batch)):
         ids = batch.token_ids[row, : batch.lengths[row]]
         logprobs = torch.log_softmax(module.model(ids[None]).logits[0], dim=-1)
         for t in batch.action_mask[row].nonzero().flatten().tolist():
-            total = total - advantages.values[g, k, e] * logprobs[t - 1, ids[t]] / batch.num_action_tokens
+            total = total - advantage(recorder.credits[0], batch, row) * logprobs[t - 1, ids[t]] / num_tokens
     total.backward()
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))
     assert recorder.values[0]["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
@@ -113,9 +115,8 @@ def test_an_update_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path)
 def test_rows_of_zero_advantage_are_dropped_and_still_count_in_the_denominator(tmp_path):
     module, _, recorder, _ = fit(tmp_path, max_steps=1)
     batch = recorder.batches[0]
-    rows = module.advantages(batch.credit).spread(batch).abs().amax(1) > 1e-6
+    rows = batch.advantages.abs() > 1e-6
     assert module.last_update.num_rows == int(rows.sum()) < len(batch)
-    assert batch.num_action_tokens == int(batch.action_mask.sum())
 
 
 def test_a_lifecycle_that_failed_takes_its_credit_with_it_and_nothing_else(tmp_path):
@@ -125,12 +126,11 @@ def test_a_lifecycle_that_failed_takes_its_credit_with_it_and_nothing_else(tmp_p
                 raise RuntimeError("broken")
             return super().reset(options=options)
 
-    module, _, recorder, _ = fit(tmp_path, max_steps=2, world=Flaky())
-    table = recorder.batches[0].credit
-    assert not table.valid[1, :, 2].any()
-    advantages = module.advantages(table)
-    assert advantages.values[1].abs().sum() == 0
-    assert advantages.values.isfinite().all()
+    *_, recorder, _ = fit(tmp_path, max_steps=2, world=Flaky())
+    credit = recorder.credits[0]
+    assert not cube(credit.table.valid, credit.table)[1, :, 2].any()
+    assert cube(credit.values, credit.table)[1].abs().sum() == 0
+    assert credit.values.isfinite().all()
 
 
 def test_an_update_whose_packs_all_failed_changes_nothing_and_the_run_goes_on(tmp_path):
@@ -205,16 +205,16 @@ def trained(tmp_path_factory):
         tmp_path_factory.mktemp("trained"), lr=3e-2, reweight=None, terms=[KL(coefficient=0.1)]
     )
     batch = recorder.batches[0]
-    index = batch.episode_index.clone()
-    index[1::6] = index[0::6][: len(index[1::6])]
-    return module, replace(batch, episode_index=index)
+    changed = {name: getattr(batch, name).clone() for name in ("episode", "siblings", "advantages", "place")}
+    for of in changed.values():
+        of[1::6] = of[0::6][: len(of[1::6])]
+    return module, replace(batch, **changed)
 
 
 def accumulated(module, batch, budget):
     """Loss gradient of a whole update, and its number of micro-batches."""
-    advantages = module.advantages(batch.credit)
     module.model.zero_grad()
-    update = plan_update(batch, advantages, module.loss, filter_packs=module.filter_packs, every_row=True, seed=0)
+    update = plan_update(batch, module.loss, every_row=True, seed=0)
     parts = split_by_token_budget(batch.lengths[update.rows], update.together[update.rows], budget)
     module._accumulate(batch, update, [update.rows[part] for part in parts])
     return torch.cat([p.grad.flatten() for p in module.model.parameters()]), len(parts)
@@ -225,7 +225,7 @@ MANY = {"clip cov": ClipCov(drop_fraction=0.2, cov_low=0.0, cov_high=9.0), "kl c
 
 @pytest.mark.parametrize(
     "terms",
-    [{}, pytest.param({"terms": [EntropyBonus(coefficient=0.1)], "filter_packs": True}, marks=pytest.mark.slow)],
+    [{}, pytest.param({"terms": [EntropyBonus(coefficient=0.1)]}, marks=pytest.mark.slow)],
     ids=["alone", "with terms"],
 )
 @pytest.mark.parametrize("name", LOSSES)
@@ -276,15 +276,16 @@ def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_ou
     own = {"max_steps": 1, "reweight": None, "credit": TrajectoryCredit(), "gradient_clip_val": None}
     plain, filtered = (fit(tmp_path, world=Unrewarding(), filter_packs=f, **own)[2] for f in (False, True))
     batch = plain.batches[0]
-    rewards = batch.credit.rewards[..., 0::2].sum(-1)
+    rewards = plain.credits[0].table.solved()[0].sum(-1)
     silent = (rewards == rewards[:, :1]).all(dim=1)
     assert silent[1::2].all()
     assert not silent.all()
     assert plain.values[0]["train/zero_variance_packs"] == pytest.approx(float(silent.float().mean()))
-    kept = batch.action_mask[~silent[batch.episode_index[:, 0]]].sum().item()
-    assert 0 < kept < batch.num_action_tokens
+    kept = batch.action_mask[~silent[batch.place[:, 0]]].sum().item()
+    num_tokens = int(batch.action_mask.sum())
+    assert 0 < kept < num_tokens
     ratio = filtered.values[0]["train/gradient_norm"] / plain.values[0]["train/gradient_norm"]
-    assert ratio == pytest.approx(batch.num_action_tokens / kept, rel=1e-4)
+    assert ratio == pytest.approx(num_tokens / kept, rel=1e-4)
 
 
 def test_a_window_longer_than_the_pack_is_refused_before_any_rollout(tmp_path):
@@ -336,20 +337,19 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
     module = fit(tmp_path, max_steps=1, **own)[0]
     recorder = fit(tmp_path, max_steps=2, **own)[2]
     batch, logged = recorder.batches[1], recorder.values[1]
-    credit = module.advantages(batch.credit)
-    assert (credit.spread(batch).abs().amax(1) == 0).any()
+    assert (batch.advantages == 0).any()
     module.model.zero_grad()
-    episodes = len({tuple(place) for place in batch.episode_index.tolist()})
-    total, divergence, entropy, tokens = torch.zeros(()), 0.0, 0.0, batch.num_action_tokens
+    episodes = len({tuple(place) for place in batch.place.tolist()})
+    total, divergence, entropy, tokens = torch.zeros(()), 0.0, 0.0, int(batch.action_mask.sum())
     bonus = next((term.coefficient for term in TERMS[name] if isinstance(term, EntropyBonus)), 0.0)
     kl = next((term for term in TERMS[name] if isinstance(term, KL)), None)
-    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
+    for row in range(len(batch)):
         ids = batch.token_ids[row, : batch.lengths[row]]
         scores = torch.log_softmax(module.model(ids[None]).logits[0], dim=-1)
         frozen = None if module.reference is None else torch.log_softmax(module.reference(ids[None]).logits[0], dim=-1)
         for t in batch.action_mask[row].nonzero().flatten().tolist():
             logprob = scores[t - 1, ids[t]]
-            total = total - credit.values[g, k, e] * logprob / episodes
+            total = total - advantage(recorder.credits[1], batch, row) * logprob / episodes
             spread = -(scores[t - 1].exp() * scores[t - 1]).sum()
             total = total - bonus * spread / tokens
             entropy += spread.item() / tokens
@@ -398,13 +398,13 @@ def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_anoth
     batch = recorder.batches[0]
     module.terms, module.needs = [KL(to="teacher")], ("teacher",)
     module.scorers = {"teacher": PrivilegedScorer()}
-    without = tuple(batch.episode_index[1].tolist())
+    without = tuple(batch.place[1].tolist())
 
     def prompt(g, k, e, ids):
         return None if (g, k, e) == without else [5, 6, 7 + k][: 1 + (g + e) % 3]
 
     scores = module.score(batch, prompt).scores["teacher"]
-    for row, place in enumerate(batch.episode_index.tolist()):
+    for row, place in enumerate(batch.place.tolist()):
         mask, ids = batch.action_mask[row], batch.token_ids[row, : batch.lengths[row]].tolist()
         at = int(mask.int().argmax())
         if tuple(place) == without:
@@ -431,7 +431,7 @@ def test_a_checkpoint_keeps_what_the_engine_has_not_seen_and_the_figures_that_no
 
 def test_what_a_policy_draws_goes_by_run_update_and_rank():
     def drawn(seed, step, rank):
-        fake = SimpleNamespace(_data=SimpleNamespace(seed=seed), global_step=step, global_rank=rank)
+        fake = SimpleNamespace(seed=seed, global_step=step, global_rank=rank)
         with torch.random.fork_rng(devices=[]):
             GRPOModule.on_train_batch_start(fake, None, 0)
             return float(torch.rand(()))
@@ -451,7 +451,7 @@ def test_a_pack_of_which_nothing_is_known_is_not_one_without_signal(tmp_path):
             return super().reset(options=options)
 
     *_, recorder, _ = fit(tmp_path, max_steps=1, world=Gone())
-    known = recorder.batches[0].credit.valid.flatten(1).any(dim=1)
+    known = recorder.credits[0].table.solved()[1].flatten(1).any(dim=1)
     assert known.tolist() == [True, False, True, False]
     assert recorder.values[0]["train/zero_variance_packs"] in (0.0, 0.5, 1.0)
     assert recorder.values[0]["train/zero_variance_packs"] < 0.5

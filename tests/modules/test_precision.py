@@ -1,5 +1,6 @@
 """Lightning's precisions on the CPU: what is cast, and what must not be."""
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +16,13 @@ from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import collate, credit_table
+from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
 from cod_lightning.objective.terms import KL
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.training.update import Totals
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
+from tests.credit_tables import credit_table, kept_credit
 from tests.small_fit import quiet_trainer
 from tests.stubs import Following, PlainContext, WordWorld
 
@@ -114,11 +115,10 @@ def test_the_rows_of_an_update_and_its_loss_stay_in_float32(tmp_path, precision)
     index = {group.pack.id: g for g, group in enumerate(groups)}
     sampled = collate(segments_of(groups[:2]), credit_table(groups), index, pad_id=data.chat.pad_id)
     batch = watch.batches[0]
-    for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
+    for name in ("token_ids", "action_mask", "behaviour_logprobs", "place", "policy_version", "lengths"):
         assert torch.equal(getattr(batch, name), getattr(sampled, name)), name
         assert getattr(batch, name).dtype == getattr(sampled, name).dtype, name
-    assert torch.equal(batch.credit.rewards, sampled.credit.rewards)
-    assert batch.behaviour_logprobs.dtype == batch.credit.rewards.dtype == torch.float32
+    assert batch.behaviour_logprobs.dtype == batch.advantages.dtype == torch.float32
     assert module.loss.seen
     for inputs, out in module.loss.seen:
         for tensor in (inputs.policy_logprobs, inputs.behaviour_logprobs, inputs.advantages, out.loss):
@@ -132,34 +132,43 @@ def test_advantages_do_not_depend_on_the_precision(tmp_path, precision):
     inside = []
 
     class Asked(GRPOModule):
-        def advantages(self, table):
-            inside.append((table, super().advantages(table)))
+        def credited(self, table):
+            inside.append((table, super().credited(table)))
             return inside[-1][1]
 
     module, data, lightning, _ = online(tmp_path, precision)
     module.__class__ = Asked
     lightning.fit(module, data)
     for table, found in inside:
-        expected = GRPOModule.advantages(module, table)
+        expected = GRPOModule.credited(module, table)
         assert found.values.dtype == torch.float32
         assert torch.equal(found.values, expected.values)
         assert found.temperature == expected.temperature
 
 
-def test_a_missing_reward_of_any_value_leaves_an_update_and_its_log_as_they_are(tmp_path):
-    module, data, lightning, watch = online(tmp_path, "32-true")
+def test_a_missing_reward_of_any_value_leaves_advantages_and_figures_as_they_are(tmp_path):
+    module, data, lightning, _ = online(tmp_path, "32-true")
+    credits = kept_credit(module)
     lightning.fit(module, data)
-    batch = watch.batches[0]
-    valid = batch.credit.valid.clone()
-    valid[1, 2, 0] = valid[2, 0, 2] = False
-    logged = []
-    module.log_dict = lambda values, **_: logged.append(values)
-    for stored in (0.0, float("nan")):
-        rewards = torch.where(valid, batch.credit.rewards, stored)
-        table = replace(batch.credit, rewards=rewards, valid=valid)
-        module._log_update(replace(batch, credit=table), Totals(None, 0.0, 0.0), {})
-    assert logged[0] == logged[1]
-    assert logged[0]["train/lifecycles"] == 4 * 4, "those without a reward at their first task too"
+    whole = credits[0].table
+    valid = whole.valid.clone()
+    valid[7], valid[19] = False, False
+    tables = [replace(whole, rewards=torch.where(valid, whole.rewards, of), valid=valid) for of in (0.0, math.nan)]
+    one, other = map(module.credited, tables)
+    assert torch.equal(one.advantages.nan_to_num(9.0), other.advantages.nan_to_num(9.0))
+    assert one.figures() == other.figures()
+    assert one.figures()["train/lifecycles"] == 4 * 4, "those without a reward at their first task too"
+
+
+def test_the_log_probs_of_other_models_are_computed_in_the_precision_of_training(tmp_path):
+    """The frozen initial policy before the first update is the policy: what is scored is what the first update finds."""
+    module, data, lightning, watch = online(tmp_path, "bf16-mixed", terms=[KL(coefficient=0.1)])
+    lightning.fit(module, data)
+    assert watch.batches[0].scores["reference"].abs().sum() > 0
+    mask = module.loss.seen[0][0].action_mask
+    first = module.loss.seen[0][0].policy_logprobs[mask]
+    scored = watch.batches[0].scores["reference"][watch.batches[0].action_mask]
+    assert set(first.tolist()) <= set(scored.tolist())
 
 
 def test_rotary_frequencies_are_moved_and_never_cast(tmp_path):
@@ -194,4 +203,4 @@ def test_the_warm_start_trains_in_half_precision_too(tmp_path, precision):
     losses = [values["warm_start/loss"] for values in watch.values]
     assert weights(module.model).isfinite().all()
     assert losses[-1] < losses[0]
-    assert watch.batches[0].credit.rewards.dtype == torch.float32
+    assert watch.batches[0].behaviour_logprobs.dtype == torch.float32

@@ -48,7 +48,7 @@ class Recorder(L.Callback):
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if not timed(k)})
-        self.packs.append(sorted(set(batch.episode_index[:, 0].tolist())))
+        self.packs.append(sorted(set(batch.place[:, 0].tolist())))
         self.rows.append((pl_module.last_update.num_rows, pl_module.last_update.num_micro_batches))
 
     def on_train_end(self, trainer, pl_module):

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import TooManyFailures
-from cod_lightning.objective.returns import EpisodeCredit, TaskCredit
+from tests.credit_tables import cube
 from tests.modules.test_grpo import fit
 from tests.stubs import WordWorld
 
@@ -27,10 +28,10 @@ def _flaky(monkeypatch):
     monkeypatch.setattr(TransformersEngine, "generate", fails_by_plan)
 
 
-def rewards_of(table, g, k):
+def rewards_of(rewards, g, k):
     """Rewards of the three episodes; None from the failure on."""
     failed_at = next((e for pack, sibling, e in FAILS if (pack, sibling) == (g, k)), 3)
-    given = table.rewards[g, k]
+    given = rewards[g, k]
     return [float(reward) if e < failed_at else None for e, reward in enumerate(given)]
 
 
@@ -52,9 +53,10 @@ def test_gradients_come_from_survivors_only_and_are_divided_by_their_tokens(tmp_
         tmp_path, max_steps=1, seed=9, lr=1e-12, gradient_clip_val=None, reweight=None, credit=rule
     )
     batch, num_tokens, total, packs = recorder.batches[0], 0, torch.zeros(()), set()
+    table = recorder.credits[0].table
     module.model.zero_grad()
-    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
-        siblings = [credited(rewards_of(batch.credit, g, other), e) for other in range(4)]
+    for row, (g, k, e) in enumerate(batch.place.tolist()):
+        siblings = [credited(rewards_of(cube(table.rewards, table), g, other), e) for other in range(4)]
         known = [value for value in siblings if value is not None]
         if siblings[k] is None or len(known) < 2:
             continue
@@ -68,7 +70,7 @@ def test_gradients_come_from_survivors_only_and_are_divided_by_their_tokens(tmp_
     (total / num_tokens).backward()
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters() if p.grad is not None))
     assert packs == ({1} if credited is mean_to_go else {0, 1}), "no signal to look at"
-    assert num_tokens < batch.num_action_tokens
+    assert num_tokens < int(batch.action_mask.sum())
     assert recorder.values[0]["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
 
 

@@ -7,11 +7,11 @@ from msgspec import structs
 
 from callbacks import WeightSync
 from cod_lightning.adapters import adapter_weights, adapters_by_name, choose_adapter, without_adapter
+from cod_lightning.credit.table import kind_id
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, DataError, EngineFailure, EngineMismatch
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy
-from cod_lightning.objective.batch import kind_id
 from cod_lightning.objective.terms import KL
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.chat import Chat

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cod_lightning.objective.batch import CreditTable, collate, credit_table
-from cod_lightning.objective.returns import EpisodeCredit
+from cod_lightning.credit.returns import EpisodeCredit
+from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import (
     Episode,
@@ -20,7 +20,8 @@ from cod_lightning.types import (
     Task,
     Turn,
 )
-from tests.credit_tables import plain_credit
+from tests import records
+from tests.credit_tables import credit_table, cube_table, plain_credit, stamped
 
 
 def turn(new, action, extends):
@@ -66,7 +67,7 @@ def batch():
 
 
 def test_the_table_holds_raw_rewards_and_says_which_are_missing():
-    table = credit_table([group()])
+    table = cube_table([group()])
     torch.testing.assert_close(table.rewards, torch.tensor([[[0.0, -0.1, 1.0], [1.0, 0.0, 0.0]]]))
     assert table.kinds.tolist() == [0, 1, 0]
     assert table.valid.tolist() == [[[True, True, True], [True, True, False]]]
@@ -84,41 +85,26 @@ def test_rows_are_the_merged_turns_right_padded(batch):
 
 
 def test_a_prompt_that_does_not_extend_begins_a_row_with_the_same_credit(batch):
-    assert batch.episode_index.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 1], [0, 1, 2], [0, 1, 2]]
-
-
-def test_each_sampled_token_counts_once_in_the_denominator(batch):
-    assert batch.num_action_tokens == int(batch.action_mask.sum()) == 10
+    assert batch.place.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 1], [0, 1, 2], [0, 1, 2]]
 
 
 def test_advantages_land_on_their_episodes_action_tokens_only(batch):
     advantages = torch.arange(1.0, 7.0).view(1, 2, 3)
-    rows = plain_credit(advantages).spread(batch)
+    rows = stamped(plain_credit(advantages), batch).token_advantages
     assert rows[0].tolist() == [0, 0, 1, 1, 0, 1]
     assert rows[6].tolist() == [0, 6, 0, 0, 0, 0]
 
 
-def test_choosing_rows_trims_the_padding_and_keeps_the_denominator(batch):
+def test_choosing_rows_trims_the_padding(batch):
     part = batch.rows(torch.tensor([4, 1]))
     assert part.token_ids.tolist() == [[4, 18, 0], [4, 14, 15]]
-    assert part.num_action_tokens == 10
-
-
-def test_a_table_whose_shapes_disagree_is_a_programming_error():
-    with pytest.raises(AssertionError, match="kinds"):
-        CreditTable(
-            rewards=torch.zeros(1, 2, 5),
-            valid=torch.ones(1, 2, 5, dtype=torch.bool),
-            action_counts=torch.ones(1, 2, 5, dtype=torch.long),
-            kinds=torch.zeros(3, dtype=torch.long),
-        )
 
 
 def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
     solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
     episodes = (episode(solve, 0, 1), episode(update, 0, -1), episode(solve, 1, 2))
     whole = Group(pack=group().pack, lifecycles=(Lifecycle(pack_id="p", sibling=0, episodes=episodes),))
-    table = credit_table([whole])
+    table = cube_table([whole])
     assert table.rewards.dtype == torch.float32
     assert EpisodeCredit()(table).values.tolist() == [[[1.5, 0.5, 2.0]]]
 
@@ -126,22 +112,22 @@ def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
 def test_a_batch_without_rows_has_the_types_of_any_other(batch):
     empty = collate([], credit_table([group()]), {"p": 0}, pad_id=0)
     assert len(empty) == 0
-    assert empty.num_action_tokens == 0
-    for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
+    for name in ("token_ids", "action_mask", "behaviour_logprobs", "place", "policy_version", "lengths"):
         assert getattr(empty, name).dtype == getattr(batch, name).dtype, name
-    assert empty.episode_index.shape == (0, 3)
-    assert plain_credit(torch.ones(1, 2, 3)).spread(empty).shape == (0, 0)
+    assert empty.place.shape == (0, 3)
+    assert stamped(plain_credit(torch.ones(1, 2, 3)), empty).token_advantages.shape == (0, 0)
 
 
 def test_tables_and_batches_are_the_same_under_a_default_precision_of_bfloat16(batch):
     torch.set_default_dtype(torch.bfloat16)
     try:
-        again = collate(segments_of([group()]), credit_table([group()]), {"p": 0}, pad_id=0)
+        table = credit_table([group()])
+        again = collate(segments_of([group()]), table, {"p": 0}, pad_id=0)
     finally:
         torch.set_default_dtype(torch.float32)
     assert torch.equal(again.behaviour_logprobs, batch.behaviour_logprobs)
-    assert torch.equal(again.credit.rewards, batch.credit.rewards)
-    assert again.behaviour_logprobs.dtype == again.credit.rewards.dtype == torch.float32
+    assert torch.equal(table.rewards, credit_table([group()]).rewards)
+    assert again.behaviour_logprobs.dtype == table.rewards.dtype == torch.float32
 
 
 def test_choosing_rows_takes_their_old_log_probs_along(batch):
@@ -154,7 +140,38 @@ def test_everything_in_a_batch_goes_to_another_device_with_it(batch):
     moved = replace(batch, old_logprobs=batch.behaviour_logprobs, scores={"teacher": batch.behaviour_logprobs}).to(
         "meta"
     )
-    tables = (moved, moved.credit, moved.credit.attempts)
-    found = [value for table in tables for value in vars(table).values() if isinstance(value, torch.Tensor)]
-    assert len(found) == 17
+    found = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
+    assert len(found) == 13
     assert {tensor.device.type for tensor in (*found, *moved.scores.values())} == {"meta"}
+
+
+@pytest.mark.parametrize(("groups", "siblings", "tasks"), [(3, 2, 4), (2, 5, 2), (4, 3, 3)])
+def test_rows_of_one_episode_have_one_number_and_those_of_one_place_in_a_pack_another(groups, siblings, tasks):
+    """Sizes that differ, so that no two of them can be taken for one another."""
+    played = [records.group(f"p{g}", [[True] * tasks for _ in range(siblings)]) for g in range(groups)]
+    names = {f"p{g}": g for g in range(groups)}
+    batch = collate(segments_of(played), credit_table(played), names, pad_id=0)
+    for numbers, place in ((batch.episode, lambda g, k, e: (g, k, e)), (batch.siblings, lambda g, k, e: (g, e))):
+        seen: dict[int, set] = {}
+        for row, index in enumerate(batch.place.tolist()):
+            seen.setdefault(int(numbers[row]), set()).add(place(*index))
+        assert all(len(places) == 1 for places in seen.values())
+        assert len(seen) == len(set.union(*seen.values()))
+
+
+def test_moved_rows_and_chosen_rows_keep_every_column(batch):
+    marked = replace(batch, advantages=torch.arange(7.0), figures={"x": 1.0}, updates_left=3)
+    part = marked.to("cpu").rows(torch.tensor([5, 2]))
+    assert part.advantages.tolist() == [5.0, 2.0]
+    for name in (
+        "episode",
+        "siblings",
+        "kinds",
+        "is_attempt",
+        "is_replayed",
+        "policy_version",
+        "place",
+        "lengths",
+    ):
+        assert torch.equal(getattr(part, name), getattr(batch, name)[[5, 2]]), name
+    assert (part.figures, part.updates_left) == ({"x": 1.0}, 3)

@@ -7,9 +7,9 @@ in float64, with its shipped `ppo_epsilon` of 0.1 and the division by a minibatc
 import pytest
 import torch
 
-from cod_lightning.objective.baselines import LeaveOneOut
+from cod_lightning.credit.baselines import LeaveOneOut
+from cod_lightning.credit.returns import Returns
 from cod_lightning.objective.losses import LOOP, LossInputs
-from cod_lightning.objective.returns import Returns
 
 RETURNS = [1.0, 0.25, 0.0, 1.0]
 """Of the rollouts of one task."""

@@ -14,8 +14,8 @@ from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest,
 from cod_lightning.types import Episode, Group, Lifecycle
 from tests.records import group, turn
 
-CREDIT = "cod_lightning.objective.returns.EpisodeCredit"
-BASELINE = "cod_lightning.objective.baselines.GroupMean"
+CREDIT = "cod_lightning.credit.returns.EpisodeCredit"
+BASELINE = "cod_lightning.credit.baselines.GroupMean"
 
 
 def write_run(

@@ -7,12 +7,11 @@ import pytest
 import torch
 from msgspec import structs
 
-from cod_lightning.objective.baselines import GroupMean
-from cod_lightning.objective.batch import credit_table
-from cod_lightning.objective.credited import credited
-from cod_lightning.objective.returns import EpisodeCredit
+from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.reports.advantages import Credit, credit_of
 from cod_lightning.types import EpisodeKind
+from tests.credit_tables import credited, cube_table
 from tests.records import group
 from tests.reports.made_runs import write_config
 
@@ -29,20 +28,23 @@ def _credit(folder: Path, group_size: int = 2, trained_kinds: list[str] | None =
 def test_they_equal_those_of_the_objective(tmp_path):
     credited = _credit(tmp_path).of(GROUP)
     assert credited is not None
-    expected = GroupMean()(EpisodeCredit()(credit_table([GROUP])))
+    expected = GroupMean()(EpisodeCredit()(cube_table([GROUP])))
     torch.testing.assert_close(torch.tensor([credited.advantages]), expected.values)
     assert credited.returns[0][0] == pytest.approx(2 / 3)
 
 
-def test_they_are_there_for_a_plan_with_fewer_updates_and_missing_where_a_siblings_plan_is_another(tmp_path):
+def test_they_are_there_for_a_plan_with_fewer_updates_and_where_a_siblings_plan_is_another(tmp_path):
     whole = [(*life.episodes[:1], *life.episodes[2:]) for life in GROUP.lifecycles]  # no update after task 0
     lives = [structs.replace(life, episodes=some) for life, some in zip(GROUP.lifecycles, whole, strict=True)]
     sparse = structs.replace(GROUP, lifecycles=tuple(lives))
     found = _credit(tmp_path).of(sparse)
     assert found is not None
-    expected = GroupMean()(EpisodeCredit()(credit_table([sparse])))
+    expected = GroupMean()(EpisodeCredit()(cube_table([sparse])))
     torch.testing.assert_close(torch.tensor([found.advantages]), expected.values)
-    assert _credit(tmp_path).of(structs.replace(GROUP, lifecycles=(lives[0], GROUP.lifecycles[1]))) is None
+    ragged = _credit(tmp_path).of(structs.replace(GROUP, lifecycles=(lives[0], GROUP.lifecycles[1])))
+    assert ragged is not None
+    assert [len(row) for row in ragged.advantages] == [len(lives[0].episodes), len(GROUP.lifecycles[1].episodes)]
+    assert ragged.advantages[1][1] is None, "an update that no sibling has at its place"
     torn = [structs.replace(life, episodes=life.episodes[:3]) for life in GROUP.lifecycles]
     assert _credit(tmp_path).of(structs.replace(GROUP, lifecycles=tuple(torn))) is None
 
@@ -85,7 +87,7 @@ def test_they_are_scaled_by_the_group_where_the_training_scales_so(tmp_path):
     scaled, unscaled = replace(plain, scale="group").of(GROUP), plain.of(GROUP)
     assert scaled is not None
     assert unscaled is not None
-    expected = credited(credit_table([GROUP]), EpisodeCredit(), GroupMean(), "group").values
+    expected = credited(cube_table([GROUP]), EpisodeCredit(), GroupMean(), "group").values
     torch.testing.assert_close(torch.tensor([scaled.advantages]), expected)
     assert scaled.advantages != unscaled.advantages
 

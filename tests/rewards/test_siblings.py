@@ -13,6 +13,7 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.lifecycles.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rewards import (
     FormatReward,
     NoisyPairwiseJudge,
@@ -21,7 +22,6 @@ from cod_lightning.rewards import (
     WorldReward,
     rewards_of,
 )
-from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting

@@ -14,7 +14,7 @@ from cod_lightning.envs.levers.forbidden import ForbiddenLever
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.errors import RewardFailure
 from cod_lightning.evaluation.references import replying_sampler
-from cod_lightning.plans import ProposeAndSolve
+from cod_lightning.lifecycles import ProposeAndSolve
 from cod_lightning.rewards import Learnability, OverlongReward
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
@@ -51,13 +51,13 @@ class Says:
         return getattr(self.policy, name)
 
 
-def lived(world, protocol, words=None, mechanism=None, rewards=None, num_siblings=1, solves=3, num_tasks=6, **plan):
+def lived(world, protocol, words=None, mechanism=None, rewards=None, num_siblings=1, solves=3, num_tasks=6, **options):
     mechanism = mechanism or HintContext(protocol)
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
     player = Player(Says(world.reference(Reference.SCRIPTED, pack), words), mechanism)
-    plan = ProposeAndSolve(solves=solves, **plan)
+    program = ProposeAndSolve(solves=solves, **options)
     sampler = replying_sampler(player.reply)
-    setting = Setting(env=world, mechanism=mechanism, sampler=sampler, plan=plan, rewards=rewards or {})
+    setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program, rewards=rewards or {})
     return run_groups([pack], num_siblings, setting)[0]
 
 

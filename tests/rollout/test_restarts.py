@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cod_lightning.contexts.base import History, Intervention, TextState
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import collate, credit_table
+from cod_lightning.objective.batch import collate
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
@@ -21,6 +21,7 @@ from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import ContextSource, Setting, Shown
 from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.types import EpisodeStatus, Message, Role, Split
+from tests.credit_tables import credit_table
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
 from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
 
@@ -113,7 +114,7 @@ def test_rows_of_one_episode_share_its_credit_key_and_the_cut_is_counted():
     assert RolloutStats.of(groups, 1.0, 0).num_rewritten == 2 * 2 * 2
     table = credit_table(groups)
     batch = collate(segments, table, {group.pack.id: g for g, group in enumerate(groups)}, pad_id=0)
-    of_first = [row for row, s in zip(batch.episode_index.tolist(), segments, strict=True) if s in first]
+    of_first = [row for row, s in zip(batch.place.tolist(), segments, strict=True) if s in first]
     assert of_first == [[0, 0, 0]] * 2
 
 

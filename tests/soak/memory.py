@@ -36,7 +36,7 @@ from cod_lightning.evaluation.references import play_reference
 from cod_lightning.types import Message, Split
 from tests.soak.memory_page import NUM_DOORS, NUM_PACKS, NUM_TASKS, ROUNDS, page, plot
 
-WITHIN = {"acts": ("plan=no_updates",), "constant_state": ("plan=no_updates",), "compacting": ()}
+WITHIN = {"acts": ("program=no_updates",), "constant_state": ("program=no_updates",), "compacting": ()}
 """Memories that are written within tasks, and what each is chosen with besides."""
 MEMORIES = ("hint", "notebook", "episodes", "transcript", "skills", *WITHIN)
 WORLDS = ("levers", "doors", "many_doors", "frozen_lake_3x3")

@@ -30,8 +30,11 @@ ARMS: dict[str, tuple[str, ...]] = {
     "proposer and solver": (),
     "proposer frozen": ("--model.trained_kinds", "[solve, update]", "--data.frozen.kind", "propose"),
     "proposer alone": ("--model.trained_kinds", "[propose]"),
-    BASE: ("--data.plan.init_args.proposes", "false"),
-    "packs as they are drawn, each task once": ("--data.plan", '{"class_path": "cod_lightning.plans.UpdateEvery"}'),
+    BASE: ("--data.program.init_args.proposes", "false"),
+    "packs as they are drawn, each task once": (
+        "--data.program",
+        '{"class_path": "cod_lightning.lifecycles.ConnectTheDots"}',
+    ),
 }
 ASKED = ("valid", "unknown", "by_chance")
 COLLAPSED = (

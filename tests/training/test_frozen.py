@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from cod_lightning.errors import ConfigError
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.models import TinyPolicy
-from cod_lightning.plans import UpdateEvery
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -90,8 +90,8 @@ def data(**options):
         (["read"], {}, r"model\.trained_kinds is \['read'\]"),
         (
             ["update"],
-            {"plan": UpdateEvery(every=None)},
-            r"model\.trained_kinds is \['update'\]; expected a kind that the plan",
+            {"program": ConnectTheDots(every=None)},
+            r"model\.trained_kinds is \['update'\]; expected a kind that the program",
         ),
         (
             None,
@@ -101,8 +101,8 @@ def data(**options):
         (["solve"], {"frozen": FrozenRole("solve", "x")}, r"data\.frozen\.kind is solve; expected a kind that model"),
         (
             ["solve"],
-            {"frozen": FrozenRole("update", "x"), "plan": UpdateEvery(every=None)},
-            r"data\.frozen\.kind is update; expected a kind that the plan has \(solve\)",
+            {"frozen": FrozenRole("update", "x"), "program": ConnectTheDots(every=None)},
+            r"data\.frozen\.kind is update; expected a kind that the program has \(solve\)",
         ),
     ],
 )

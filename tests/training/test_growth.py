@@ -10,7 +10,7 @@ from cod_lightning.training.growth import Growth
 from cod_lightning.training.packs import PackOutcomes, TrainingPacks
 from tests.credit_tables import plain_credit
 
-NOTHING = PackOutcomes(choices=[], table=None, advantages=plain_credit(torch.zeros(0, 1, 1)))
+NOTHING = PackOutcomes(choices=[], credit=plain_credit(torch.zeros(0, 1, 1)))
 
 
 def grown(num_rollouts, **options):

@@ -73,7 +73,7 @@ def test_syncs_interrupt_turns_which_are_counted_and_no_token_is_older_than_the_
     assert sum(row["rollout/num_interrupted_turns"] for row in firsts) > 0
     assert [row["train/staleness"] <= min(number, BOUND) for number, row in enumerate(firsts)] == [True] * NUM_ROLLOUTS
     assert firsts[-1]["train/staleness_mean"] > 0
-    assert data.rollouts.packs.source.seen == list(range(2 * NUM_ROLLOUTS))
+    assert data.packs.source.seen == list(range(2 * NUM_ROLLOUTS))
     assert server.calls["/pause"] == server.calls["/resume"] == server.calls["/collective_rpc"]
     assert not any(row["rollout/num_failed"] or row["rollout/token_drift"] for row in rows)
 
@@ -96,7 +96,7 @@ def test_a_validation_plays_the_newest_weights_alone(server, tmp_path):
 @pytest.mark.slow
 def test_a_checkpoint_waits_for_nothing_and_a_resumed_run_trains_on_every_pack_once(server, tmp_path):
     data, states = made(server), []
-    data.runner.follow(Following(update_begins=lambda: states.append(data.state_dict())))
+    data.runner.follow(Following(update_begins=lambda **_: states.append(data.state_dict())))
     fit(tmp_path, data, max_steps=6)
     for state in (states[3], states[5]):
         assert len(state["rollouts"]["ahead"]) < BOUND

@@ -121,3 +121,22 @@ def test_transcripts_without_both_outcomes_are_refused(tmp_path):
         ConfigError, match=r"transcripts is .*; expected transcripts in which known tasks were solved and"
     ):
         PartlyKnown(0.5, path).check()
+
+
+def test_the_fit_is_the_loop_of_its_definition_over_rows_of_several_lengths():
+    """AdaGrad on the logistic loss, each row's features weighted by 1 over the root of their number."""
+    rows, outcomes = [[0, 1, 2, 3], [1], [2, 3], [0, 3, 5, 7, 9, 11, 13, 15, 17]], np.array([1.0, 0.0, 1.0, 0.0])
+    weights, squares = np.zeros(20), np.full(20, 1e-8)
+    for _ in range(300):
+        gradient = np.zeros(20)
+        for row, outcome in zip(rows, outcomes, strict=True):
+            value = 1 / np.sqrt(len(row))
+            wrong = 1 / (1 + np.exp(-sum(weights[f] * value for f in row))) - outcome
+            for feature in row:
+                gradient[feature] += wrong * value / len(rows)
+        squares += gradient**2
+        weights -= 0.5 * gradient / np.sqrt(squares)
+    np.testing.assert_allclose(fitted(rows, outcomes)[:20], weights, atol=1e-9)
+    for row in rows:
+        total = sum(weights[f] for f in row) / np.sqrt(len(row))
+        assert probability(fitted(rows, outcomes), row) == pytest.approx(1 / (1 + np.exp(-total)))

@@ -3,7 +3,6 @@
 import json
 import math
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.batch import CreditTable
 from cod_lightning.training.bandit import Bandit, mean_absolute
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource, TrainingPacks, Uniform
 from cod_lightning.types import Split
@@ -26,11 +24,8 @@ TWO = Mixture({"slow": Levers(max_turns=4), "fast": Levers(max_turns=1)})
 
 
 def outcomes(categories, values, valid=None):
-    advantages = plain_credit(torch.tensor(values))
-    if valid is not None:
-        advantages = replace(advantages, valid=torch.tensor(valid))
     choices = [PackChoice(index, category) for index, category in enumerate(categories)]
-    return PackOutcomes(choices=choices, table=None, advantages=advantages)
+    return PackOutcomes(choices=choices, credit=plain_credit(torch.tensor(values), valid))
 
 
 def bandit(categories=("a", "b"), seed=1, **options):
@@ -50,7 +45,8 @@ def test_mean_absolute_advantages_are_those_of_the_loop_over_known_episodes():
     values, valid = torch.randn(9, 3, 5), torch.rand(9, 3, 5) < 0.6
     category = torch.tensor([0, 2, 2, 0, 3, 3, 0, 2, 3])
     valid[category == 3] = False
-    found = mean_absolute(values, valid, category, 4).tolist()
+    of_episode = category[:, None, None].expand_as(values).flatten()
+    found = mean_absolute(values.flatten(), valid.flatten(), of_episode, 4).tolist()
     for c in range(4):
         known = [
             abs(float(values[p, k, e]))
@@ -164,7 +160,6 @@ SIX = [PackChoice(i) for i in range(6)]
         (lambda: [PackChoice(i, num_tasks=1) for i in range(6)], r"whose packs have 2 to 2 tasks, not 1\."),
         (lambda: [PackChoice(i, num_tasks=3) for i in range(6)], r"whose packs have 2 to 2 tasks, not 3\."),
         (lambda: [*SIX[:5], PackChoice(7, begin=2)], r"whose packs begin at one of their tasks, not at 2\."),
-        (lambda: [*SIX[:5], PackChoice(7, num_tasks=2)], r"whose packs of one rollout have equally many tasks\."),
         (lambda: [*SIX[:5], PackChoice(0)], r"names different packs for one rollout, none of them twice\."),
         (
             lambda: [*SIX[:4], PackChoice(7, "slow"), PackChoice(7, "fast")],
@@ -250,10 +245,7 @@ def test_the_curriculum_of_the_guide_grows_its_packs_once_they_are_solved_and_go
         drawn = packs.draw(0, 2)
         sizes.append({len(pack) for _, pack in drawn})
         solves = torch.tensor(rewards).view(2, 1, 1)
-        table = CreditTable(
-            rewards=solves, valid=solves.isfinite(), action_counts=solves.long(), kinds=torch.zeros(1).long()
-        )
-        packs.observe(PackOutcomes(choices=[choice for choice, _ in drawn], table=table, advantages=None))
+        packs.observe(PackOutcomes(choices=[choice for choice, _ in drawn], credit=plain_credit(solves)))
     assert sizes == [{2}, {2}, {3}]
     other.load_state_dict(packs.state_dict())
     assert other.metrics() == packs.metrics() == {"source/ready": 1.0}

@@ -6,19 +6,22 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.credited import credited
+from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import GroupMean
-from cod_lightning.objective.batch import episode_keys
-from cod_lightning.objective.credited import credited
+from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import GRPO, NFT, RLOO, SDPO
-from cod_lightning.objective.returns import TaskCredit
 from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training import replay as replay_contract
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
@@ -30,6 +33,7 @@ from cod_lightning.training.stream import TrainStream
 from cod_lightning.training.update import plan_update
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, StopReason, Turn
 from modules.checks import check_combination
+from tests.credit_tables import credit_table, stamped
 from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine
 from tests.training.test_rollouts import NumberWorld, data, module, pack
@@ -98,30 +102,36 @@ class Again(PackSource):
 class Story:
     """A stream with a replay, the credit of GroupMean over own rewards."""
 
-    def __init__(self, replay, packs=4, updates=2, passes=1, source=None, rollouts=3, failing=()):
+    def __init__(self, replay, packs=4, updates=2, passes=1, source=None, rollouts=3, failing=(), filtered=False):
         def play(packs):
             numbers = [one.world_seed for one in packs]
             return [failed(n) if n in failing else played(n, self.rollouts_begun()) for n in numbers]
 
-        def advantages(table):
-            return credited(table, TaskCredit(), GroupMean())
+        def credit(table):
+            self.credits.append(credited(table, TaskCredit(), GroupMean(), filtered=filtered))
+            return self.credits[-1]
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
-        self.advantages = advantages
+        self.credited, self.credits, self.figures = credit, [], {}
         self.rollouts = TrainingRollouts(
-            score=lambda batch, groups: batch,
+            prompts=lambda groups: None,
             packs=TrainingPacks(source or Numbers(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,
-            advantages=advantages,
             pad_id=lambda: 0,
-            replay=None if replay is None else ReplayBuffer(replay, TaskCredit(), 5),
+            replay=None if replay is None else ReplayBuffer(replay, 5),
             packs_per_rollout=packs,
             updates_per_rollout=updates,
             passes_per_rollout=passes,
             seed=5,
         )
-        self.stream = TrainStream(self.rollouts.next, rollouts, updates * passes, runner)
+        self.stream = TrainStream(self.next_rollout, rollouts, updates * passes, runner)
+
+    def next_rollout(self, number, first):
+        learner = SimpleNamespace(credited=self.credited, score=lambda rows, *_, **__: rows)
+        made = self.rollouts.next(number, first, learner)
+        self.figures = {name: of for name, of in made.batch.figures.items() if name.startswith("replay/")}
+        return made
 
     def rollouts_begun(self):
         """A version for each rollout."""
@@ -172,46 +182,42 @@ def test_a_replayed_row_has_the_ids_masks_and_log_probs_of_the_row_that_was_play
     assert max(fresh.values()) == 1
     seen, known = [], {}
     for batch in made:
-        credit = credited(batch.credit, TaskCredit(), GroupMean())
-        spread = credit.spread(batch)
         for r in range(len(batch)):
             key = row_key(batch, r)
-            advantages = set(spread[r][batch.action_mask[r]].tolist())
+            advantages = set(batch.token_advantages[r][batch.action_mask[r]].tolist())
             assert len(advantages) == 1
             if batch.is_replayed[r]:
                 seen.append(key)
                 assert advantages.pop() == pytest.approx(known[key] / 10, abs=1e-7)
-                assert batch.given[r] == pytest.approx(known[key] / 10, abs=1e-7)
             else:
                 known[key] = advantages.pop()
     worth = {key for key, advantage in known.items() if abs(advantage) > 1e-6}
     last = {row_key(batch, r) for batch in made[4:] for r in range(len(batch)) if not batch.is_replayed[r]}
     assert set(seen) == worth - last
-    assert all(batch.num_action_tokens == int(batch.action_mask.sum()) for batch in made)
 
 
-def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_denominators():
-    batch = updates(Story(Everything()).stream)[2]
-    keys = episode_keys(batch)
+@pytest.mark.parametrize("filtered", [False, True])
+def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_denominators(filtered):
+    story = Story(Everything(), filtered=filtered)
+    batch, keys = (found := updates(story.stream)[2]), found.episode
     of_replayed = set(keys[batch.is_replayed].tolist())
     assert of_replayed
     assert not of_replayed & set(keys[~batch.is_replayed].tolist())
-    places = {tuple(place) for place in batch.episode_index[batch.is_replayed].tolist()}
+    places = {tuple(place) for place in batch.place[batch.is_replayed].tolist()}
     assert len(of_replayed) == len(places) < int(batch.is_replayed.sum())
-    credit = credited(batch.credit, TaskCredit(), GroupMean())
-    for filtered in (False, True):
-        update = plan_update(batch, credit, GRPO(), filter_packs=filtered, every_row=False, seed=0)
-        assert batch.is_replayed[update.rows].sum() == batch.is_replayed.sum()
-        kept = credit.signals(batch) if filtered else torch.ones(len(batch)).bool()
-        assert update.num_action_tokens == int(batch.action_mask[kept].sum())
-        assert update.num_episodes == len(set(keys[kept].tolist()))
+    update = plan_update(batch, GRPO(), every_row=False, seed=0)
+    assert batch.is_replayed[update.rows].sum() == batch.is_replayed.sum()
+    signal = story.credits[1].packs_with_signal
+    kept = [b for b, (g, _, _) in enumerate(batch.place.tolist()) if g >= len(signal) or signal[g] or not filtered]
+    assert update.num_action_tokens == int(batch.action_mask[kept].sum())
+    assert update.num_episodes == len(set(keys[kept].tolist()))
 
 
 def test_without_a_replay_batches_shares_and_checkpoints_are_as_they_were():
     story = Story(None)
-    assert all(batch.given is None for batch in updates(story.stream))
+    assert not any(batch.is_replayed.any() for batch in updates(story.stream))
     assert set(story.rollouts.state_dict()) == {"source", "ahead"}
-    assert story.rollouts.runner.replay_metrics == {}
+    assert story.figures == {}
 
 
 def test_nothing_of_a_rollout_is_replayed_in_its_own_updates():
@@ -238,14 +244,13 @@ def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, repl
     other = Story(replay(), **options)
     other.stream.restore(story.stream.saved())
     other.rollouts.load_state_dict(story.rollouts.state_dict())
-    assert other.rollouts.runner.replay_metrics == story.rollouts.runner.replay_metrics
+    assert other.buffer.metrics == story.buffer.metrics
     found = before + updates(other.stream)
     assert len(found) == len(expected) == 12
     for one, wanted in zip(found, expected, strict=True):
-        for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
-            assert torch.equal(getattr(one, name), getattr(wanted, name)), name
-        assert torch.equal(one.given.nan_to_num(7.0), wanted.given.nan_to_num(7.0))
-        assert one.num_action_tokens == wanted.num_action_tokens
+        for name, value in vars(wanted).items():
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(getattr(one, name).nan_to_num(7.0), value.nan_to_num(7.0)), name
     assert same(other.rollouts.state_dict()["replay"], uninterrupted.rollouts.state_dict()["replay"])
 
 
@@ -267,7 +272,7 @@ def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them(tmp_pa
     def act(_):
         story = Story(make(), packs=8, updates=2)
         made = updates(story.stream)
-        rows = [[(*row_key(b, r), float(b.given[r])) for r in range(len(b)) if b.is_replayed[r]] for b in made]
+        rows = [[(*row_key(b, r), float(b.advantages[r])) for r in range(len(b)) if b.is_replayed[r]] for b in made]
         return rows, story.rollouts.state_dict()["replay"], len(story.buffer._rows)
 
     rows, state, num = act(0)
@@ -320,7 +325,7 @@ def test_beyond_a_bound_the_least_worth_leaves_first(bound, value):
     assert 0 < total <= value
     assert min(int(one.pack_id[1:]) for one in kept) >= 6, "8 packs were played"
     assert story.buffer._rows.keys() == story.buffer.stored.keys()
-    assert story.rollouts.runner.replay_metrics["replay/stored_episodes"] == len(kept)
+    assert story.figures["replay/stored_episodes"] == len(kept)
 
 
 def test_what_is_worth_nothing_is_not_stored():
@@ -340,15 +345,15 @@ def test_episodes_older_than_the_bound_are_dropped():
 def test_a_rollout_in_which_every_lifecycle_failed_makes_nothing_younger():
     story = Story(Everything(), rollouts=2, failing={4, 5, 6, 7})
     assert sum(int(batch.is_replayed.sum()) for batch in updates(story.stream)[2:]) > 0
-    assert story.rollouts.runner.replay_metrics["replay/age"] == 0
+    assert story.figures["replay/age"] == 0
 
 
 def test_the_figures_count_action_tokens_of_all_updates():
     story = Story(Everything(), passes=2, rollouts=2)
     made = updates(story.stream)[4:]
     replayed = sum(int(b.action_mask[b.is_replayed].sum()) for b in made)
-    whole = sum(b.num_action_tokens for b in made)
-    figures = story.rollouts.runner.replay_metrics
+    whole = sum(int(b.action_mask.sum()) for b in made)
+    figures = story.figures
     assert figures["replay/replayed_tokens"] == replayed > 0
     assert figures["replay/replayed_share"] == pytest.approx(replayed / whole)
     assert figures["replay/age"] == 1.0
@@ -558,7 +563,7 @@ def test_the_replay_of_the_guide_replays_the_latest_successes():
     story = Story(made["LastWins"]())
     batches = updates(story.stream)
     assert all(one.advantage > 0 for one in story.buffer.stored)
-    assert [len(set(episode_keys(batch)[batch.is_replayed].tolist())) for batch in batches] == [0, 0, 2, 2, 2, 2]
+    assert [len(set(batch.episode[batch.is_replayed].tolist())) for batch in batches] == [0, 0, 2, 2, 2, 2]
     assert set(batches[4].policy_version[batches[4].is_replayed].tolist()) == {1}
 
 
@@ -585,3 +590,50 @@ def test_stored_rows_that_are_not_those_of_their_episodes_are_refused(damage):
     damage(state["replay"])
     with pytest.raises(ConfigError, match=r"data\.replay is Everything; expected a checkpoint with"):
         Story(Everything()).rollouts.load_state_dict(state)
+
+
+@pytest.mark.parametrize("versions", [(1, 2), (2, 1), (3, 3)])
+def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
+    """Weights that changed in flight."""
+    whole = played(4, 0)
+    turns = [
+        structs.replace(turn, policy_version=v)
+        for turn, v in zip(whole.lifecycles[1].solves[0].turns, versions, strict=True)
+    ]
+    first = structs.replace(whole.lifecycles[1].episodes[0], turns=tuple(turns))
+    life = structs.replace(whole.lifecycles[1], episodes=(first, *whole.lifecycles[1].episodes[1:]))
+    groups = [structs.replace(whole, lifecycles=(whole.lifecycles[0], life, whole.lifecycles[2]))]
+    credit = credited(credit_table(groups), TaskCredit(), GroupMean())
+    batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0}, pad_id=0))
+    buffer = ReplayBuffer(Everything(), 5)
+    buffer.join(0, batch, credit, [[0]])
+    (found,) = [one for one in buffer.stored if (one.sibling, one.episode) == (1, 0)]
+    assert found.policy_version == min(versions)
+    joined, _ = buffer.join(1, batch, credit, [[0]])
+    rows = joined.is_replayed & (joined.policy_version > 0)
+    assert sorted(joined.policy_version[rows].tolist()) == sorted(versions)
+
+
+def test_replayed_rows_have_the_kind_of_their_episode_and_numbers_that_no_two_ranks_give_twice(tmp_path):
+    def act(_):
+        story = Story(Everything(), packs=8, updates=2)
+        return [(b.episode[b.is_replayed].tolist(), b.kinds.tolist()) for b in updates(story.stream)]
+
+    for of_update in zip(*on_two_ranks(tmp_path, act), strict=True):
+        (one, kinds), (other, _) = of_update
+        assert set(one).isdisjoint(other)
+        assert set(kinds) == {0}
+
+
+def test_a_replay_sees_the_number_of_each_rollout_from_0_on():
+    class Noting(Everything):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def observe(self, rollout):
+            self.seen.append((rollout.number, {one.rollout for one in rollout.episodes}))
+
+    story = Story(Noting(), rollouts=3)
+    updates(story.stream)
+    assert story.buffer.replay.seen == [(n, {n}) for n in range(3)]

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from cod_lightning.contexts import CompactingContext, HintContext, NotebookContext, SkillsContext, StackedContext
+from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.credited import credited
+from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.provided_contexts import OraclePrompts
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.objective.baselines import GroupMean
-from cod_lightning.objective.credited import credited
-from cod_lightning.objective.returns import EpisodeCredit
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
@@ -40,8 +40,7 @@ class Story:
             packs=TrainingPacks(Revisits(by="failure", back="continued", solved_min=-1.0), self.env, SIZE, 7),
             play=lambda packs: [self.played(pack) for pack in packs],
             runner=self.runner,
-            advantages=lambda table: credited(table, EpisodeCredit(), GroupMean()),
-            score=lambda batch, groups: self.seen(batch, groups),
+            prompts=lambda groups: OraclePrompts(groups, self.setting(groups[0].pack)),
             pad_id=lambda: 0,
             dump=mechanism.dump,
             num_ahead=lambda: 1,
@@ -58,15 +57,17 @@ class Story:
     def played(self, pack):
         return run_groups([pack], 2, self.setting(pack))[0]
 
-    def seen(self, batch, groups):
+    def credited(self, table):
+        return credited(table, EpisodeCredit(), GroupMean())
+
+    def score(self, batch, prompts, *, several_updates):
         """Asks for the prompts that a teacher with the oracle's context has."""
-        prompts = OraclePrompts(groups, self.setting(groups[0].pack))
         ids = [row[:length] for row, length in zip(batch.token_ids.tolist(), batch.lengths.tolist(), strict=True)]
-        self.prompts = [prompts(*place, row) for place, row in zip(batch.episode_index.tolist(), ids, strict=True)]
+        self.prompts = [prompts(*place, row) for place, row in zip(batch.place.tolist(), ids, strict=True)]
         return batch
 
     def next(self, number):
-        self.rollouts.next(number, 4 * number)
+        self.rollouts.next(number, 4 * number, self)
         return self.prompts, self.rollouts.packs.state_dict()
 
 

@@ -17,11 +17,10 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.batch import CreditTable
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.revisits import Revisits, worth
 from cod_lightning.types import Split
-from tests.credit_tables import plain_credit
+from tests.credit_tables import CreditTable, plain_credit
 
 SIZE, SIBLINGS = 3, 4
 MIXED = Mixture({"one": Levers(max_turns=1, protocol="compact"), "four": Levers(max_turns=4, protocol="compact")})
@@ -36,7 +35,7 @@ def outcomes(choices, rewards, valid=None, contexts=()):
     table[..., 0::2], all_valid[..., 0::2] = solves, known
     kinds = torch.arange(table.shape[2]) % 2
     credit = CreditTable(rewards=table, valid=all_valid, action_counts=all_valid.long(), kinds=kinds)
-    return PackOutcomes(choices=choices, table=credit, advantages=plain_credit(table), contexts=contexts)
+    return PackOutcomes(choices=choices, credit=plain_credit(table, table=credit.flat()), contexts=contexts)
 
 
 def played(packs, rollouts, count=8, seed=0):

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.batch import CreditTable
-from cod_lightning.objective.reweight import AdaptiveRED
-from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
 from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
 from cod_lightning.training.revisits import Revisits
@@ -84,8 +82,8 @@ class Learner(PackSource):
 
     def observe(self, outcomes):
         numbers = [choice.index for choice in outcomes.choices]
-        assert outcomes.table.rewards[:, 0, 0].tolist() == numbers
-        self.calls.append(("observe", numbers, outcomes.advantages.packs_with_signal().tolist()))
+        assert outcomes.credit.table.solved()[0][:, 0, 0].tolist() == numbers
+        self.calls.append(("observe", numbers, outcomes.credit.packs_with_signal.tolist()))
         self.last = max(numbers)
 
     def state_dict(self):
@@ -110,16 +108,15 @@ class Story:
 
         def advantages(table):
             """By the number of the pack, which is its reward."""
-            signal = torch.tensor([int(number) not in silent for number in table.rewards[:, 0, 0]])
-            return plain_credit(signal.float()[:, None, None].expand(-1, SIBLINGS, 1))
+            signal = torch.tensor([int(number) not in silent for number in table.solved()[0][:, 0, 0]])
+            return plain_credit(signal.float()[:, None, None].expand(-1, SIBLINGS, 1), table=table)
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         rollouts = TrainingRollouts(
-            score=lambda batch, groups: batch,
+            prompts=lambda groups: None,
             packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,
-            advantages=advantages,
             pad_id=lambda: 0,
             packs_per_rollout=packs,
             updates_per_rollout=updates,
@@ -129,7 +126,14 @@ class Story:
             num_ahead=(lambda: int(self.stream.num_rollouts < 1)) if ahead else None,
         )
         self.rollouts = rollouts
-        self.stream = TrainStream(rollouts.next, 2, updates * passes, runner)
+        self.figures = []
+
+        def next_rollout(number, first):
+            made = rollouts.next(number, first, SimpleNamespace(credited=advantages, score=lambda rows, *_, **__: rows))
+            self.figures.append(made.batch.figures)
+            return made
+
+        self.stream = TrainStream(next_rollout, 2, updates * passes, runner)
 
 
 def packs_of(batch):
@@ -139,6 +143,10 @@ def packs_of(batch):
 
 def updates(stream):
     return [sealed.item for sealed in stream]
+
+
+def untimed(figures):
+    return {name: value for name, value in figures.items() if not name.startswith(("time/", "throughput/"))}
 
 
 def test_every_pass_goes_over_every_pack_once_in_an_order_of_its_own():
@@ -157,12 +165,14 @@ def test_every_pass_goes_over_every_pack_once_in_an_order_of_its_own():
     assert story.rounds == [list(range(8)), list(range(8, 16))]
 
 
-def test_behaviour_log_probs_and_the_credit_table_are_the_samplers_in_every_pass():
+def test_behaviour_log_probs_and_advantages_are_the_same_in_every_pass():
     made = updates(Story(passes=3).stream)[:6]
     for batch in made:
         assert (batch.behaviour_logprobs[batch.action_mask] == -0.5).all()
-        assert batch.num_action_tokens == int(batch.action_mask.sum()) == 2 * SIBLINGS
-        assert torch.equal(batch.credit.rewards, made[0].credit.rewards)
+        assert int(batch.action_mask.sum()) == 2 * SIBLINGS
+        assert (batch.advantages == 1).all()
+        assert batch.figures == made[0].figures
+    assert [batch.updates_left for batch in made] == [5, 4, 3, 2, 1, 0]
 
 
 @pytest.mark.parametrize("source", [Uniform, Learner, Bandit, Revisits])
@@ -183,15 +193,16 @@ def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, sour
     resumed = other.stream
     resumed.restore(story.stream.saved())
     other.rollouts.load_state_dict(story.rollouts.state_dict())
-    assert other.rollouts.runner.source_metrics == (story.rollouts.packs.metrics())
     after = updates(resumed)
     while len(before) + len(after) < len(expected):
         after += updates(resumed)
     assert len(before + after) == len(expected) == 16
     for found, wanted in zip(before + after, expected, strict=True):
-        for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "attempt", "lengths"):
-            assert torch.equal(getattr(found, name), getattr(wanted, name)), name
-        assert found.num_action_tokens == wanted.num_action_tokens
+        for name, value in vars(wanted).items():
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(getattr(found, name), value), name
+        assert untimed(found.figures) == untimed(wanted.figures)
+        assert found.updates_left == wanted.updates_left
     assert resumed.num_packs == whole.num_packs
     assert other.rollouts.state_dict() == uninterrupted.rollouts.state_dict()
 
@@ -221,7 +232,8 @@ def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_p
     def act(_: int):
         story = Story(silent=(1, 4, 6), packs=4, updates=2, resample=resample, source=make())
         updates(story.stream)
-        return story.rounds, story.rollouts.state_dict()["source"], story.rollouts.runner.source_metrics
+        source = [{k: v for k, v in of.items() if k.startswith("source/")} for of in story.figures]
+        return story.rounds, story.rollouts.state_dict()["source"], source
 
     rounds, *known = act(0)
     (first, *of_first), (second, *of_second) = on_two_ranks(tmp_path, act)
@@ -296,18 +308,28 @@ def test_a_rollout_ahead_begins_after_the_packs_that_were_replaced(ahead):
 
 
 def test_the_epoch_s_last_rollout_is_known_from_its_first_update_on():
-    stream = Story(packs=4, updates=2).stream
-    assert [stream._runner.ends_epoch for _ in stream] == [False, False, True, True]
+    class Noting(RolloutObserver):
+        def update_begins(self, *, new_rollout, ends_epoch):
+            seen.append((new_rollout, ends_epoch))
+
+    story, seen = Story(packs=4, updates=2), []
+    story.rollouts.runner.follow(Noting())
+    updates(story.stream)
+    assert seen == [(True, False), (False, False), (True, True), (False, True)]
 
 
-def test_a_source_and_resampling_see_advantages_before_they_are_reweighted():
-    trained, own = module(reweight=AdaptiveRED()), data()
-    own.trainer = SimpleNamespace(lightning_module=trained)
-    table = CreditTable(
-        rewards=torch.tensor([[[1.0], [0.0]]]),
-        valid=torch.ones(1, 2, 1).bool(),
-        action_counts=torch.tensor([[[1], [9]]]),
-        kinds=torch.tensor([0]),
-    )
-    assert trained.advantages(table).temperature > 0
-    assert own.rollouts.advantages(table).values.flatten().tolist() == [0.5, -0.5]
+def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_before_its_first_update():
+    story, calls = Story(packs=4, updates=2, passes=2), []
+
+    def score(rows, prompts, *, several_updates):
+        calls.append(("score", len(rows), several_updates, rows.advantages.isfinite().all().item()))
+        return rows
+
+    def credited(table):
+        calls.append(("credited", table.num_packs))
+        return plain_credit(table.solved()[0], table=table)
+
+    learner = SimpleNamespace(credited=credited, score=score)
+    stream = TrainStream(lambda number, first: story.rollouts.next(number, first, learner), 2, 4, RolloutRunner(None))
+    assert len(updates(stream)) == 8
+    assert calls == [("credited", 4), ("score", 8, True, True)] * 2

@@ -16,7 +16,7 @@ import torch
 
 from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.terms import KL, TermInputs
 from cod_lightning.training.scorers import (
     CheckpointScorer,
@@ -76,17 +76,20 @@ def rows():
     lengths = torch.tensor(LENGTHS)
     inside = torch.arange(width) < lengths[:, None]
     mask = inside & (torch.arange(width) > torch.tensor([0, 0, 2, 1])[:, None])
-    one = torch.ones(4, 1, 1)
+    zeros = torch.zeros(4, dtype=torch.long)
     return Batch(
         token_ids=torch.randint(3, 40, (4, width), generator=rng).masked_fill(~inside, 0),
         action_mask=mask,
         behaviour_logprobs=torch.zeros(4, width),
-        episode_index=torch.tensor([(g, 0, 0) for g in range(4)]),
-        attempt=torch.full((4,), -1),
+        place=torch.tensor([(g, 0, 0) for g in range(4)]),
+        is_attempt=torch.zeros(4, dtype=torch.bool),
         policy_version=torch.zeros(4, dtype=torch.long),
         lengths=lengths,
-        credit=CreditTable(rewards=one, valid=one.bool(), action_counts=one.long(), kinds=torch.zeros(1).long()),
-        num_action_tokens=int(mask.sum()),
+        advantages=torch.zeros(4),
+        episode=torch.arange(4),
+        siblings=torch.arange(4),
+        kinds=zeros,
+        is_replayed=zeros.bool(),
     )
 
 
@@ -160,7 +163,7 @@ def test_an_answer_that_is_not_about_these_tokens_costs_its_row_alone(server, na
         found = scorer(server).score(batch, forward)
     assert found[2, batch.action_mask[2]].isnan().all()
     assert torch.equal(found[[0, 1, 3]], whole[[0, 1, 3]])
-    num_action = batch.num_action_tokens
+    num_action = int(batch.action_mask.sum())
     sums = KL(to="teacher")(
         TermInputs(
             policy_logprobs=torch.zeros_like(found).requires_grad_(),
@@ -187,7 +190,7 @@ def test_a_server_that_fails_in_a_rollout_leaves_its_tokens_without_a_score(serv
     assert found[batch.action_mask].isnan().all()
     assert (found[~batch.action_mask] == 0).all()
     with pytest.raises(ScorerFailed, match=r"gave no log-prob for 14 of 14 action tokens"):
-        check_missing("teacher", int(found.isnan().sum()), batch.num_action_tokens)
+        check_missing("teacher", int(found.isnan().sum()), int(batch.action_mask.sum()))
 
 
 @pytest.fixture
@@ -300,7 +303,7 @@ class Says(Scorer):
 def test_each_teacher_scores_the_rows_of_its_own_world_and_those_of_none_have_no_score():
     batch = replace(rows(), pack_ids={0: "levers-4/train/1/0", 1: "lake/train/1/1", 2: "other/train/1/2"})
     packs = torch.tensor([0, 1, 2, 0])
-    batch = replace(batch, episode_index=torch.stack([packs, packs * 0, packs * 0], dim=1))
+    batch = replace(batch, place=torch.stack([packs, packs * 0, packs * 0], dim=1))
     scorer = ScorerByWorld({"levers-4": Says(-1.0), "lake": Says(-2.0), "absent": Says(-3.0)})
     scores = scorer.score(batch, forward)
     for row, expected in enumerate((-1.0, -2.0, math.nan, -1.0)):
@@ -317,7 +320,7 @@ def test_each_teacher_scores_the_rows_of_its_own_world_and_those_of_none_have_no
 
 @pytest.mark.parametrize("names", [("levers", "levers-4"), ("levers-4", "levers")])
 def test_of_teachers_whose_names_begin_alike_the_one_of_the_longest_name_scores(names):
-    batch = replace(rows(), pack_ids={0: "levers-4/train/1/0"}, episode_index=torch.zeros(4, 3).long())
+    batch = replace(rows(), pack_ids={0: "levers-4/train/1/0"}, place=torch.zeros(4, 3).long())
     scores = ScorerByWorld({name: Says(-float(len(name))) for name in names}).score(batch, forward)
     assert set(scores[batch.action_mask].tolist()) == {-8.0}
 

@@ -76,7 +76,7 @@ def test_packs_of_one_name_without_the_visit_have_the_same_tasks_in_their_order(
 def test_replayed_rows_have_the_teacher_of_their_own_world():
     seen = []
     for batch in updates(Story(Everything()).stream):
-        names = [batch.pack_ids[g] for g in batch.episode_index[:, 0].tolist()]
+        names = [batch.pack_ids[g] for g in batch.place[:, 0].tolist()]
         scorer = ScorerByWorld({name: Says(float(-int(name[1:]) - 1)) for name in dict.fromkeys(names)})
         scores = scorer.score(batch, lambda model, rows: None)
         played_by = {row_key(batch, r): names[r] for r in range(len(batch)) if not batch.is_replayed[r]}
@@ -90,3 +90,13 @@ def test_replayed_rows_have_the_teacher_of_their_own_world():
             assert found == {float(-int(names[r][1:]) - 1)}
             num_replayed += int(batch.is_replayed[r])
     assert num_replayed > 0
+
+
+@pytest.mark.parametrize(("advantage", "joins"), [(0.4, 1), (0.0, 0), (-0.3, 0)])
+def test_an_episode_above_the_siblings_of_now_joins_only_if_it_was_above_those_of_then_too(advantage, joins):
+    before, now = ids(PackChoice(4), PackChoice(4, visit=33))
+    replay = SignalReplay(same_pack_only=True)
+    replay.start(1)
+    rollout = of_rollout([recorded(pack_id=now, group_return=0.2)], without=(0,), packs={0: now})
+    (chosen,) = replay.choose([recorded(pack_id=before, episode_return=0.9, advantage=advantage)], rollout)
+    assert len(chosen) == joins

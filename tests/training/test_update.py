@@ -1,14 +1,15 @@
 """What goes into an update: rows, denominators, and packs without signal."""
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-from cod_lightning.objective.batch import Batch, CreditTable, episode_keys
+from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.losses import OPMD, REC, KLCov
 from cod_lightning.training.update import plan_update
-from tests.credit_tables import plain_credit
+from tests.credit_tables import plain_credit, stamped
 
 G, K, E = 3, 2, 3
 
@@ -19,23 +20,20 @@ def batch(seed=0):
     index = [(g, k, e) for g in range(G) for k in range(K) for e in (0, 0, 1, 2)]
     mask = torch.rand(len(index), 5, generator=rng) < 0.5
     mask[:, 1] = True
-    everywhere = torch.ones(G, K, E, dtype=torch.bool)
-    credit = CreditTable(
-        rewards=torch.zeros(G, K, E),
-        valid=everywhere,
-        action_counts=everywhere.long(),
-        kinds=torch.arange(E) % 2,
-    )
+    g, k, e = torch.tensor(index).unbind(dim=1)
     return Batch(
         token_ids=torch.zeros(len(index), 5, dtype=torch.long),
         action_mask=mask,
         behaviour_logprobs=torch.where(mask, -torch.rand(len(index), 5, generator=rng), 0.0),
-        episode_index=torch.tensor(index),
-        attempt=torch.full((len(index),), -1),
+        place=torch.tensor(index),
+        is_attempt=torch.zeros(len(index), dtype=torch.bool),
         policy_version=torch.zeros(len(index), dtype=torch.long),
         lengths=torch.full((len(index),), 5),
-        credit=credit,
-        num_action_tokens=int(mask.sum()),
+        advantages=torch.full((len(index),), math.nan),
+        episode=(g * K + k) * E + e,
+        siblings=g * E + e,
+        kinds=e % 2,
+        is_replayed=torch.zeros(len(index), dtype=torch.bool),
     )
 
 
@@ -48,15 +46,16 @@ def advantages():
 
 
 def plan(x, values, loss=None, filter_packs=False, every_row=False):
-    return plan_update(x, plain_credit(values), loss or REC(), filter_packs=filter_packs, every_row=every_row, seed=0)
+    rows = stamped(plain_credit(values, filtered=filter_packs), x)
+    return plan_update(rows, loss or REC(), every_row=every_row, seed=0)
 
 
 def test_rows_of_zero_advantage_are_skipped_and_count():
     x, values = batch(), advantages()
     found = plan(x, values)
-    expected = [b for b, (g, k, e) in enumerate(x.episode_index.tolist()) if values[g, k, e] != 0]
+    expected = [b for b, (g, k, e) in enumerate(x.place.tolist()) if values[g, k, e] != 0]
     assert found.rows.tolist() == expected
-    assert found.num_action_tokens == x.num_action_tokens
+    assert found.num_action_tokens == int(x.action_mask.sum())
     assert found.num_episodes == G * K * E
 
 
@@ -64,7 +63,7 @@ def test_filtered_packs_leave_rows_and_denominators():
     x, values = batch(), advantages()
     found = plan(x, values, filter_packs=True)
     assert found.rows.tolist() == plan(x, values).rows.tolist()
-    of_pack = x.episode_index[:, 0] < 2
+    of_pack = x.place[:, 0] < 2
     assert found.num_action_tokens == int(x.action_mask[of_pack].sum())
     assert found.num_episodes == 2 * K * E
     assert not plan(x, values, KLCov(penalised_fraction=0.99), filter_packs=True).marked[~of_pack].any()
@@ -73,7 +72,7 @@ def test_filtered_packs_leave_rows_and_denominators():
 @pytest.mark.parametrize("filter_packs", [False, True])
 def test_every_row_is_taken_where_a_term_has_a_gradient_at_zero_advantage(filter_packs):
     x, values = batch(), advantages()
-    there = [b for b, (g, _, _) in enumerate(x.episode_index.tolist()) if g < 2 or not filter_packs]
+    there = [b for b, (g, _, _) in enumerate(x.place.tolist()) if g < 2 or not filter_packs]
     assert plan(x, values, every_row=True, filter_packs=filter_packs).rows.tolist() == there
     assert plan(x, values, OPMD(), filter_packs=filter_packs).rows.tolist() == there
 
@@ -85,14 +84,12 @@ def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(
     known = torch.ones(G, K, E, dtype=torch.bool)
     known[0, 1, 1:] = False  # one lifecycle failed
     known[1] = False  # too few survivors
-    credit = replace(plain_credit(torch.where(known, values, 0.0)), valid=known)
-    found = plan_update(x, credit, loss, filter_packs=filter_packs, every_row=True, seed=0)
-    counted = [
-        b for b, (g, k, e) in enumerate(x.episode_index.tolist()) if known[g, k, e] and (g < 2 or not filter_packs)
-    ]
+    credit = plain_credit(torch.where(known, values, 0.0), known, filtered=filter_packs)
+    found = plan_update(stamped(credit, x), loss, every_row=True, seed=0)
+    counted = [b for b, (g, k, e) in enumerate(x.place.tolist()) if known[g, k, e] and (g < 2 or not filter_packs)]
     assert found.rows.tolist() == counted
     assert found.num_action_tokens == int(x.action_mask[counted].sum())
-    assert found.num_episodes == len({tuple(x.episode_index[b].tolist()) for b in counted})
+    assert found.num_episodes == len({tuple(x.place[b].tolist()) for b in counted})
     others = [b for b in range(len(x)) if b not in counted]
     assert not found.marked[others].any()
 
@@ -112,15 +109,9 @@ def test_a_row_without_actions_is_no_episode():
     assert found.num_episodes == G * K * E - 1
 
 
-def test_episodes_have_keys_of_their_own():
-    x = batch()
-    assert len(set(episode_keys(x).tolist())) == G * K * E
-    assert (episode_keys(x)[0::4] == episode_keys(x)[1::4]).all()
-
-
 def test_a_pack_has_signal_if_any_of_its_episodes_has_an_advantage():
-    assert plain_credit(advantages()).packs_with_signal().tolist() == [True, True, False]
-    assert plain_credit(advantages() * -1e-9).packs_with_signal().tolist() == [False, False, False]
+    assert plain_credit(advantages()).packs_with_signal.tolist() == [True, True, False]
+    assert plain_credit(advantages() * -1e-9).packs_with_signal.tolist() == [False, False, False]
 
 
 def test_when_no_pack_has_signal_nothing_is_left():

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import torch
 
+from cod_lightning.credit.credited import NO_ADVANTAGE
 from cod_lightning.errors import check_at_least, check_positive
-from cod_lightning.objective.credited import NO_ADVANTAGE
 from cod_lightning.objective.losses.base import (
     LossInputs,
     LossOutputs,

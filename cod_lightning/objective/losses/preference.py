@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import logsigmoid, pad
 
+from cod_lightning.credit.credited import NO_ADVANTAGE
 from cod_lightning.errors import check_positive
-from cod_lightning.objective.credited import NO_ADVANTAGE
 from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, units_of
 
 

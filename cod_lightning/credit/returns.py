@@ -12,24 +12,24 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cod_lightning.credit.table import CreditTable, EpisodeTable, kind_id
 from cod_lightning.errors import ConfigError, check_at_least
-from cod_lightning.objective.batch import CreditTable, kind_id
 from cod_lightning.types import EpisodeKind
 
 
 @dataclass(frozen=True)
 class Returns:
-    """Returns of all episodes, and which of them are known."""
+    """Returns of episodes, and which of them are known."""
 
-    values: Float[Tensor, "G K E"]
+    values: Float[Tensor, "... E"]
     """Without meaning where not valid."""
-    valid: Bool[Tensor, "G K E"]
+    valid: Bool[Tensor, "... E"]
     kinds: Int[Tensor, " E"] | None = None
     """Kind of each episode, for baselines that pool episodes of one kind."""
 
 
 class CreditRule(ABC):
-    """Rewards to returns."""
+    """Rewards to returns, lifecycle by lifecycle."""
 
     def check(self, num_tasks: int) -> None:
         """Raise `ConfigError` if the rule has no meaning for packs of that many tasks."""
@@ -47,19 +47,28 @@ class CreditRule(ABC):
     def __call__(self, table: CreditTable) -> Returns:
         """The return of every episode in the table."""
 
+    def of_all(self, table: EpisodeTable) -> Returns:
+        """[N] the returns of lifecycles' own episodes, whatever orders they have."""
+        values = torch.zeros(table.num_own, dtype=table.rewards.dtype)
+        valid = torch.zeros_like(values, dtype=torch.bool)
+        for entries, kinds in table.lifecycles:
+            found = self(CreditTable(rewards=table.rewards[entries], valid=table.valid[entries], kinds=kinds))
+            values[entries], valid[entries] = found.values, found.valid
+        return Returns(values, valid)
+
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeCredit(CreditRule):
     """Fine-grained credit of CoD: each episode is credited with what came of it.
 
-    Rewards-to-go of an episode: its own reward, then those of the solve episodes after it, in the order of the plan. In the
-    paper's plan that is [x_j, x_{j+1}, ..., x_{N-1}] for solve j and [z_j, x_{j+1}, ..., x_{N-1}] for update j: its format reward
+    Rewards-to-go of an episode: its own reward, then those of the solve episodes after it, in their order. In the
+    paper's that is [x_j, x_{j+1}, ..., x_{N-1}] for solve j and [z_j, x_{j+1}, ..., x_{N-1}] for update j: its format reward
     and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`. A proposal's list is its own reward
     alone: what pays it says already how its task was solved.
 
     >>> valid, kinds = torch.ones(1, 1, 3, dtype=torch.bool), torch.tensor([0, 1, 0])
     >>> rewards = torch.tensor([[[0.0, -0.1, 1.0]]])
-    >>> EpisodeCredit()(CreditTable(rewards=rewards, valid=valid, action_counts=valid.long(), kinds=kinds)).values
+    >>> EpisodeCredit()(CreditTable(rewards=rewards, valid=valid, kinds=kinds)).values
     tensor([[[0.5000, 0.4500, 1.0000]]])
     """
 

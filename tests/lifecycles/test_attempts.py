@@ -4,12 +4,13 @@ import random
 from dataclasses import replace
 
 import pytest
+import torch
 
+from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import collate, credit_table
-from cod_lightning.plans import UpdateEvery
+from cod_lightning.objective.batch import collate
 from cod_lightning.rewards import Reward, rewards_of
-from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -18,6 +19,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import AttemptKind, EpisodeStatus, Split
+from tests.credit_tables import credit_table
 from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
 
 
@@ -43,12 +45,13 @@ def speak(request):
     return (*CHAT.encode(random.Random(request.noise_seed).choice(WORDS[:6])), CHAT.end_of_turn)
 
 
-def live(branching=None, world=None, engine=None, num_tasks=4, siblings=2, **more):
+def live(branching=None, world=None, engine=None, num_tasks=4, siblings=2, program=ConnectTheDots(), **more):  # noqa: B008
     world = world or Ledger()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(2)]
     sampler = Sampler(engine=engine or FunctionEngine(speak), chat=CHAT, window=96, max_new_tokens=4)
-    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, **more)
-    return run_groups(packs, siblings, setting, branching=branching)
+    program = replace(branching, program=program) if branching else program
+    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, program=program, **more)
+    return run_groups(packs, siblings, setting)
 
 
 EVERYWHERE = Branching(
@@ -100,6 +103,32 @@ def test_fraction_and_positions_say_where_and_the_seed_decides():
     assert counts != other
 
 
+def test_every_attempt_has_noise_of_its_own():
+    asked = []
+
+    def note(request):
+        asked.append((request.dialogue, request.noise_seed))
+        return speak(request)
+
+    live(EVERYWHERE, engine=FunctionEngine(note))
+    extra = [dialogue for dialogue, _ in asked if "+" in dialogue]
+    assert len({dialogue.rpartition("+")[0] for dialogue in extra}) == 4 * 3
+    for number in range(4):
+        assert len({of for of in extra if of.endswith(f"+{number}")}) == 4 * 3
+    assert len({seed for _, seed in asked}) == len(asked)
+
+
+def test_nothing_is_attempted_once_an_episode_has_failed():
+    def fail(request):
+        if "#1.1" in request.dialogue and "+" not in request.dialogue:
+            raise RuntimeError("no slot")
+        return speak(request)
+
+    first, second = lives(live(EVERYWHERE, engine=FunctionEngine(fail)))[:2]
+    assert (first.failed, second.failed) == (False, True)
+    assert (len(first.attempts), len(second.attempts)) == (3 * 4, 0)
+
+
 def test_an_attempt_that_fails_is_data_and_its_lifecycle_goes_on():
     def fail(request):
         if "+" in request.dialogue:
@@ -111,9 +140,9 @@ def test_an_attempt_that_fails_is_data_and_its_lifecycle_goes_on():
         assert not life.failed
         assert {a.episode.status for a in life.attempts} == {EpisodeStatus.FAILED}
     table = credit_table(groups)
-    assert table.valid.all()
-    assert not table.attempts.valid.any()
-    assert RolloutStats.of(groups, 1.0, 0).num_failed == len(table.attempts.valid) == 48
+    assert table.valid[: table.num_own].all()
+    assert not table.valid[table.num_own :].any()
+    assert RolloutStats.of(groups, 1.0, 0).num_failed == len(table) - table.num_own == 48
 
 
 def test_rows_of_attempts_with_the_context_are_trained_on_and_the_others_only_measure():
@@ -122,12 +151,11 @@ def test_rows_of_attempts_with_the_context_are_trained_on_and_the_others_only_me
     table = credit_table(groups)
     index = {group.pack.id: g for g, group in enumerate(groups)}
     batch = collate(rows, table, index, pad_id=0)
-    extra = batch.attempt >= 0
-    assert int(extra.sum()) == int(table.attempts.same_context.sum()) == 2 * 2 * 3 * 2
-    assert table.attempts.same_context[batch.attempt[extra]].all()
-    assert (table.attempts.of[batch.attempt[extra]] == batch.episode_index[extra]).all()
-    for row, x in zip(batch.action_mask[extra].sum(dim=1).tolist(), batch.attempt[extra].tolist(), strict=True):
-        assert row == int(table.attempts.action_counts[x])
+    extra, numbers = batch.is_attempt, batch.episode[batch.is_attempt]
+    assert int(extra.sum()) == int(table.trained[table.num_own :].sum()) == 2 * 2 * 3 * 2
+    assert table.trained[numbers].all()
+    assert (table.place[table.parent[numbers]] == batch.place[extra]).all()
+    assert torch.equal(batch.action_mask[extra].sum(dim=1), table.action_counts[numbers])
     assert count_drift(groups) == 0
 
 
@@ -147,7 +175,7 @@ def test_what_attempts_cost_is_counted():
 
 
 def test_a_context_is_measured_at_the_first_task_after_its_update_alone():
-    for life in lives(live(EVERYWHERE, plan=UpdateEvery(every=2), num_tasks=6)):
+    for life in lives(live(EVERYWHERE, program=ConnectTheDots(every=2), num_tasks=6)):
         places = {kind: {a.episode.position for a in life.attempts if a.kind is kind} for kind in AttemptKind}
         assert places[AttemptKind.WITHOUT_CONTEXT] == {2, 4}
         assert places[AttemptKind.SAME_CONTEXT] == {1, 2, 3, 4, 5}

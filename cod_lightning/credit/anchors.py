@@ -24,72 +24,72 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.objective.baselines import Advantages, Baseline
-from cod_lightning.objective.batch import AttemptTable, CreditTable, kind_id
-from cod_lightning.objective.returns import CreditRule, Returns
+from cod_lightning.credit.baselines import Advantages, Baseline
+from cod_lightning.credit.returns import CreditRule, Returns
+from cod_lightning.credit.table import EpisodeTable, kind_id
 from cod_lightning.types import EpisodeKind
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Sums over the attempts beside each episode of the lifecycles; the lifecycle's own solve episode counts."""
+    """Sums over the attempts beside each of N own episodes; the lifecycle's own solve episode counts."""
 
-    total: Float[Tensor, "G K E"]
+    total: Float[Tensor, " N"]
     """Rewards of all that had the context."""
-    count: Float[Tensor, "G K E"]
-    others: Float[Tensor, "G K E"]
+    count: Float[Tensor, " N"]
+    others: Float[Tensor, " N"]
     """Number of those that are not the lifecycle's own."""
-    total_without: Float[Tensor, "G K E"]
-    count_without: Float[Tensor, "G K E"]
+    total_without: Float[Tensor, " N"]
+    count_without: Float[Tensor, " N"]
 
 
-def shared(table: CreditTable) -> Shared:
+def shared(table: EpisodeTable) -> Shared:
     """The sums, at solve episodes; without meaning elsewhere."""
-    attempts, rewards = table.attempts, table.known_rewards
-    index = tuple(attempts.of.unbind(dim=1))
+    num = table.num_own
+    own, rewards, same = table.known_rewards[:num], table.known_rewards[num:], table.trained[num:]
 
-    def summed(values: Float[Tensor, " X"], chosen: Bool[Tensor, " X"]) -> Float[Tensor, "G K E"]:
-        kept = torch.where(chosen & attempts.valid, values, 0.0).to(rewards)
-        return torch.zeros_like(rewards).index_put(index, kept, accumulate=True)
+    def summed(values: Float[Tensor, " X"], chosen: Bool[Tensor, " X"]) -> Float[Tensor, " N"]:
+        kept = torch.where(chosen & table.valid[num:], values, 0.0)
+        return torch.zeros_like(own).index_put((table.parent[num:],), kept, accumulate=True)
 
-    ones, same = torch.ones_like(attempts.rewards), attempts.same_context
+    ones = torch.ones_like(rewards)
     others = summed(ones, same)
     return Shared(
-        total=rewards + summed(attempts.rewards, same),
-        count=table.valid.to(rewards) + others,
+        total=own + summed(rewards, same),
+        count=table.valid[:num].to(own) + others,
         others=others,
-        total_without=summed(attempts.rewards, ~same),
+        total_without=summed(rewards, ~same),
         count_without=summed(ones, ~same),
     )
 
 
-def with_attempts(
-    table: CreditTable, returns: Returns, rule: CreditRule, baseline: Baseline
-) -> tuple[Advantages, Advantages]:
-    """Advantages of the lifecycles' episodes, [G K E], and of attempts, [X]; those of `baseline` alone where there are none."""
-    plain = baseline(returns)
-    attempts = table.attempts
-    if not len(attempts.rewards):
-        return plain, Advantages(attempts.rewards, attempts.valid)
-    beside, rewards = shared(table), table.known_rewards
-    weights = rule.weights(table.kinds).to(rewards)
-    solves, later = table.solves, next_solve(table.kinds)
-    """[E] the solve episode that comes next; of the last one, itself."""
-    own, after = weights.diagonal(), weights.gather(1, later[:, None]).squeeze(1)
+def with_attempts(table: EpisodeTable, returns: Returns, rule: CreditRule, baseline: Baseline) -> Advantages:
+    """Advantages of all F entries: those of `baseline` alone where there are no attempts."""
+    plain, num = baseline.of_all(table, returns), table.num_own
+    if len(table) == num:
+        return plain
+    beside, rewards = shared(table), table.known_rewards[:num]
+    own, after, later = torch.zeros_like(rewards), torch.zeros_like(rewards), torch.arange(num)
+    """[N] its own weight in each return, that of the solve episode that comes next, and which that is; of the last, itself."""
+    for entries, kinds in table.lifecycles:
+        weights, place = rule.weights(kinds).to(rewards), next_solve(kinds)
+        own[entries], after[entries] = weights.diagonal(), weights.gather(1, place[:, None]).squeeze(1)
+        later[entries] = entries[:, place]
+    solves, updates = (table.kinds[:num] == kind_id(kind) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE))
     mean_of_others = (beside.total - rewards) / beside.others.clamp_min(1)
     worth, known = context_worth(beside)
-    updates = table.kinds == kind_id(EpisodeKind.UPDATE)
     zero = torch.zeros_like(rewards)
-    term = torch.where(solves, own * rewards, torch.where(updates, after * rewards[..., later], zero))
+    term = torch.where(solves, own * rewards, torch.where(updates, after * rewards[later], zero))
     """What attempts measure of each return."""
     anchored = own / beside.count.clamp_min(1) * (rewards - mean_of_others)
-    instead = torch.where(solves, anchored, torch.where(updates, after * worth[..., later], zero))
+    instead = torch.where(solves, anchored, torch.where(updates, after * worth[later], zero))
     """What takes its place."""
-    measured = torch.where(solves, beside.others > 0, updates & known[..., later])
+    measured = torch.where(solves, beside.others > 0, updates & known[later])
 
-    rest = baseline(Returns(returns.values - term, returns.valid, returns.kinds))
+    rest = baseline.of_all(table, Returns(returns.values - term, returns.valid))
     values = torch.where(measured & rest.valid, rest.values + instead, plain.values)
-    return Advantages(values, plain.valid), _of_attempts(attempts, beside, own)
+    attempts = _of_attempts(table, beside, own)
+    return Advantages(torch.cat([values, attempts.values]), torch.cat([plain.valid, attempts.valid]))
 
 
 def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:
@@ -103,18 +103,18 @@ def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:
     return solves[places.clamp_max(len(solves) - 1)]
 
 
-def context_worth(beside: Shared) -> tuple[Float[Tensor, "G K E"], Bool[Tensor, "G K E"]]:
+def context_worth(beside: Shared) -> tuple[Float[Tensor, " N"], Bool[Tensor, " N"]]:
     """Mean reward of a solve episode's task with its context less that without it, and where both are known."""
     known = (beside.count > 0) & (beside.count_without > 0)
     gained = beside.total / beside.count.clamp_min(1) - beside.total_without / beside.count_without.clamp_min(1)
     return torch.where(known, gained, 0.0), known
 
 
-def _of_attempts(attempts: AttemptTable, beside: Shared, own: Float[Tensor, " E"]) -> Advantages:
+def _of_attempts(table: EpisodeTable, beside: Shared, own: Float[Tensor, " N"]) -> Advantages:
     """[X] w/M (r_m - mean of the others from the same context); 0 where not valid, as where an attempt only measures."""
-    index = tuple(attempts.of.unbind(dim=1))
-    total, count, weight = beside.total[index], beside.count[index], own[attempts.of[:, 2]]
-    rewards = torch.where(attempts.valid, attempts.rewards, 0.0)
+    num, parent = table.num_own, table.parent[table.num_own :]
+    total, count, weight = beside.total[parent], beside.count[parent], own[parent]
+    rewards = table.known_rewards[num:]
     mean_of_others = (total - rewards) / (count - 1).clamp_min(1)
-    valid = attempts.valid & attempts.same_context & (count >= 2)
+    valid = table.valid[num:] & table.trained[num:] & (count >= 2)
     return Advantages(torch.where(valid, weight / count.clamp_min(1) * (rewards - mean_of_others), 0.0), valid)

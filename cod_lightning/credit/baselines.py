@@ -2,20 +2,22 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cod_lightning.credit.returns import Returns
+from cod_lightning.credit.table import EpisodeTable
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.returns import Returns
 
 
 @dataclass(frozen=True)
 class Advantages:
-    """Advantages of all episodes, or, [X], of attempts; 0 where not valid."""
+    """Advantages of episodes; 0 where not valid."""
 
     values: Float[Tensor, "..."]
     valid: Bool[Tensor, "..."]
@@ -24,9 +26,31 @@ class Advantages:
 class Baseline(ABC):
     """Returns to advantages. An episode needs at least two valid siblings (itself included)."""
 
+    @property
+    def compares(self) -> bool:
+        """Whether a single lifecycle of a pack has no advantages."""
+        return True
+
     @abstractmethod
     def __call__(self, returns: Returns) -> Advantages:
-        """Return minus baseline, where both are known."""
+        """Return minus baseline, where both are known; a column, [:, :, e], holds what is compared with each other."""
+
+    def of_all(self, table: EpisodeTable, returns: Returns) -> Advantages:
+        """[N] advantages of lifecycles' own episodes, whatever numbers of siblings and episodes packs have."""
+        values, valid = torch.zeros_like(returns.values), torch.zeros_like(returns.valid)
+        for entries, there, arranged in by_packs(table, returns):
+            found = self(arranged)
+            values[entries[there]], valid[entries[there]] = found.values[there], found.valid[there]
+        return Advantages(values, valid)
+
+
+def by_packs(
+    table: EpisodeTable, returns: Returns
+) -> Iterator[tuple[Int[Tensor, "G K C"], Bool[Tensor, "G K C"], Returns]]:
+    """Entries, which of them there are, and their returns, for each layout of the table."""
+    for entries in table.layouts:
+        there, kinds = entries >= 0, table.kinds[entries.amax(dim=(0, 1))]
+        yield entries, there, Returns(returns.values[entries], returns.valid[entries] & there, kinds)
 
 
 @dataclass(frozen=True)
@@ -133,6 +157,10 @@ class Accepted(Baseline):
             remedy = "Leave it out to accept what is better than its siblings."
             raise ConfigError("model.baseline.at_least", self.at_least, "a finite number, or null", remedy)
 
+    @property
+    def compares(self) -> bool:
+        return self.at_least is None
+
     def __call__(self, returns: Returns) -> Advantages:
         if self.at_least is not None:
             accepted = returns.valid & (returns.values >= self.at_least)
@@ -140,6 +168,22 @@ class Accepted(Baseline):
             compared = GroupMean()(returns)
             accepted = compared.valid & (compared.values > 1e-6)
         return Advantages(accepted.to(returns.values), accepted)
+
+
+@dataclass(frozen=True)
+class TermsAlone(Baseline):
+    """A_i = 0 wherever there is a return: rewards have no say, and the loss's terms train all tokens, as in distillation.
+
+    >>> TermsAlone()(Returns(torch.tensor([[[1.0]]]), torch.ones(1, 1, 1, dtype=torch.bool)))
+    Advantages(values=tensor([[[0.]]]), valid=tensor([[[True]]]))
+    """
+
+    @property
+    def compares(self) -> bool:
+        return False
+
+    def __call__(self, returns: Returns) -> Advantages:
+        return Advantages(torch.zeros_like(returns.values), returns.valid)
 
 
 def deviation(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Tensor:

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import GroupMean
-from cod_lightning.objective.batch import CreditTable
-from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from tests.credit_tables import cells, paper_table, random_table, rewards_to_go
+from tests.credit_tables import CreditTable, cells, paper_table, random_table, rewards_to_go
 
 STYLES = {
     "mean": (EpisodeCredit(), lambda r: sum(r) / len(r), None),

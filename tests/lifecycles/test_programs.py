@@ -1,73 +1,66 @@
-"""The order of episodes as data: what ships, what is refused, and credit under any order against loops from the definition."""
+"""Programs: what ships, what is refused, and credit of their lifecycles against loops from the definition."""
 
+import asyncio
 from dataclasses import dataclass, replace
 
+import lightning as L
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callbacks.weight_sync import WeightSync
+from cod_lightning.credit.anchors import next_solve
+from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.anchors import next_solve
-from cod_lightning.objective.baselines import GroupMean, LeaveOneOut, RoleMean
-from cod_lightning.objective.batch import AttemptTable, CreditTable
-from cod_lightning.objective.credited import credited
-from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from cod_lightning.plans import LifecyclePlan, PlannedEpisode, ProposeAndSolve, UpdateEvery, planned
+from cod_lightning.lifecycles import ConnectTheDots, Program, ProposeAndSolve, asks, outline
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import EpisodeKind
-from tests.credit_tables import cells, random_table, rewards_to_go
+from tests.credit_tables import AttemptTable, CreditTable, cells, credited, random_table, rewards_to_go
+from tests.small_fit import small_fit
 
 SOLVE, UPDATE, PROPOSE = EpisodeKind.SOLVE, EpisodeKind.UPDATE, EpisodeKind.PROPOSE
 
 
-@dataclass(frozen=True)
-class Made(LifecyclePlan):
-    """Whatever order it is given."""
-
-    episodes: tuple[tuple[EpisodeKind, int], ...]
-
-    def order(self, num_tasks):
-        return [PlannedEpisode(kind, position) for kind, position in self.episodes]
+def steps(program, num_tasks, updates=True):
+    return [(step.kind, step.position) for step in outline(program, num_tasks, updates)]
 
 
 @given(num_tasks=st.integers(1, 40))
-def test_the_paper_s_plan_is_solve_and_update_in_turn_and_ends_with_a_solve(num_tasks):
-    kinds = [kind for kind, _ in planned(UpdateEvery(), num_tasks)]
+def test_the_paper_s_lifecycle_is_solve_and_update_in_turn_and_ends_with_a_solve(num_tasks):
+    kinds = [kind for kind, _ in steps(ConnectTheDots(), num_tasks)]
     assert kinds == ([SOLVE, UPDATE] * num_tasks)[:-1]
 
 
 @given(num_tasks=st.integers(1, 40), every=st.integers(1, 12))
 def test_an_update_follows_every_nth_task_but_the_last_and_shorter_packs_agree(num_tasks, every):
-    order = planned(UpdateEvery(every=every), num_tasks)
+    order = steps(ConnectTheDots(every=every), num_tasks)
     assert [p for kind, p in order if kind is UPDATE] == [n for n in range(num_tasks - 1) if (n + 1) % every == 0]
-    longer = planned(UpdateEvery(every=every), num_tasks + 1)
+    longer = steps(ConnectTheDots(every=every), num_tasks + 1)
     assert longer[: len(order)] == order
 
 
+@dataclass(frozen=True)
+class Nothing(Program):
+    async def __call__(self, agent, pack):
+        """Solves no task."""
+
+
+@dataclass(frozen=True)
+class Elsewhere(ConnectTheDots):
+    async def __call__(self, agent, pack):
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize(
-    ("episodes", "expected"),
-    [
-        (((SOLVE, 0), (SOLVE, 1), (UPDATE, 1)), "a solve episode at the end"),
-        (((SOLVE, 0), (UPDATE, 0)), "one solve episode for each of tasks 0 to 1"),
-        (((SOLVE, 1), (SOLVE, 0)), "one solve episode for each of tasks 0 to 1, in this order"),
-        (((SOLVE, 0), (SOLVE, 0), (SOLVE, 1)), "one solve episode for each"),
-        (((SOLVE, 0), (UPDATE, 0), (UPDATE, 0), (SOLVE, 1)), "no episode twice"),
-        (((UPDATE, 0), (SOLVE, 0), (SOLVE, 1)), "update 0 between solve 0 and the next solve"),
-        (((SOLVE, 0), (SOLVE, 1), (UPDATE, 0), (SOLVE, 2)), "update 0 between solve 0 and the next solve"),
-        (((SOLVE, 0), (UPDATE, 1), (SOLVE, 1)), "update 1 between solve 1 and the next solve"),
-        (((SOLVE, 0), (PROPOSE, 0), (SOLVE, 1)), "solve 0 directly after propose 0"),
-        (((PROPOSE, 1), (SOLVE, 0), (SOLVE, 1)), "solve 1 directly after propose 1"),
-        (((SOLVE, 0), (PROPOSE, 1), (UPDATE, 0), (SOLVE, 1)), "solve 1 directly after propose 1"),
-        (((SOLVE, 0), (SOLVE, 1), (PROPOSE, 2)), "solve 2 directly after propose 2"),
-    ],
+    ("program", "expected"),
+    [(Nothing(), "a program with a solve episode"), (Elsewhere(), "a program that waits for its agent alone")],
 )
-def test_an_order_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(episodes, expected):
-    num_tasks = 1 + max(1, *(position for kind, position in episodes if kind is not PROPOSE))
-    with pytest.raises(
-        ConfigError, match=f"data.plan is Made for {num_tasks} tasks .*; expected {expected}"
-    ) as refused:
-        planned(Made(episodes), num_tasks)
-    assert "\n" not in str(refused.value)
+def test_a_program_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(program, expected):
+    said = f"data.program is {type(program).__name__} for 3 tasks; expected {expected}"
+    with pytest.raises(ConfigError, match=said) as refused:
+        outline(program, 3)
     assert refused.value.remedy
 
 
@@ -75,41 +68,43 @@ def test_an_order_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(e
 def test_a_proposal_is_solved_as_often_as_said_and_an_update_follows_unless_it_is_the_last(
     rounds, solves, proposes, updates
 ):
-    plan, expected = ProposeAndSolve(solves=solves, proposes=proposes), []
+    program, expected = ProposeAndSolve(solves=solves, proposes=proposes), []
     for number in range(rounds):
-        expected += [(PROPOSE, number * solves)] if proposes else []
-        for n in range(number * solves, (number + 1) * solves):
-            expected.append((SOLVE, n))
-            assert plan.task_of(n) == number * solves
-        expected += [(UPDATE, (number + 1) * solves - 1)] if updates and number < rounds - 1 else []
-    assert list(planned(plan, rounds * solves, updates)) == expected
+        first = number * solves
+        expected += [(PROPOSE, first, first)] if proposes else []
+        expected += [(SOLVE, n, first) for n in range(first, first + solves)]
+        expected += [(UPDATE, first + solves - 1, first)] if updates and number < rounds - 1 else []
+    assert list(outline(program, rounds * solves, updates)) == expected
+    assert asks(program, rounds * solves) == proposes
 
 
-@pytest.mark.parametrize("plan", [UpdateEvery(every=2), ProposeAndSolve(), ProposeAndSolve(proposes=False)], ids=str)
-def test_outside_training_nothing_is_proposed_and_every_task_is_one_of_the_pack_s_own(plan):
-    order = planned(plan.held_out, 7)
-    assert PROPOSE not in {kind for kind, _ in order}
-    assert [plan.held_out.task_of(n) for n in range(7)] == list(range(7))
+@pytest.mark.parametrize(
+    "program", [ConnectTheDots(every=2), ProposeAndSolve(), ProposeAndSolve(proposes=False)], ids=str
+)
+def test_outside_training_nothing_is_proposed_and_every_task_is_one_of_the_pack_s_own(program):
+    found = outline(program.held_out, 7)
+    assert PROPOSE not in {step.kind for step in found}
+    assert [step.task for step in found if step.kind is SOLVE] == list(range(7))
 
 
 def test_solve_episodes_of_a_proposal_that_cannot_be_are_refused():
-    with pytest.raises(ConfigError, match=r"data\.plan\.solves is 1; expected at least 2"):
+    with pytest.raises(ConfigError, match=r"data\.program\.solves is 1; expected at least 2"):
         ProposeAndSolve(solves=1)
-    with pytest.raises(ConfigError, match=r"data\.plan\.solves is 4; expected a divisor of the 6 tasks"):
-        planned(ProposeAndSolve(), 6)
+    with pytest.raises(ConfigError, match=r"data\.program\.solves is 4; expected a divisor of the 6 tasks"):
+        outline(ProposeAndSolve(), 6)
 
 
 @pytest.mark.parametrize("every", [0, -1])
 def test_updates_after_no_task_are_refused(every):
-    with pytest.raises(ConfigError, match=rf"data\.plan\.every is {every}; expected at least 1"):
-        UpdateEvery(every=every)
+    with pytest.raises(ConfigError, match=rf"data\.program\.every is {every}; expected at least 1"):
+        ConnectTheDots(every=every)
 
 
 TABLES = {
     "the paper's": lambda seed: random_table(seed),
-    "every second task": lambda seed: random_table(seed, tasks=6, plan=UpdateEvery(every=2)),
-    "no update at all": lambda seed: random_table(seed, plan=UpdateEvery(every=9)),
-    "proposals": lambda seed: random_table(seed, tasks=6, plan=ProposeAndSolve(solves=2)),
+    "every second task": lambda seed: random_table(seed, tasks=6, program=ConnectTheDots(every=2)),
+    "no update at all": lambda seed: random_table(seed, program=ConnectTheDots(every=9)),
+    "proposals": lambda seed: random_table(seed, tasks=6, program=ProposeAndSolve(solves=2)),
     "a fourth kind": lambda seed: replace(random_table(seed), kinds=torch.tensor([3, 0, 1, 0, 0, 3, 0])),
 }
 RULES = [EpisodeCredit(), EpisodeCredit(style="discounted", discount=0.5), TrajectoryCredit(), TaskCredit()]
@@ -195,7 +190,7 @@ def attempted(table: CreditTable, places, same) -> CreditTable:
 @pytest.mark.parametrize("baseline", [GroupMean(), LeaveOneOut()], ids=str)
 def test_a_context_is_measured_by_the_next_task_also_where_updates_are_rare(baseline):
     """Plan solve 0, solve 1, update 1, solve 2, ...: attempts without the context at solve 2 measure update 1."""
-    table = random_table(2, tasks=4, missing=0.0, plan=UpdateEvery(every=2))
+    table = random_table(2, tasks=4, missing=0.0, program=ConnectTheDots(every=2))
     assert table.kinds.tolist() == [0, 0, 1, 0, 0]
     assert next_solve(table.kinds).tolist() == [1, 3, 3, 4, 4]
     measured = attempted(table, [(0, 0, 3), (0, 0, 3)], [False, False])
@@ -210,9 +205,58 @@ def test_a_context_is_measured_by_the_next_task_also_where_updates_are_rare(base
 
 
 def test_each_task_by_itself_needs_no_order():
-    table = random_table(0, plan=UpdateEvery(every=2))
+    table = random_table(0, program=ConnectTheDots(every=2))
     assert torch.equal(TaskCredit()(table).values, table.known_rewards)
 
 
-def test_a_mechanism_without_updates_leaves_the_solve_episodes_of_a_plan():
-    assert planned(UpdateEvery(), 3, updates=False) == tuple(PlannedEpisode(EpisodeKind.SOLVE, n) for n in range(3))
+def test_a_mechanism_without_updates_leaves_the_solve_episodes_of_a_program():
+    assert steps(ConnectTheDots(), 3, updates=False) == [(SOLVE, n) for n in range(3)]
+
+
+@dataclass(frozen=True)
+class UntilSolved(Program):
+    """Each task until it is solved, three times at most, each time with what was written after the time before."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            for _ in range(3):
+                solved = await agent.solve(task)
+                await agent.rewrite(solved)
+                if solved.success:
+                    break
+
+    @property
+    def held_out(self):
+        return ConnectTheDots()
+
+
+class Watch(L.Callback, RolloutObserver):
+    """Groups that were trained on, and the credit and gradient of updates."""
+
+    def __init__(self):
+        self.groups, self.batches, self.norms = [], [], []
+
+    def setup(self, trainer, pl_module, stage):
+        trainer.datamodule.runner.follow(self)
+
+    def rollout_played(self, label, groups):
+        self.groups += groups if label == "train" else []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batches.append(batch)
+        self.norms.append(float(trainer.callback_metrics["train/gradient_norm"]))
+
+
+def test_a_program_may_look_at_what_came_of_episodes_and_its_ragged_lifecycles_train(tmp_path):
+    watch = Watch()
+    small_fit(tmp_path, WeightSync(), watch, program=UntilSolved(), group_size=6)
+    lives = [life for group in watch.groups for life in group.lifecycles]
+    assert len({len(life.episodes) for life in lives}) > 1
+    for life in lives:
+        kinds = [(episode.kind, episode.position) for episode in life.episodes]
+        assert kinds == [(kind, n) for n in range(len(life.solves)) for kind in (SOLVE, UPDATE)]
+        assert sum(bool(one.success) for one in life.solves) <= 2
+    assert all(norm > 0 for norm in watch.norms)
+    known = torch.cat([batch.advantages for batch in watch.batches])
+    assert known.isfinite().any()
+    assert known.isnan().any(), "an episode that no sibling has at its place"

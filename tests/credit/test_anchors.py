@@ -5,13 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
+from cod_lightning.credit.reweight import AdaptiveRED
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
-from cod_lightning.objective.batch import AttemptTable, CreditTable
-from cod_lightning.objective.credited import credited
-from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
-from cod_lightning.objective.reweight import AdaptiveRED
-from tests.credit_tables import cells, paper_table, random_table
+from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table
 
 RULES = [
     EpisodeCredit(),
@@ -215,7 +213,7 @@ def test_attempts_weigh_in_the_tilt_with_their_tokens():
     assert tilted.temperature > 0
     s, n = torch.cat([raw.values.flatten(), raw.attempts]), torch.cat([heavy.flatten(), counts])
     expected = s * torch.exp(s / tilted.temperature)
-    torch.testing.assert_close(torch.cat([tilted.values.flatten(), tilted.attempts]), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(tilted.tilted, expected, atol=1e-6, rtol=1e-5)
     assert abs(float((expected * n).sum())) < abs(float((s * n).sum()))
 
 
@@ -239,7 +237,7 @@ def test_a_pack_whose_only_difference_is_between_attempts_has_signal():
         action_counts=torch.ones(1, dtype=torch.long),
     )
     found = credited(replace(table, attempts=attempts), EpisodeCredit(), GroupMean())
-    assert found.packs_with_signal().tolist() == [False, True]
+    assert found.whole.packs_with_signal.tolist() == [False, True]
 
 
 def test_credit_for_the_trajectory_has_no_place_for_attempts():

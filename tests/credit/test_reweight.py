@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from cod_lightning.credit.reweight import AdaptiveRED
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.reweight import AdaptiveRED
 
 
 def draw(seed):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, RoleMean, deviation, divided
+from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, RoleMean, deviation, divided
-from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
 from tests.credit_tables import paper_table, random_table
 
 BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]

@@ -1,0 +1,204 @@
+"""The episodes of a rollout as one flat table, in which numbers of siblings, tasks and episodes may differ.
+
+Letters: F entries, N of them lifecycles' own; G packs, K siblings, E episodes in the order of their lifecycle.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cod_lightning.types import AttemptKind, Episode, EpisodeKind, Group
+
+
+def kind_id(kind: EpisodeKind) -> int:
+    """The kind as a number in tensors.
+
+    >>> kind_id(EpisodeKind.SOLVE), kind_id(EpisodeKind.UPDATE)
+    (0, 1)
+    """
+    return list(EpisodeKind).index(kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreditTable:
+    """Rewards of lifecycles that have the same kinds of episodes in the same order."""
+
+    rewards: Float[Tensor, "... E"]
+    """A missing reward is stored as 0 and must not be used; `known_rewards` leaves it out."""
+    valid: Bool[Tensor, "... E"]
+    """True where the episode has a reward."""
+    kinds: Int[Tensor, " E"]
+    """Kind of each episode in their order: its place in `EpisodeKind`, 0 for solve."""
+
+    @property
+    def known_rewards(self) -> Float[Tensor, "... E"]:
+        """Rewards, 0 where missing, whatever is stored there."""
+        return torch.where(self.valid, self.rewards, 0.0)
+
+    @property
+    def solves(self) -> Bool[Tensor, " E"]:
+        """Which episodes solve a task."""
+        return self.kinds == kind_id(EpisodeKind.SOLVE)
+
+
+class EpisodeFacts(NamedTuple):
+    """What credit needs to know of an episode, in plain values, as ranks exchange it.
+
+    `episode` is e in the order of its lifecycle, of an attempt that of the episode from whose beginning it went on; `attempt` which
+    of its lifecycle's attempts, None for own episodes; `trained` False for attempts that only measure; `reward` None if missing.
+    """
+
+    sibling: int
+    episode: int
+    attempt: int | None
+    trained: bool
+    kind: int
+    position: int
+    reward: float | None
+    num_action_tokens: int
+
+
+def facts_of(group: Group) -> list[EpisodeFacts]:
+    """Of all episodes of a group: those of its lifecycles, then their attempts."""
+
+    def facts(sibling: int, index: int, attempt: int | None, trained: bool, one: Episode) -> EpisodeFacts:
+        own = (kind_id(one.kind), one.position, one.reward, one.num_action_tokens)
+        return EpisodeFacts(sibling, index, attempt, trained, *own)
+
+    return [
+        facts(k, e, None, True, one) for k, life in enumerate(group.lifecycles) for e, one in enumerate(life.episodes)
+    ] + [
+        facts(k, life.index(of.kind, of.position), x, attempt.kind is AttemptKind.SAME_CONTEXT, of)
+        for k, life in enumerate(group.lifecycles)
+        for x, attempt in enumerate(life.attempts)
+        for of in [attempt.episode]
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeTable:
+    """An entry for each episode of a rollout, of all ranks: those of lifecycles, one lifecycle after another, then attempts."""
+
+    num_packs: int
+    place: Int[Tensor, "F 3"]
+    """(g, k, e) of pack, sibling and episode; of an attempt, those of its parent."""
+    parent: Int[Tensor, " F"]
+    """Entry of the episode from whose beginning an attempt went on; -1 for a lifecycle's own."""
+    kinds: Int[Tensor, " F"]
+    positions: Int[Tensor, " F"]
+    rewards: Float[Tensor, " F"]
+    """A missing one is stored as 0 and must not be used."""
+    valid: Bool[Tensor, " F"]
+    """True where there is a reward."""
+    trained: Bool[Tensor, " F"]
+    """False for attempts that only measure."""
+    action_counts: Int[Tensor, " F"]
+    """Tokens that the policy sampled."""
+    compared_with: Int[Tensor, " F"]
+    """One number for what is compared with each other: the episodes of one pack, kind and position."""
+    numbers: Mapping[tuple[int, int, int, int | None], int] = field(default_factory=dict)
+    """(g, k, e, which attempt of its lifecycle or None) -> entry."""
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @cached_property
+    def num_own(self) -> int:
+        """N, entries that are lifecycles' own."""
+        return int((self.parent < 0).sum())
+
+    @cached_property
+    def known_rewards(self) -> Float[Tensor, " F"]:
+        """Rewards, 0 where missing, whatever is stored there."""
+        return torch.where(self.valid, self.rewards, 0.0)
+
+    @cached_property
+    def siblings(self) -> Int[Tensor, " F"]:
+        """One number for the entries that a loss which compares siblings compares with each other.
+
+        Where a solve episode has attempts from its snapshot that count, it and they are compared with each other: its siblings
+        began with other contexts.
+        """
+        beside = self.trained & self.valid & (self.parent >= 0)
+        anchored = torch.zeros_like(self.valid).index_fill(0, self.parent[beside], True)
+        of = torch.where(self.parent < 0, torch.arange(len(self)), self.parent)
+        return torch.where(anchored[of], len(self) + of, self.compared_with)
+
+    @cached_property
+    def lifecycles(self) -> list[tuple[Int[Tensor, "L E"], Int[Tensor, " E"]]]:
+        """Own entries by lifecycle, and their kinds; one pair for each order of kinds that there is."""
+        lives: dict[tuple[int, int], list[int]] = {}
+        for f, (g, k, _) in enumerate(self.place[: self.num_own].tolist()):
+            lives.setdefault((g, k), []).append(f)
+        kinds, orders = self.kinds.tolist(), dict[tuple[int, ...], list[list[int]]]()
+        for life in lives.values():
+            orders.setdefault(tuple(kinds[f] for f in life), []).append(life)
+        return [(torch.tensor(found), torch.tensor(order)) for order, found in orders.items()]
+
+    @cached_property
+    def layouts(self) -> list[Int[Tensor, "G K C"]]:
+        """Own entries by pack, by lifecycle, and by what they are compared with; -1 where a lifecycle has none.
+
+        One for each shape that packs have: where siblings, tasks and episodes are equally many everywhere, a single one of all.
+        A column has one kind. A lifecycle with several entries that are compared with each other has a row for each.
+        """
+        packs: dict[int, tuple[dict[int, int], dict[tuple[int, int], dict[int, int]]]] = {}
+        compared = self.compared_with.tolist()
+        for f, (g, k, _) in enumerate(self.place[: self.num_own].tolist()):
+            columns, rows = packs.setdefault(g, ({}, {}))
+            column, more = columns.setdefault(compared[f], len(columns)), 0
+            while column in rows.setdefault((k, more), {}):
+                more += 1
+            rows[k, more][column] = f
+        kinds, shapes = self.kinds.tolist(), dict[tuple[object, ...], list[list[list[int]]]]()
+        for columns, rows in packs.values():
+            cells = [[row.get(c, -1) for c in range(len(columns))] for _, row in sorted(rows.items())]
+            of = tuple(kinds[max(column)] for column in zip(*cells, strict=True))
+            shapes.setdefault((len(cells), of), []).append(cells)
+        return [torch.tensor(found) for found in shapes.values()]
+
+    def solved(self) -> tuple[Float[Tensor, "G K P"], Bool[Tensor, "G K P"]]:
+        """Rewards of solve episodes by pack, sibling and position, and which are known; places that a pack lacks are not."""
+        chosen = (self.kinds[: self.num_own] == kind_id(EpisodeKind.SOLVE)).nonzero().squeeze(1)
+        g, k, _ = self.place[chosen].unbind(dim=1)
+        shape = (self.num_packs, int(k.max()) + 1, int(self.positions[chosen].max()) + 1)
+        where = (g, k, self.positions[chosen])
+        rewards = torch.zeros(shape).index_put(where, self.known_rewards[chosen])
+        return rewards, torch.zeros(shape, dtype=torch.bool).index_put(where, self.valid[chosen])
+
+
+def episode_table(packs: Sequence[Sequence[EpisodeFacts]]) -> EpisodeTable:
+    """The table of these packs, each with all its episodes."""
+    every = [
+        (g, one)
+        for own in (True, False)
+        for g, facts in enumerate(packs)
+        for one in facts
+        if (one.attempt is None) == own
+    ]
+    numbers = {(g, one.sibling, one.episode, one.attempt): f for f, (g, one) in enumerate(every)}
+    parents = [-1 if one.attempt is None else numbers[g, one.sibling, one.episode, None] for g, one in every]
+    alike: dict[tuple[int, int, int], int] = {}
+    compared = [alike.setdefault((g, one.kind, one.position), len(alike)) for g, one in every]
+
+    def column(values: Iterable[Any], dtype: torch.dtype = torch.long) -> Tensor:
+        return torch.tensor(list(values), dtype=dtype)
+
+    return EpisodeTable(
+        num_packs=len(packs),
+        place=column((g, one.sibling, one.episode) for g, one in every).view(-1, 3),
+        parent=column(parents),
+        kinds=column(one.kind for _, one in every),
+        positions=column(one.position for _, one in every),
+        rewards=column((one.reward or 0.0 for _, one in every), torch.float32),
+        valid=column((one.reward is not None for _, one in every), torch.bool),
+        trained=column((one.trained for _, one in every), torch.bool),
+        action_counts=column(one.num_action_tokens for _, one in every),
+        compared_with=column(compared),
+        numbers=numbers,
+    )

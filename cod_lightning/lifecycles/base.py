@@ -1,0 +1,121 @@
+"""What a program is, what it may ask of an agent, and the episodes that it will have, without playing any."""
+
+from abc import ABC, abstractmethod
+from typing import Literal, NamedTuple, Protocol
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
+
+
+class Agent(Protocol):
+    """One agent in an environment of its own, with the context that it carries. Every call appends an episode to its lifecycle.
+
+    After an episode that failed all others are skipped: they are appended without a reward, and the program goes on.
+    """
+
+    sibling: int
+    """0-based number among the lifecycles of its pack."""
+
+    async def solve(self, task: Task, *, again: bool = False) -> Episode:
+        """All turns of the task, at the next position, and the environment's feedback.
+
+        With `again` it begins with the context that the latest solve episode without `again` began with.
+        """
+        ...
+
+    async def rewrite(self, solved: Episode) -> Episode | None:
+        """The context rewritten in view of a solve episode; None, and no episode, where it is written within tasks alone."""
+        ...
+
+    async def ask(self, task: Task) -> Task:
+        """The task that the agent proposes when asked for one in place of this; this one where it proposes none."""
+        ...
+
+    def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
+        """Begin an attempt at this task beside the lifecycle, in a copy of the environment as it is now; nothing comes after it.
+
+        It begins with the agent's own context, with the one before the latest rewrite, or with none.
+        """
+        ...
+
+
+class Program(ABC):
+    """Which episode comes next, as ordinary code. A frozen dataclass, chosen with `data.program.class_path`.
+
+    It may look at what came of episodes. Siblings' episodes of one kind and position are compared with each other, and a lifecycle
+    may have more or fewer of them than its siblings have.
+    """
+
+    @abstractmethod
+    async def __call__(self, agent: Agent, pack: Pack) -> None:
+        """A lifecycle through the pack."""
+
+    @property
+    def held_out(self) -> "Program":
+        """What everything but training follows, where the agent proposes no tasks: validation, suites, references, agents."""
+        return self
+
+
+class OutlineStep(NamedTuple):
+    """One episode of an outline."""
+
+    kind: EpisodeKind
+    position: int
+    """0-based number of the solve episode that it is, that it follows, or that comes next."""
+    task: int
+    """Index in the pack of the task that it is about."""
+
+
+class _Noting:
+    """An agent that plays nothing and fails at every task, for the outline of a program."""
+
+    sibling = 0
+
+    def __init__(self, pack: Pack, updates: bool) -> None:
+        self.steps: list[OutlineStep] = []
+        self._updates, self._solved = updates, list[int]()
+        self._index = {task.id: index for index, task in enumerate(pack.tasks)}
+
+    async def solve(self, task: Task, *, again: bool = False) -> Episode:
+        self._solved.append(self._index[task.id])
+        position = len(self._solved) - 1
+        self.steps.append(OutlineStep(EpisodeKind.SOLVE, position, self._solved[position]))
+        status = EpisodeStatus.COMPLETED
+        return Episode(kind=EpisodeKind.SOLVE, position=position, status=status, reward=0.0, success=False)
+
+    async def rewrite(self, solved: Episode) -> None:
+        if self._updates:
+            self.steps.append(OutlineStep(EpisodeKind.UPDATE, solved.position, self._solved[solved.position]))
+
+    async def ask(self, task: Task) -> Task:
+        self.steps.append(OutlineStep(EpisodeKind.PROPOSE, len(self._solved), self._index[task.id]))
+        return task
+
+    def fork(self, task: Task, kind: AttemptKind, context: str = "own") -> None:
+        """Attempts are no episodes of the lifecycle."""
+
+
+def outline(program: Program, num_tasks: int, updates: bool = True) -> tuple[OutlineStep, ...]:
+    """The episodes of a lifecycle through so many tasks, none of which is solved; `updates` as `ContextMechanism.updates` says.
+
+    Raises `ConfigError` for a program that solves nothing, or waits for anything but its agent.
+    """
+    tasks = tuple(Task(id=str(n), seed=n, spec=None) for n in range(num_tasks))
+    pack = Pack(id="outline", split=Split.TRAIN, world_seed=0, tasks=tasks)
+    agent, name = _Noting(pack, updates), f"{type(program).__name__} for {num_tasks} tasks"
+    lifecycle = program(agent, pack)
+    try:
+        lifecycle.send(None)  # nothing that the agent does takes time, so the program is over
+    except StopIteration:
+        pass
+    else:
+        lifecycle.close()
+        raise ConfigError("data.program", name, "a program that waits for its agent alone", "Correct it.")
+    if not any(step.kind is EpisodeKind.SOLVE for step in agent.steps):
+        raise ConfigError("data.program", name, "a program with a solve episode", "Correct it.")
+    return tuple(agent.steps)
+
+
+def asks(program: Program, num_tasks: int) -> bool:
+    """Whether the program asks for proposals. Raises what `outline` raises."""
+    return any(step.kind is EpisodeKind.PROPOSE for step in outline(program, num_tasks))

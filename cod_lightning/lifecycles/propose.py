@@ -1,0 +1,48 @@
+"""A lifecycle in which the agent chooses its tasks."""
+
+from dataclasses import dataclass
+
+from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.lifecycles.base import Agent, Program
+from cod_lightning.lifecycles.cod import ConnectTheDots
+from cod_lightning.types import Pack
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposeAndSolve(Program):
+    """The agent proposes a task, solves it `solves` times from the same context, then updates the context, and so on.
+
+    One policy in two roles. A proposal is paid by how learnable its task is (`rewards.Learnability`) and by nothing else, and is
+    compared with the proposals of siblings at its position, a solve episode with their solve episodes. Outside training each task
+    is solved once and followed by an update, as with `ConnectTheDots`.
+
+    Source: Absolute Zero (arXiv 2505.03335) has one policy propose and solve tasks, with a baseline by role and kind of task;
+    R-Zero (arXiv 2508.05004) trains two policies in turn; SPIRAL (arXiv 2506.24119) plays games of two roles with a moving average
+    by role as baseline. Differs: proposals are made within a lifecycle, with the context that the agent has written, of the pack's
+    own hidden rule, and the environment knows the answer. Solve episodes of siblings are compared though they may have proposed
+    different tasks.
+    """
+
+    solves: int = 4
+    """Solve episodes of one task, at least 2, since of one the success is 0 or 1; a divisor of `data.pack_size`."""
+    proposes: bool = True
+    """False plays the pack's own task as often at each of these places: what proposals are compared with."""
+
+    def __post_init__(self) -> None:
+        check_at_least("data.program.solves", self.solves, 2, "4 is the default.")
+
+    async def __call__(self, agent: Agent, pack: Pack) -> None:
+        if len(pack) % self.solves:
+            expected = f"a divisor of the {len(pack)} tasks of a pack, since each proposal is solved that often"
+            raise ConfigError("data.program.solves", self.solves, expected, "Change it, or data.pack_size.")
+        for first in range(0, len(pack), self.solves):
+            task = await agent.ask(pack.tasks[first]) if self.proposes else pack.tasks[first]
+            solved = await agent.solve(task)
+            for _ in range(1, self.solves):
+                solved = await agent.solve(task, again=True)
+            if first + self.solves < len(pack):
+                await agent.rewrite(solved)
+
+    @property
+    def held_out(self) -> Program:
+        return ConnectTheDots()

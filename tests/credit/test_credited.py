@@ -1,0 +1,285 @@
+"""What of a credit table has signal, is known, and reaches which token; against loops."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from msgspec import structs
+
+from cod_lightning.credit.baselines import Accepted, GroupMean, LeaveOneOut, TermsAlone
+from cod_lightning.credit.credited import Credited
+from cod_lightning.credit.credited import credited as credited_entries
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
+from cod_lightning.credit.reweight import AdaptiveRED
+from cod_lightning.credit.table import EpisodeFacts, episode_table, kind_id
+from cod_lightning.objective.batch import collate
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.types import Attempt, AttemptKind, EpisodeKind
+from tests import records
+from tests.credit_tables import (
+    CreditTable,
+    cells,
+    credit_table,
+    credited,
+    cube_table,
+    plain_credit,
+    random_table,
+    stamped,
+)
+
+WITH, WITHOUT = AttemptKind.SAME_CONTEXT, AttemptKind.WITHOUT_CONTEXT
+
+
+def made(values, attempts=(), of=(), valid=None, attempts_valid=None, filtered=False) -> Credited:
+    more = {"attempts": attempts, "of": of, "attempts_valid": attempts_valid, "filtered": filtered}
+    return plain_credit(torch.tensor(values), valid, **more)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_pack_has_signal_if_any_advantage_of_its_episodes_or_attempts_is_not_zero_of_either_sign(seed):
+    rng = torch.Generator().manual_seed(seed)
+    kept = torch.rand(6, 2, 3, generator=rng) < 0.1
+    values = torch.randn(6, 2, 3, generator=rng) * kept + 1e-9
+    of = torch.stack([torch.randint(6, (4,), generator=rng), torch.zeros(4).long(), torch.full((4,), 2)], dim=1)
+    attempts = torch.randn(4, generator=rng) * (torch.rand(4, generator=rng) < 0.5)
+    found = made(values.tolist(), attempts.tolist(), of.tolist()).packs_with_signal
+    for g in range(6):
+        beside = [x for place, x in zip(of.tolist(), attempts.tolist(), strict=True) if place[0] == g]
+        own = values[g].flatten().tolist()
+        assert found[g].item() == any(abs(x) > 1e-6 for x in own + beside)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_single_advantage_is_signal_whichever_sign_it_has(sign):
+    assert made([[[0.0], [sign]], [[0.0], [0.0]]]).packs_with_signal.tolist() == [True, False]
+    quiet = [[[0.0], [0.0]]] * 2
+    assert made(quiet, [sign], [[1, 0, 0]]).packs_with_signal.tolist() == [False, True]
+
+
+def rollout():
+    """Two siblings; beside the second solve of the first, one attempt with a reward, one without, and one that measures."""
+    group = records.group("p", [[True, False], [False, True]])
+    turns = [records.turn()]
+    beside = tuple(
+        Attempt(kind=kind, episode=records.solve(1, success, turns=turns))
+        for kind, success in ((WITH, None), (WITH, True), (WITHOUT, True))
+    )
+    first, second = group.lifecycles
+    return [structs.replace(group, lifecycles=(structs.replace(first, attempts=beside), second))]
+
+
+def test_every_action_token_gets_the_advantage_of_its_own_episode_or_attempt():
+    groups = rollout()
+    batch = collate(segments_of(groups), credit_table(groups), {"p": 0}, pad_id=0)
+    credit = made([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]], [7.0, 8.0, 9.0], [[0, 0, 2]] * 3)
+    spread = stamped(credit, batch).token_advantages
+    for row, (_, k, e) in enumerate(batch.place.tolist()):
+        x = batch.episode[row].item() - 6
+        expected = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]][k][e] if x < 0 else 7.0 + x
+        assert spread[row].tolist() == [expected * a for a in batch.action_mask[row].tolist()]
+    assert [of.item() for of in batch.episode] == [0, 1, 2, 6, 7, 3, 4, 5] or sorted(batch.episode.tolist()) == list(
+        range(8)
+    )
+    assert batch.is_attempt.tolist() == (batch.episode >= 6).tolist()
+
+
+def test_a_row_is_known_if_its_own_episode_or_attempt_is_and_not_the_one_beside_it():
+    groups = rollout()
+    batch = collate(segments_of(groups), credit_table(groups), {"p": 0}, pad_id=0)
+    for beside_known in (True, False):
+        valid = [[[True, True, beside_known], [True, False, True]]]
+        credit = made([[[1.0] * 3] * 2], [1.0] * 3, [[0, 0, 2]] * 3, valid, [False, True, True])
+        for row, (g, k, e) in enumerate(batch.place.tolist()):
+            x = batch.episode[row].item() - 6
+            known = stamped(credit, batch).advantages[row].isfinite().item()
+            assert known == (valid[g][k][e] if x < 0 else (False, True, True)[x])
+
+
+def test_an_attempt_without_a_reward_is_not_known_and_no_row_of_it_is_trained_on():
+    groups = rollout()
+    table = cube_table(groups)
+    found = credited(table, TaskCredit(), GroupMean())
+    assert found.attempts_valid.tolist() == [False, True, False]
+    assert found.attempts[0] == found.attempts[2] == 0
+    batch = collate(segments_of(groups), credit_table(groups), {"p": 0}, pad_id=0)
+    assert stamped(found.whole, batch).advantages.isfinite()[batch.is_attempt].tolist() == [False, True]
+    counts = replace(table.attempts, action_counts=table.attempts.action_counts * 0)
+    assert credited(replace(table, attempts=counts), TaskCredit(), GroupMean()).values.equal(found.values)
+
+
+def test_red_weighs_attempts_with_their_own_tokens():
+    """Long unsuccessful episodes make the sum negative; one long successful attempt makes it positive."""
+    table = cube_table(rollout())
+    plain = credited(table, TaskCredit(), GroupMean())
+    table = replace(table, action_counts=torch.where(plain.values < 0, 10, 1))
+    for tokens, tilts in ((1, True), (10_000, False)):
+        attempts = replace(table.attempts, action_counts=torch.full_like(table.attempts.action_counts, tokens))
+        found = credited(replace(table, attempts=attempts), TaskCredit(), GroupMean(), reweight=AdaptiveRED())
+        assert (found.temperature > 0) == tilts
+
+
+@pytest.mark.parametrize("kind", EpisodeKind)
+@pytest.mark.parametrize("reweight", [None, AdaptiveRED()], ids=["plain", "red"])
+def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_is_known_or_weighed(kind, reweight):
+    table = cube_table(rollout())
+    both, one = (credited(table, TaskCredit(), GroupMean(), kinds=kinds) for kinds in (tuple(EpisodeKind), (kind,)))
+    its = table.kinds == list(EpisodeKind).index(kind)
+    assert torch.equal(one.values[..., its], both.values[..., its])
+    assert torch.equal(one.valid[..., its], both.valid[..., its])
+    assert not one.valid[..., ~its].any()
+    assert not one.values[..., ~its].any()
+    assert one.attempts_valid.tolist() == (both.attempts_valid.tolist() if kind is EpisodeKind.SOLVE else [False] * 3)
+    batch = collate(segments_of(rollout()), credit_table(rollout()), {"p": 0}, pad_id=0)
+    known = stamped(one.whole, batch).advantages.isfinite()
+    assert not known[~its[batch.place[:, 2]]].any(), "no row of the other role is in an update"
+    longer = replace(table, action_counts=torch.where(its, table.action_counts, 10_000))
+    tilted, same = (credited(t, TaskCredit(), GroupMean(), reweight=reweight, kinds=(kind,)) for t in (table, longer))
+    assert torch.equal(tilted.tilted, same.tilted), "however long the other role's episodes are"
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_filter_takes_rows_of_packs_without_signal_out_and_leaves_all_others_as_they_are(filtered):
+    groups = [records.group(name, [[True, False], [False, True]]) for name in "ab"]
+    groups[0] = structs.replace(rollout()[0], pack=groups[0].pack)
+    batch = collate(segments_of(groups), credit_table(groups), {"a": 0, "b": 1, "p": 0}, pad_id=0)
+    for of_a, of_attempt in ((0.0, 0.0), (0.0, 0.5), (0.5, 0.0)):
+        values = [[[of_a, 0.0, -of_a]] * 2, [[0.5, 0.0, 0.0], [-0.5, 0.0, 0.0]]]
+        credit = made(values, [of_attempt] * 3, [[0, 0, 2]] * 3, filtered=filtered)
+        found = stamped(credit, batch).advantages
+        for row, (g, k, e) in enumerate(batch.place.tolist()):
+            if filtered and g == 0 and not of_a and not of_attempt:
+                assert found[row].isnan()
+            else:
+                assert found[row] == (of_attempt if batch.is_attempt[row] else values[g][k][e])
+
+
+def test_a_scale_of_the_batch_is_the_deviation_of_advantages_and_not_of_returns():
+    """Packs of other levels: returns differ more than advantages do."""
+    table = random_table(3, groups=3, siblings=4, missing=0.2)
+    table = replace(table, rewards=table.rewards + torch.tensor([0.0, 10.0, 20.0])[:, None, None])
+    plain, scaled = (credited(table, TaskCredit(), GroupMean(), mode) for mode in ("none", "batch"))
+    known = [plain.values[cell].item() for cell in cells(table) if plain.valid[cell]]
+    mean = sum(known) / len(known)
+    divisor = (sum((one - mean) ** 2 for one in known) / len(known)) ** 0.5
+    assert divisor < 1
+    for cell in cells(table):
+        assert scaled.values[cell].item() == pytest.approx(plain.values[cell].item() / divisor, rel=1e-4, abs=1e-6)
+
+
+def test_rows_get_what_the_reweighting_makes_of_advantages_and_sources_and_replays_what_was_before():
+    table = replace(cube_table(rollout()), action_counts=torch.tensor([[[1, 1, 1], [90, 1, 1]]]))
+    plain, found = (credited(table, TaskCredit(), GroupMean(), reweight=r) for r in (None, AdaptiveRED()))
+    batch = collate(segments_of(rollout()), credit_table(rollout()), {"p": 0}, pad_id=0)
+    assert found.temperature > 0
+    assert torch.equal(found.values, plain.values)
+    for row, after in enumerate(stamped(found.whole, batch).advantages.tolist()):
+        before = stamped(plain.whole, batch).advantages[row].item()
+        assert after == pytest.approx(before * math.exp(before / found.temperature), rel=1e-5, nan_ok=True)
+
+
+def test_the_figures_of_a_rollout_are_means_over_known_rewards_and_shares_of_packs_with_a_known_advantage():
+    rewards = torch.tensor(
+        [[[1.0, 0.0, 0.5], [0.0, 0.0, 0.5]], [[1.0, 0.0, 0.0], [1.0, 0.0, 9.0]], [[0.0, 0.0, 0.0]] * 2]
+    )
+    valid = torch.ones(3, 2, 3, dtype=torch.bool)
+    valid[1, 1, 2] = False
+    valid[2] = False
+    table = CreditTable(rewards=rewards, valid=valid, action_counts=valid.long(), kinds=torch.tensor([0, 1, 0]))
+    figures = credited(table, TaskCredit(), GroupMean()).whole.figures()
+    assert figures == {
+        "train/lifecycles": 6.0,
+        "train/red_temperature": 0.0,
+        "train/zero_variance_packs": 0.5,
+        "train/reward/position_0": 0.75,
+        "train/reward/position_1": pytest.approx(1 / 3),
+    }
+
+
+def loop(lives, rule, k, e):
+    """Return by the definition of an episode of these lifecycles, lists of (kind, position, reward); None if it is missing."""
+    needed = [lives[k][e][2]]
+    if isinstance(rule, EpisodeCredit):
+        needed += [reward for kind, _, reward in lives[k][e + 1 :] if kind == "solve"]
+    return None if None in needed else sum(needed) / len(needed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("rule", [EpisodeCredit(), TaskCredit()], ids=str)
+@pytest.mark.parametrize("baseline", [GroupMean(), LeaveOneOut()], ids=str)
+def test_ragged_numbers_of_siblings_tasks_and_episodes_are_compared_as_the_loop_does(seed, rule, baseline):
+    """Packs of one to four lifecycles; each through one to four tasks, updating its context now and then."""
+    rng = random.Random(seed)
+
+    def drawn():
+        life = []
+        for position in range(rng.randint(1, 4)):
+            life.append(("solve", position, rng.choice([0.0, 1.0, 0.25, None])))
+            if rng.random() < 0.5:
+                life.append(("update", position, rng.choice([0.0, -0.5])))
+        return life
+
+    packs = [[drawn() for _ in range(rng.randint(1, 4))] for _ in range(5)]
+    facts = [
+        [
+            EpisodeFacts(k, e, None, True, kind_id(EpisodeKind(kind)), position, reward, 1)
+            for k, life in enumerate(lives)
+            for e, (kind, position, reward) in enumerate(life)
+        ]
+        for lives in packs
+    ]
+    table = episode_table(facts)
+    found = credited_entries(table, rule, baseline, reweight=None)
+    for f, (g, k, e) in enumerate(table.place.tolist()):
+        kind, position, _ = packs[g][k][e]
+        same = [
+            (other, loop(packs[g], rule, other, at))
+            for other, life in enumerate(packs[g])
+            for at, one in enumerate(life)
+            if one[:2] == (kind, position)
+        ]
+        known = {other: value for other, value in same if value is not None}
+        assert found.valid[f].item() == (k in known and len(known) >= 2)
+        if k in known:
+            assert found.returns.values[f].item() == pytest.approx(known[k], abs=1e-6)
+            assert found.group_returns[f].item() == pytest.approx(sum(known.values()) / len(known), abs=1e-6)
+        if found.valid[f]:
+            others = [value for other, value in known.items() if other != k or isinstance(baseline, GroupMean)]
+            assert found.values[f].item() == pytest.approx(known[k] - sum(others) / len(others), abs=1e-6)
+    figures = found.figures()
+    assert figures["train/lifecycles"] == sum(map(len, packs))
+    for position in range(4):
+        rewards = [
+            r
+            for lives in packs
+            for life in lives
+            for kind, n, r in life
+            if (kind, n) == ("solve", position) and r is not None
+        ]
+        name = f"train/reward/position_{position}"
+        assert (name in figures) == bool(rewards)
+        if rewards:
+            assert figures[name] == pytest.approx(sum(rewards) / len(rewards), abs=1e-6)
+
+
+def test_packs_that_are_alike_are_one_dense_layout_and_others_one_for_each_shape():
+    alike = random_table(0, groups=3, siblings=2, tasks=2).flat()
+    (layout,) = alike.layouts
+    assert layout.tolist() == torch.arange(18).view(3, 2, 3).tolist()
+    one = EpisodeFacts(0, 0, None, True, 0, 0, 1.0, 1)
+    ragged = episode_table([[one, one._replace(sibling=1), one._replace(sibling=1, episode=1, position=1)], [one]])
+    assert [layout.tolist() for layout in ragged.layouts] == [[[[0, -1], [1, 2]]], [[[3]]]]
+
+
+def test_a_single_lifecycle_has_advantages_where_nothing_is_compared_and_none_elsewhere():
+    table = random_table(0, groups=2, siblings=1, missing=0.0)
+    for baseline, known in (
+        (TermsAlone(), True),
+        (Accepted(at_least=-9.0), True),
+        (GroupMean(), False),
+        (Accepted(), False),
+    ):
+        assert credited(table, TaskCredit(), baseline).valid.all() == known
+        assert baseline.compares == (not known)
+    assert not credited(table, TaskCredit(), TermsAlone(), reweight=AdaptiveRED()).tilted.any()
