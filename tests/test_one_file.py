@@ -17,10 +17,11 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from cod_lightning import types
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import CreditTable, collate, credit_table
+from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import LossInputs
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Segment, Split
 from modules import GRPOModule
+from tests.credit_tables import CreditTable, credit_table, cube, stamped
 from tests.small_fit import quiet_trainer
 
 ROOT = Path(__file__).parents[1]
@@ -145,10 +146,10 @@ def test_advantages_are_those_of_the_library_with_and_without_tilt(one_file, see
     # every second time failures are long, so that negative advantages outweigh positive ones
     num_tokens = (20 * (1.5 - rewards)).long() if seed % 2 else (1 + 20 * rewards).long()
     module = GRPOModule(SamePolicy(), credit=EpisodeCredit(style="discounted", discount=0.5))
-    found = module.advantages(table_of(rewards, num_tokens))
+    found = module.credited(table_of(rewards, num_tokens).flat())
     assert (found.temperature > 0) == bool(seed % 2)
     own = one_file.advantages_of(rewards, num_tokens, 0.5)
-    torch.testing.assert_close(own.float(), found.values, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(own.float(), cube(found.tilted, found.table).float(), atol=1e-5, rtol=1e-5)
 
 
 def test_advantages_are_the_sums_of_the_definition(one_file):
@@ -246,7 +247,7 @@ def test_a_blanked_context_is_in_no_task_and_is_still_rewritten(one_file, small,
 # ------------------------------------------------------------------ updates
 
 
-def library_batches(played, config):
+def library_batches(played, config, module):
     """The rollout as the library's batches: one for each update, all with the table of the whole rollout."""
     groups = []
     lives = iter(played.lives)
@@ -295,7 +296,9 @@ def library_batches(played, config):
         for e, one in enumerate(life)
     ]
     size = len(segments) // config.updates
-    return [collate(segments[i : i + size], table, places, 0) for i in range(0, len(segments), size)]
+    credit = module.credited(table)
+    parts = (segments[i : i + size] for i in range(0, len(segments), size))
+    return [stamped(credit, collate(part, table, places, 0)) for part in parts]
 
 
 class Rows(L.LightningDataModule):
@@ -314,20 +317,17 @@ class Rows(L.LightningDataModule):
 class Module(GRPOModule):
     """Without the checks of options beside those of a DataModule, which these rows have not."""
 
-    def setup(self, stage):
-        pass
-
+    seed, _tokenizer = 0, None
     num_clipped, largest_norm = 0.0, 0.0
 
-    def _log_update(self, batch, totals, values):
+    def _log_update(self, batch, totals, norm):
         self.num_clipped += float(totals.metrics.num_clipped)
-        self.largest_norm = max(self.largest_norm, values["gradient_norm"])
+        self.largest_norm = max(self.largest_norm, norm)
 
 
 def test_the_first_updates_are_the_librarys_on_the_same_rows(one_file, small, played, tmp_path, monkeypatch):
     for episode in itertools.chain.from_iterable(played.lives):
         episode.reward *= 4  # so that gradients are clipped, too
-    batches = library_batches(played, small)
     module = Module(
         SamePolicy(played.policy, small),
         credit=EpisodeCredit(style="discounted", discount=small.discount),
@@ -335,6 +335,7 @@ def test_the_first_updates_are_the_librarys_on_the_same_rows(one_file, small, pl
         betas=(0.9, 0.95),
         final_lr_fraction=0.2,
     )
+    batches = library_batches(played, small, module)
     quiet_trainer(tmp_path, max_steps=len(batches)).fit(module, Rows(batches))
     before = {name: weight.clone() for name, weight in played.policy.state_dict().items()}
     monkeypatch.setattr(one_file, "live", lambda *_: played.lives)
