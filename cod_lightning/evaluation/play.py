@@ -9,9 +9,10 @@ from cod_lightning.evaluation.conditions import Condition
 from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled_contexts
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.lifecycles import Blanked, Program, Provided, Shown
 from cod_lightning.ranks import share
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import ContextSource, Setting, Shown
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Lifecycle, Pack
 
 
@@ -28,19 +29,18 @@ def play(
         return _play_reference(suite, condition, share(packs[: suite.reference_packs]), setting)
     if kind is ConditionKind.NO_WORLD_MEMORY:
         setting = replace(setting, env=setting.env.without_world_memory())
-    contexts = _contexts(kind, packs, setting, trained)
-    return run_groups(share(packs), 1, setting, contexts=contexts, label=condition.label)
+    setting = replace(setting, program=_program(kind, packs, setting, trained))
+    return run_groups(share(packs), 1, setting, label=condition.label)
 
 
-def _contexts(
-    kind: ConditionKind, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group]
-) -> Sequence[ContextSource] | None:
-    """Where the contexts of this rank's packs come from; None where the agent writes its own."""
-    own, mechanism = share(packs), setting.mechanism
+def _program(kind: ConditionKind, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group]) -> Program:
+    """What this rank's packs are played by."""
+    own, mechanism, program = share(packs), setting.mechanism, setting.program
     if kind in (ConditionKind.BLANKED_CONTEXT, ConditionKind.WARM_START_BLANKED):
-        return [ContextSource(shown=Shown.EMPTY)] * len(own)
+        return Blanked(program=program)
     if kind is ConditionKind.NO_CONTEXT:
-        return [ContextSource(shown=Shown.RULES, provided=[mechanism.empty()] * len(pack)) for pack in own]
+        empty = {pack.id: [mechanism.empty()] * len(pack) for pack in own}
+        return Provided(program=program, contexts=empty, shown=Shown.RULES)
     if kind is ConditionKind.ORACLE_CONTEXT:
         found = oracle_contexts(setting.env, own, mechanism)
     elif kind is ConditionKind.SHUFFLED_CONTEXT:
@@ -48,8 +48,8 @@ def _contexts(
         assert [life.pack_id for life in lives] == [pack.id for pack in packs], "trained is not of these packs"
         found = share(shuffled_contexts(lives))
     else:
-        return None
-    return [ContextSource(provided=states) for states in found]
+        return program
+    return Provided(program=program, contexts={pack.id: states for pack, states in zip(own, found, strict=True)})
 
 
 def _play_reference(suite: Suite, condition: Condition, packs: Sequence[Pack], setting: Setting) -> list[Group]:

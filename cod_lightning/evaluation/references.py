@@ -10,12 +10,12 @@ from cod_lightning.envs.base import TextEnv, TextPolicy
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.lifecycles import ConnectTheDots, Program
+from cod_lightning.lifecycles import Blanked, ConnectTheDots, Program
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
-from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting, Shown
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Message, Pack
 
 _MAX_NEW_TOKENS = 100_000
@@ -49,11 +49,11 @@ def play_reference(
     """One lifecycle of one of the references through each pack, one after the other."""
     reference = kind.reference
     assert reference is not None, f"{kind} is not played by a reference"
-    contexts = ContextSource(shown=Shown.EMPTY) if kind is ConditionKind.MEMORYLESS else OWN_CONTEXTS
+    program = Blanked(program=program) if kind is ConditionKind.MEMORYLESS else program
     for pack in packs:
         sampler = scripted_sampler(world.reference(reference, pack), mechanism, seed)
         setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program)
-        (group,) = run_groups([pack], 1, setting, contexts=[contexts])
+        (group,) = run_groups([pack], 1, setting)
         yield from group.lifecycles
 
 

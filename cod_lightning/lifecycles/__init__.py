@@ -6,7 +6,10 @@ from cod_lightning.lifecycles.attempts import Counterfactual as Counterfactual
 from cod_lightning.lifecycles.base import Agent as Agent
 from cod_lightning.lifecycles.base import OutlineStep as OutlineStep
 from cod_lightning.lifecycles.base import Program as Program
+from cod_lightning.lifecycles.base import Shown as Shown
 from cod_lightning.lifecycles.base import asks as asks
 from cod_lightning.lifecycles.base import outline as outline
 from cod_lightning.lifecycles.cod import ConnectTheDots as ConnectTheDots
+from cod_lightning.lifecycles.controls import Blanked as Blanked
+from cod_lightning.lifecycles.controls import Provided as Provided
 from cod_lightning.lifecycles.propose import ProposeAndSolve as ProposeAndSolve

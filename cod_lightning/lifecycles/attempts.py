@@ -11,10 +11,10 @@ intermediate state; there memory operations are rolled again, here solve episode
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.lifecycles.base import Agent, Program
+from cod_lightning.lifecycles.base import Agent, Program, Shown
 from cod_lightning.lifecycles.cod import ConnectTheDots
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import AttemptKind, Episode, Pack, Task
@@ -85,13 +85,13 @@ class _Attempting:
     def __init__(self, agent: Agent, pack: Pack, of: Branching) -> None:
         self._agent, self._pack, self._of = agent, pack, of
         self._position, self._rewritten = 0, False
-        self.ask, self.fork, self.sibling = agent.ask, agent.fork, agent.sibling
+        self.ask, self.fork, self.skip, self.sibling = agent.ask, agent.fork, agent.skip, agent.sibling
 
-    async def solve(self, task: Task, *, again: bool = False) -> Episode:
-        for kind, context in self._attempts():
-            self._agent.fork(task, kind, context)
+    async def solve(self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None) -> Episode:
+        for kind, of in self._attempts():
+            self._agent.fork(task, kind, of)
         self._position, self._rewritten = self._position + 1, False
-        return await self._agent.solve(task, again=again)
+        return await self._agent.solve(task, again=again, shown=shown, context=context)
 
     async def rewrite(self, solved: Episode) -> Episode | None:
         updated = await self._agent.rewrite(solved)

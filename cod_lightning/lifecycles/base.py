@@ -1,10 +1,22 @@
 """What a program is, what it may ask of an agent, and the episodes that it will have, without playing any."""
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple, Protocol
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, Protocol
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
+
+
+class Shown(StrEnum):
+    """How much of its context a solve episode sees."""
+
+    OWN = "own"
+    """All that the mechanism shows of it."""
+    EMPTY = "empty"
+    """What it shows before the first task; the context itself is kept and rewritten as usual."""
+    RULES = "rules"
+    """The environment's rules alone; the mechanism is not asked."""
 
 
 class Agent(Protocol):
@@ -16,11 +28,16 @@ class Agent(Protocol):
     sibling: int
     """0-based number among the lifecycles of its pack."""
 
-    async def solve(self, task: Task, *, again: bool = False) -> Episode:
+    async def solve(self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None) -> Episode:
         """All turns of the task, at the next position, and the environment's feedback.
 
-        With `again` it begins with the context that the latest solve episode without `again` began with.
+        With `again` it begins with the context that the latest solve episode without `again` began with, with `context` (a state
+        of the mechanism) with that one.
         """
+        ...
+
+    def skip(self, kind: EpisodeKind) -> Episode | None:
+        """An episode that does not take place: the next solve episode, or an update, if there are any, after the latest one."""
         ...
 
     async def rewrite(self, solved: Episode) -> Episode | None:
@@ -76,7 +93,7 @@ class _Noting:
         self._updates, self._solved = updates, list[int]()
         self._index = {task.id: index for index, task in enumerate(pack.tasks)}
 
-    async def solve(self, task: Task, *, again: bool = False) -> Episode:
+    async def solve(self, task: Task, **_: Any) -> Episode:
         self._solved.append(self._index[task.id])
         position = len(self._solved) - 1
         self.steps.append(OutlineStep(EpisodeKind.SOLVE, position, self._solved[position]))
@@ -93,6 +110,9 @@ class _Noting:
 
     def fork(self, task: Task, kind: AttemptKind, context: str = "own") -> None:
         """Attempts are no episodes of the lifecycle."""
+
+    def skip(self, kind: EpisodeKind) -> None:
+        """Controls have no outline."""
 
 
 def outline(program: Program, num_tasks: int, updates: bool = True) -> tuple[OutlineStep, ...]:

@@ -10,6 +10,7 @@ from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate,
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.own_loop import OwnLoop, own_loop
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, note_fault
+from cod_lightning.lifecycles import Shown
 from cod_lightning.rollout.asked import ToolDialogue, opened
 from cod_lightning.rollout.boundaries import (
     FAULTS,
@@ -28,7 +29,7 @@ from cod_lightning.rollout.boundaries import (
 from cod_lightning.rollout.deadlines import episode_limit
 from cod_lightning.rollout.dialogue import Dialogue
 from cod_lightning.rollout.sampled import close, sampled_turn
-from cod_lightning.rollout.setting import Setting, Shown
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 
 MOST_INTERVENTIONS = 64

@@ -20,7 +20,7 @@ from typing import Any
 from cod_lightning.errors import Stopped
 from cod_lightning.rewards import compared
 from cod_lightning.rollout.lifecycle import run_lifecycle
-from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
 
 _LOOK_S, _AWAKE_S = 0.05, 0.5
@@ -37,14 +37,12 @@ async def run_group(
     pack: Pack,
     num_siblings: int,
     setting: Setting,
-    *,
-    contexts: ContextSource = OWN_CONTEXTS,
 ) -> Group:
     """K lifecycles of one pack; all begin with the same first prompt and differ by their sampling noise.
 
     Siblings are compared, where a part of the reward does that, when all of them have ended.
     """
-    started = (run_lifecycle(pack, k, setting, contexts=contexts) for k in range(num_siblings))
+    started = (run_lifecycle(pack, k, setting) for k in range(num_siblings))
     group = Group(pack=pack, lifecycles=tuple(await asyncio.gather(*started)))
     limit_s = setting.sampler.deadlines.reward_s
     return await compared(group, setting.rewards, limit_s) if num_siblings > 1 else group
@@ -82,11 +80,9 @@ def run_groups(
     num_siblings: int,
     setting: Setting,
     *,
-    contexts: Sequence[ContextSource] | None = None,
     label: str = "rollout",
 ) -> list[Group]:
-    """One group for each pack, in the order of the packs; `contexts` has the source of each pack's contexts."""
-    sources = [OWN_CONTEXTS] * len(packs) if contexts is None else contexts
+    """One group for each pack, in the order of the packs."""
     groups: list[Group] = []
 
     async def run_all() -> None:  # returns nothing: asyncio puts a result of `run` into words when it is over
@@ -94,10 +90,7 @@ def run_groups(
         loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
         loop.set_exception_handler(_unless_stopped)
         _stay_awake(loop)
-        started = (
-            run_group(pack, num_siblings, setting, contexts=source) for pack, source in zip(packs, sources, strict=True)
-        )
-        groups.extend(await asyncio.gather(*started))
+        groups.extend(await asyncio.gather(*(run_group(pack, num_siblings, setting) for pack in packs)))
 
     setting.monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
     try:

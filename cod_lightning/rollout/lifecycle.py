@@ -18,13 +18,14 @@ from msgspec import structs
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
+from cod_lightning.lifecycles import Shown
 from cod_lightning.rewards import paid
 from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
 from cod_lightning.rollout.proposals import run_propose_episode
-from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting, Shown
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
 
 
@@ -34,20 +35,12 @@ class Life:
     Args:
         setting: What it shares with other lifecycles; `setting.env` is copied unless `env` is named.
         name: Identity of the lifecycle, which keys its sampling noise.
-        contexts: Where its contexts come from.
         env: The environment to go on in.
         sibling: Number among the lifecycles of its pack.
     """
 
-    def __init__(
-        self,
-        setting: Setting,
-        name: str,
-        contexts: ContextSource = OWN_CONTEXTS,
-        env: TextEnv | None = None,
-        sibling: int = 0,
-    ) -> None:
-        self.setting, self.name, self.contexts, self.env, self.sibling = setting, name, contexts, env, sibling
+    def __init__(self, setting: Setting, name: str, env: TextEnv | None = None, sibling: int = 0) -> None:
+        self.setting, self.name, self.env, self.sibling = setting, name, env, sibling
         self.episodes: list[Episode] = []
         self.index = self.position = 0
         """Of the next episode, and of the next solve episode."""
@@ -75,10 +68,17 @@ class Life:
         """Episodes begin now, of a pack or of a task."""
         self.ends, self.failed, self.episodes = pack_ends(self.setting.sampler.deadlines), False, []
 
-    async def solve(self, task: Task, *, again: bool = False) -> Episode:
+    async def solve(self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None) -> Episode:
         position = self.position
         self.position += 1
-        return await self._episode(EpisodeKind.SOLVE, position, partial(self._solve, position, task, again))
+        play = partial(self._solve, position, task, again, shown, context)
+        return await self._episode(EpisodeKind.SOLVE, position, play, own=context is None, shown=shown)
+
+    def skip(self, kind: EpisodeKind) -> Episode | None:
+        if kind is EpisodeKind.UPDATE and not self.setting.mechanism.updates:
+            return None
+        self.position += kind is EpisodeKind.SOLVE
+        return self._append(Episode(kind=kind, position=self.position - 1, status=EpisodeStatus.SKIPPED))
 
     async def rewrite(self, solved: Episode) -> Episode | None:
         if not self.setting.mechanism.updates:
@@ -117,21 +117,28 @@ class Life:
             crossing(EnvironmentFailure, env.close)
 
     async def _episode(
-        self, kind: EpisodeKind, position: int, play: Callable[[TextEnv, str], Awaitable[Episode]]
+        self,
+        kind: EpisodeKind,
+        position: int,
+        play: Callable[[TextEnv, str], Awaitable[Episode]],
+        *,
+        own: bool = True,
+        shown: Shown = Shown.OWN,
     ) -> Episode:
-        """The next episode, appended; it is skipped after one that failed."""
-        who = f"{self.name}.{self.index}"
-        if self.failed or self.contexts.skips(kind, position):
-            episode = Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED)
-        else:
-            episode = await _guarded(kind, position, partial(self._played, play, who))
-            self.failed = episode.status is EpisodeStatus.FAILED
-            self.setting.monitor.episode(episode)
+        """The next episode, appended; it is skipped after one that failed. `own` is False with a context from elsewhere."""
+        if self.failed:
+            return self._append(Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED))
+        episode = await _guarded(kind, position, partial(self._played, play, own, shown))
+        self.failed = episode.status is EpisodeStatus.FAILED
+        self.setting.monitor.episode(episode)
+        return self._append(episode)
+
+    def _append(self, episode: Episode) -> Episode:
         self.index += 1
         self.episodes.append(episode)
         return episode
 
-    async def _played(self, play: Callable[[TextEnv, str], Awaitable[Episode]], who: str) -> Episode:
+    async def _played(self, play: Callable[[TextEnv, str], Awaitable[Episode]], own: bool, shown: Shown) -> Episode:
         """The episode, with what it had to do with the entries of the context."""
         if self.env is None:
             self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
@@ -139,9 +146,8 @@ class Life:
             mechanism, kept = self.setting.mechanism, self.begins_with
             first = mechanism.empty if kept is None else partial(mechanism.load, kept)
             self.state = self.previous = crossing(ContextFailure, first, mechanism)
-        episode = await play(self.env, who)
-        known, shown = self.known and self.contexts.provided is None, self.contexts.shown is Shown.OWN
-        events = entry_events(self.entries_of, episode, known=known, shown=shown)
+        episode = await play(self.env, f"{self.name}.{self.index}")
+        events = entry_events(self.entries_of, episode, known=self.known and own, shown=shown is Shown.OWN)
         self.known = True
         return structs.replace(episode, entries=events)
 
@@ -153,15 +159,15 @@ class Life:
         self.proposed.append(replace(chosen, repeat=again))
         return await self.setting.scored(episode, task)
 
-    async def _solve(self, position: int, task: Task, again: bool, env: TextEnv, who: str) -> Episode:
+    async def _solve(
+        self, position: int, task: Task, again: bool, shown: Shown, context: Any, env: TextEnv, who: str
+    ) -> Episode:
         self.tasks[position] = task
         if not again:
             self.begun = self.state
         elif self.state is not self.begun:
             self.state, self.known = self.begun, False
-        if self.contexts.provided is not None:
-            self.state = self.contexts.provided[position]
-        shown = self.contexts.shown
+        self.state = self.state if context is None else context
         solved = await run_solve_episode(env, task, self.state, self.setting, who, position, self.ends, shown)
         solved = after_feedback(self.setting.mechanism, await self.setting.scored(solved, task))
         self.state = solved.state_after
@@ -188,15 +194,9 @@ async def _guarded(kind: EpisodeKind, position: int, play: Callable[[], Awaitabl
         return Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
 
 
-async def run_lifecycle(
-    pack: Pack,
-    sibling: int,
-    setting: Setting,
-    *,
-    contexts: ContextSource = OWN_CONTEXTS,
-) -> Lifecycle:
+async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle:
     """One agent through the pack, with the attempts beside it."""
-    agent = Life(setting, f"{pack.id}#{sibling}", contexts, sibling=sibling)
+    agent = Life(setting, f"{pack.id}#{sibling}", sibling=sibling)
     agent.begins_with = pack.context
     agent.begin()
     try:

@@ -1,9 +1,7 @@
-"""What the lifecycles of a rollout have in common, what is called as they end, and where the context of a lifecycle comes from."""
+"""What the lifecycles of a rollout have in common, and what is called as they end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
@@ -54,30 +52,3 @@ class Setting:
     async def scored(self, episode: Episode, task: Task) -> Episode:
         """The episode that was played, with all parts of its reward but those that compare siblings."""
         return await scored(episode, task, self.rewards, self.sampler.deadlines.reward_s) if self.rewards else episode
-
-
-class Shown(StrEnum):
-    """How much of its context a solve episode sees."""
-
-    OWN = "own"
-    """All that the mechanism shows of it."""
-    EMPTY = "empty"
-    """What it shows before the first task; the context itself is kept and rewritten as usual."""
-    RULES = "rules"
-    """The environment's rules alone; the mechanism is not asked."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContextSource:
-    """Where the contexts of one lifecycle come from; by default the agent writes them itself."""
-
-    shown: Shown = Shown.OWN
-    provided: Sequence[Any] | None = None
-    """[N] the state that each task begins with; nothing is then updated. None leaves the task out."""
-
-    def skips(self, kind: EpisodeKind, position: int) -> bool:
-        """Whether an episode does not take place."""
-        return self.provided is not None and (kind is not EpisodeKind.SOLVE or self.provided[position] is None)
-
-
-OWN_CONTEXTS = ContextSource()

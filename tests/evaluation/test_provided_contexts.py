@@ -18,11 +18,11 @@ from cod_lightning.evaluation.provided_contexts import (
     shuffled_contexts,
 )
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles import ConnectTheDots, Provided
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import ContextSource, Setting
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Lifecycle, Split
 from tests.envs.cases import WORLDS, every_world
 from tests.evaluation.echoes import Echo
@@ -71,10 +71,11 @@ def test_an_oracle_that_writes_nothing_is_refused_by_name() -> None:
         check_oracle(world, pack, HintContext(), "model.scorers.one", "Privileged", "Remove it.")
 
 
-def played(pack, mechanism, world, **source):
+def played(pack, mechanism, world, provided=None):
     """A pack as the echo plays it, the setting, and what each row of it begins with."""
     setting = Setting(env=world, mechanism=mechanism, sampler=scripted_sampler(Echo(), mechanism))
-    (group,) = run_groups([pack], 1, setting, contexts=[ContextSource(**source)])
+    program = Provided(contexts={pack.id: provided}) if provided else setting.program
+    (group,) = run_groups([pack], 1, replace(setting, program=program))
     return group, setting
 
 
@@ -117,7 +118,8 @@ def test_in_an_environment_with_tools_the_prompt_lists_them_as_the_episode_s_own
     )
     (contexts,) = oracle_contexts(world, [pack], mechanism)
     (group,) = run_groups([pack], 1, setting)
-    (given,) = run_groups([pack], 1, setting, contexts=[ContextSource(provided=contexts)])
+    provided = Provided(program=setting.program, contexts={pack.id: contexts})
+    (given,) = run_groups([pack], 1, replace(setting, program=provided))
     prompt = OraclePrompts({0: group}, setting)
     for e, episode in enumerate(group.lifecycles[0].episodes):
         found = prompt(0, 0, e, episode.turns[0].new_ids)

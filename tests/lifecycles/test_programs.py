@@ -10,13 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callbacks.weight_sync import WeightSync
+from cod_lightning.contexts import HintContext, TranscriptContext
 from cod_lightning.credit.anchors import next_solve
 from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, RoleMean
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.references import play_reference
 from cod_lightning.lifecycles import ConnectTheDots, Program, ProposeAndSolve, asks, outline
 from cod_lightning.rollout.runner import RolloutObserver
-from cod_lightning.types import EpisodeKind
+from cod_lightning.types import EpisodeKind, Split
 from tests.credit_tables import AttemptTable, CreditTable, cells, credited, random_table, rewards_to_go
 from tests.small_fit import small_fit
 
@@ -260,3 +264,12 @@ def test_a_program_may_look_at_what_came_of_episodes_and_its_ragged_lifecycles_t
     known = torch.cat([batch.advantages for batch in watch.batches])
     assert known.isfinite().any()
     assert known.isnan().any(), "an episode that no sibling has at its place"
+
+
+@pytest.mark.parametrize(
+    ("context", "kinds"), [(TranscriptContext, [SOLVE] * 3), (HintContext, [SOLVE, UPDATE] * 2 + [SOLVE])]
+)
+def test_a_context_that_is_written_within_tasks_is_not_rewritten_between_them(context, kinds):
+    pack = Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
+    (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, context())
+    assert [episode.kind for episode in life.episodes] == kinds

@@ -2,8 +2,9 @@
 
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.lifecycles import Provided
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import ContextSource, Setting
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.asked import shown
 from tests.evaluation.echoes import MECHANISM, Echo
@@ -14,8 +15,9 @@ PACKS = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in rang
 
 def given(contexts, world=WORLD, policy=None):
     sampler = scripted_sampler(policy or Echo(), MECHANISM)
-    sources = [ContextSource(provided=[None if c is None else MECHANISM.adopt(c) for c in row]) for row in contexts]
-    return run_groups(PACKS, 1, Setting(env=world, mechanism=MECHANISM, sampler=sampler), contexts=sources)
+    states = [[None if c is None else MECHANISM.adopt(c) for c in row] for row in contexts]
+    program = Provided(contexts={pack.id: row for pack, row in zip(PACKS, states, strict=True)})
+    return run_groups(PACKS, 1, Setting(env=world, mechanism=MECHANISM, sampler=sampler, program=program))
 
 
 def test_each_position_shows_its_own_context_and_no_update_is_asked_for() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts.base import History, Intervention, TextState
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.lifecycles import Blanked, ConnectTheDots
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout import transcript
@@ -18,7 +19,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import MOST_INTERVENTIONS
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import ContextSource, Setting, Shown
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.types import EpisodeStatus, Message, Role, Split
 from tests.credit_tables import credit_table
@@ -57,15 +58,14 @@ class Scheduled(PlainContext):
         return self.schedule[turn] if turn < len(self.schedule) else KEEP
 
 
-def played(mechanism, engine=None, chat=CHAT, num_tasks=2, num_packs=2, world=None, contexts=None, window=400):
+def played(mechanism, engine=None, chat=CHAT, num_tasks=2, num_packs=2, world=None, program=None, window=400):
     world = world or WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(num_packs)]
     sampler = Sampler(engine=engine or FunctionEngine(lambda _: SAY_W1), chat=chat, window=window, max_new_tokens=5)
     return run_groups(
         packs,
-        1 if contexts else 2,
-        Setting(env=world, mechanism=mechanism, sampler=sampler),
-        contexts=contexts and [contexts] * num_packs,
+        1 if program else 2,
+        Setting(env=world, mechanism=mechanism, sampler=sampler, program=program or ConnectTheDots()),
     )
 
 
@@ -244,11 +244,11 @@ def test_with_its_context_hidden_a_task_begins_empty_and_what_it_writes_within_i
         def on_turn(self, state, response, tokens):
             return Intervention(TextState(f"{state.text} w9".strip()), action="w1")
 
-    (group,) = played(Notes(), num_packs=1, contexts=ContextSource(shown=Shown.EMPTY))
+    (group,) = played(Notes(), num_packs=1, program=Blanked())
     first, update, second = group.lifecycles[0].episodes
     assert (first.context_after, update.context_after) == ("", "w1")
     assert (second.context_before, second.context_after) == ("w1", "w1")
-    (own,) = played(Notes(), num_packs=1, contexts=ContextSource())
+    (own,) = played(Notes(), num_packs=1, program=ConnectTheDots())
     assert own.lifecycles[0].episodes[0].context_after == "w9 w9 w9"
 
 

@@ -15,9 +15,10 @@ from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.levers.forbidden import ForbiddenTask, RuledCompact, broke
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.wrapped import WrappedWorld
+from cod_lightning.lifecycles import Provided
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import ContextSource, Setting
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackSource
 from cod_lightning.types import Lifecycle, Pack, Split
@@ -177,14 +178,15 @@ def given(mechanism: ContextMechanism, sampler: Sampler, env: TextEnv) -> dict[s
     facts, the facts alone, nothing."""
     packs, found = packs_of(env, 4, 128), dict[str, float]()
     for name in ("rule and facts", "facts alone", "nothing"):
-        sources: list[ContextSource] = []
+        contexts: dict[str, list[Any]] = {}
         for pack in packs:
             facts = " ".join(f"{code}={colour}" for code, colour in enumerate(_colours(pack), start=1))
             note = {"rule and facts": f"{RuledCompact().rule('confirmed', 0)} {facts}", "facts alone": facts}.get(
                 name, ""
             )
-            sources.append(ContextSource(provided=[mechanism.adopt(note)] * len(pack)))
-        groups = run_groups(packs, 1, Setting(env=env, mechanism=mechanism, sampler=sampler), contexts=sources)
+            contexts[pack.id] = [mechanism.adopt(note)] * len(pack)
+        setting = Setting(env=env, mechanism=mechanism, sampler=sampler, program=Provided(contexts=contexts))
+        groups = run_groups(packs, 1, setting)
         solves = [(group.lifecycles[0].solves[n], group.pack.tasks[n]) for group in groups for n in (1, 2, 3)]
         found[name] = mean(broke(episode, task) for episode, task in solves)
     return found
