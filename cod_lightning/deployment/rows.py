@@ -37,7 +37,7 @@ _RECENT, _NEAR = 8, 8
 """Rows whose texts stay in memory; how far back an episode of the same kind is looked for, to be compared with."""
 
 
-class Rows:
+class FolderRows:
     """The file at `path`. Every method raises `sqlite3.Error`, `ValueError` and the like for a damaged one: see `damage_named`."""
 
     def __init__(self, path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.deployment.rows import OWN, Rows, damage_named, record_of, texts_of
+from cod_lightning.deployment.rows import OWN, FolderRows, damage_named, record_of, texts_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.transcript import episode_record, read_episode
 from cod_lightning.types import Episode, EpisodeKind
@@ -71,7 +71,7 @@ class ContextStore:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._make()
         with damage_named(self.path):
-            self._rows = Rows(self.path)
+            self._rows = FolderRows(self.path)
             self._rows.open()
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class ContextStore:
         unfinished = self.path.with_name(f"{_FILE}.{os.getpid()}.new")
         unfinished.unlink(missing_ok=True)
         with damage_named(self.path):
-            self._rows = Rows(unfinished)
+            self._rows = FolderRows(unfinished)
             with self._rows.transaction():
                 self._rows.begin()
                 self._version("", "", "start", None)

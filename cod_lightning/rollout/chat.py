@@ -346,6 +346,8 @@ class Chat:
         """Raise `ConfigError` for a template that takes no system message, or leaves it out: rules and contexts stand there."""
         opening = [Message(Role.SYSTEM, _SYSTEM), Message(Role.USER, _USER)]
         expected = "one with a system role, where rules and contexts stand"
+        with answering(partial(_another_template, "one that raises"), "one that renders a dialogue"):
+            self._render(opening[1:], neutral=str)
         with answering(partial(_another_template, "one that raises"), expected):
             text = self._render(opening, neutral=str)
         if _SYSTEM not in text:

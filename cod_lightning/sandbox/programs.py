@@ -3,10 +3,10 @@
 import sys
 from types import ModuleType
 
-from cod_lightning.sandbox.template import Job
+from cod_lightning.sandbox.template import SandboxJob
 
 
-def program() -> Job:
+def program() -> SandboxJob:
     """Runs the source as `python program.py` would."""
 
     def run(request: bytes) -> None:

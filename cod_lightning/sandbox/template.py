@@ -25,7 +25,7 @@ from typing import Any
 
 from cod_lightning.sandbox import system_calls, walls
 
-Job = Callable[[bytes], None]
+SandboxJob = Callable[[bytes], None]
 """Takes a request, prints its result."""
 _MOST_ERRORS = 20_000
 _AT_ONCE = 65_536
@@ -80,7 +80,7 @@ def main(root: str, control: str, asked: str) -> None:
     print(end="", file=sys.__stdout__, flush=True)  # what was printed meanwhile is no job's
     gc.collect()
     gc.freeze()  # what is there now is shared with the jobs, and not copied by their collections
-    request = Server(trainer, options).serve()
+    request = JobServer(trainer, options).serve()
     trainer.detach()
     if request is not None:
         os._exit(_exit_code(job, request))
@@ -93,7 +93,7 @@ def _filter_works() -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _exit_code(job: Job, request: bytes) -> int:
+def _exit_code(job: SandboxJob, request: bytes) -> int:
     """Run the job as a program is run; the interpreter itself is not taken down, which would take longer than most jobs."""
     code: Any = 0
     try:
@@ -115,7 +115,7 @@ def _exit_code(job: Job, request: bytes) -> int:
     return code & 255 if isinstance(code, int) else code is not None
 
 
-class Server:
+class JobServer:
     """Forks jobs and watches them."""
 
     def __init__(self, trainer: socket.socket, options: dict[str, Any]) -> None:

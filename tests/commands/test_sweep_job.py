@@ -62,7 +62,7 @@ def test_a_job_that_ends_well_is_finished_and_its_cost_is_written_down(monkeypat
             "model.lr is 0; expected more",
         ),
         ("raise KeyError('gone')", "KeyError: 'gone'"),
-        ("import sys; sys.exit(3)", "it wrote no output"),
+        ("import sys; sys.exit(4)", "it wrote no output"),
     ],
 )
 def test_a_job_that_fails_is_written_down_in_one_line_and_raises_nothing(monkeypatch, tmp_path, code, said) -> None:

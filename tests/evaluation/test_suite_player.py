@@ -14,6 +14,7 @@ from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer
+from cod_lightning.rollout.runner import RolloutPart
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group
 from tests.evaluation.echoes import MECHANISM, Echo, scripted_sampler
@@ -25,8 +26,8 @@ SUITE = Suite(name="own", num_packs=40, pack_size=3, controls=("blanked_context"
 class Direct:
     """A runner that only plays."""
 
-    def run(self, label: str, play: Any) -> list[Group]:
-        return play()
+    def run(self, label: str, play: Any) -> RolloutPart:
+        return RolloutPart(groups=play(), seconds=0.0, replacing=False)
 
 
 def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(monkeypatch: pytest.MonkeyPatch) -> None:

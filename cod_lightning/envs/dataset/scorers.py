@@ -179,7 +179,7 @@ class RegexMatch(AnswerScorer):
     def _check_long(self, pattern: str) -> None:
         """Raise `ValueError` for one that takes too long or too much to read; `regex` cannot be interrupted there."""
         done = self._reading.run(pattern.encode("utf-8", "replace"))
-        if done.complaint and "error: " not in done.errors:  # which is said where it is read once more
+        if done.complaint and "rror: " not in done.errors:  # what is raised is said where it is read once more
             raise ValueError(f"reading the regular expression {done.complaint}, with {_PATTERN_MB} MiB of memory")
 
     def grade(self, answer: str, key: Any) -> Grade:
