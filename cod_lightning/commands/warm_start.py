@@ -130,7 +130,7 @@ def _check_own(cache: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what processes that were killed have left beside it; its lock is held, so nobody trains it."""
+    """Remove what processes that were killed have left beside it; its lock is held, so no process trains it."""
     for left in folder.parent.glob(f"{folder.name}.*"):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)

@@ -38,7 +38,7 @@ BODY_S = 30.0
 _CLOSE_S = 0.5
 _LOG = logging.getLogger(__name__)
 _LOG.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
-"""Without requests that are no HTTP: their programs are told, and could fill the terminal."""
+"""Without requests that are no HTTP: their programs get an answer, and could fill the terminal."""
 
 
 class _SamplingParams(Struct):

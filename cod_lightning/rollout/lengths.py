@@ -1,4 +1,4 @@
-"""How long a run's rows of tokens can become, told from its first prompts before anything is played."""
+"""How long a run's rows of tokens can become, from its first prompts, before anything is played."""
 
 import copy
 from dataclasses import dataclass
