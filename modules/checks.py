@@ -15,7 +15,6 @@ from cod_lightning.lifecycles import Branching, outline
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.training.bandit import Bandit
-from cod_lightning.training.replay import Replay
 from cod_lightning.training.scorers import Scorer
 from cod_lightning.training.signal_replay import SignalReplay
 from cod_lightning.types import EpisodeKind
@@ -76,8 +75,6 @@ def check_combination(module: Any, data: Any) -> None:
     """Raise `ConfigError` naming the key, and why. `module` is the GRPOModule, `data` the RolloutDataModule."""
     module.credit.check(data.pack_size)
     _check_reuse(module.loss, data)
-    if data.replay is not None:
-        _check_replay(module.loss, data.replay)
     _check_branching(module.credit, module.trained_kinds, data)
     _check_roles(module.trained_kinds, data)
     _check_baseline(module, data)
@@ -129,18 +126,38 @@ def _check_baseline(module: Any, data: Any) -> None:
 
 
 def _check_reuse(loss: PolicyLoss, data: Any) -> None:
-    for key, value, most, harm in (
-        ("passes_per_rollout", data.passes_per_rollout, 1, "push the same ones further in every pass"),
-        ("max_staleness", data.max_staleness, 0, "take those of older weights for the policy's own"),
+    name = type(data.replay).__name__
+    for key, value, used, off, harm in (
+        (
+            "passes_per_rollout",
+            data.passes_per_rollout,
+            data.passes_per_rollout > 1,
+            1,
+            "push the same ones further in every pass",
+        ),
+        (
+            "max_staleness",
+            data.max_staleness,
+            data.max_staleness > 0,
+            0,
+            "take those of older weights for the policy's own",
+        ),
+        ("replay", name, data.replay is not None, "null", "take old ones for its own"),
     ):
-        if value > most and not loss.reuses_tokens:
-            raise ConfigError(
-                f"data.{key}",
-                value,
-                f"{most} with model.loss={type(loss).__name__} as it is set, which neither clips nor weighs tokens by "
-                f"their ratio and so would {harm}",
-                "Choose loss=loop, grpo, cispo or rec.",
+        if used and not loss.reuses_tokens:
+            expected = (
+                f"{off} with model.loss={type(loss).__name__} as it is set, which neither clips nor weighs tokens by their ratio "
+                f"and so would {harm}"
             )
+            raise ConfigError(f"data.{key}", value, expected, "Choose loss=loop, grpo, cispo or rec.")
+    if data.replay is not None and loss.compares_siblings:
+        expected = (
+            f"null with model.loss={type(loss).__name__} as it is set, which compares an episode with its siblings, which are not "
+            "replayed with it"
+        )
+        raise ConfigError(
+            "data.replay", name, expected, "Choose loss=loop, grpo, cispo or rec, or leave data.replay out."
+        )
 
 
 def _check_roles(trained: Sequence[EpisodeKind], data: Any) -> None:
@@ -161,23 +178,6 @@ def _check_roles(trained: Sequence[EpisodeKind], data: Any) -> None:
             "a kind that model.trained_kinds leaves out, since what another policy samples says nothing on the trained one",
             f"Set model.trained_kinds to [{other}].",
         )
-
-
-def _check_replay(loss: PolicyLoss, replay: Replay) -> None:
-    for unfit, why in (
-        (
-            not loss.reuses_tokens,
-            "neither clips nor weighs tokens by their ratio and so would take old ones for its own",
-        ),
-        (loss.compares_siblings, "compares an episode with its siblings, which are not replayed with it"),
-    ):
-        if unfit:
-            raise ConfigError(
-                "data.replay",
-                type(replay).__name__,
-                f"null with model.loss={type(loss).__name__} as it is set, which {why}",
-                "Choose loss=loop, grpo, cispo or rec, or leave data.replay out.",
-            )
 
 
 def _check_branching(credit: CreditRule, trained: Sequence[EpisodeKind], data: Any) -> None:

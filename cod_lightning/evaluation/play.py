@@ -9,7 +9,7 @@ from cod_lightning.evaluation.conditions import Condition
 from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled_contexts
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.lifecycles import Blanked, Program, Provided, Shown
+from cod_lightning.lifecycles import Controlled, Program, Shown
 from cod_lightning.ranks import share
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -37,10 +37,10 @@ def _program(kind: ConditionKind, packs: Sequence[Pack], setting: Setting, train
     """What this rank's packs are played by."""
     own, mechanism, program = share(packs), setting.mechanism, setting.program
     if kind in (ConditionKind.BLANKED_CONTEXT, ConditionKind.WARM_START_BLANKED):
-        return Blanked(program=program)
+        return Controlled(program=program, shown=Shown.EMPTY)
     if kind is ConditionKind.NO_CONTEXT:
         empty = {pack.id: [mechanism.empty()] * len(pack) for pack in own}
-        return Provided(program=program, contexts=empty, shown=Shown.RULES)
+        return Controlled(program=program, contexts=empty, shown=Shown.RULES)
     if kind is ConditionKind.ORACLE_CONTEXT:
         found = oracle_contexts(setting.env, own, mechanism)
     elif kind is ConditionKind.SHUFFLED_CONTEXT:
@@ -49,7 +49,7 @@ def _program(kind: ConditionKind, packs: Sequence[Pack], setting: Setting, train
         found = share(shuffled_contexts(lives))
     else:
         return program
-    return Provided(program=program, contexts={pack.id: states for pack, states in zip(own, found, strict=True)})
+    return Controlled(program=program, contexts={pack.id: states for pack, states in zip(own, found, strict=True)})
 
 
 def _play_reference(suite: Suite, condition: Condition, packs: Sequence[Pack], setting: Setting) -> list[Group]:

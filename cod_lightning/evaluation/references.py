@@ -10,7 +10,7 @@ from cod_lightning.envs.base import TextEnv, TextPolicy
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.lifecycles import Blanked, ConnectTheDots, Program
+from cod_lightning.lifecycles import ConnectTheDots, Controlled, Program, Shown
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -49,7 +49,7 @@ def play_reference(
     """One lifecycle of one of the references through each pack, one after the other."""
     reference = kind.reference
     assert reference is not None, f"{kind} is not played by a reference"
-    program = Blanked(program=program) if kind is ConditionKind.MEMORYLESS else program
+    program = Controlled(program=program, shown=Shown.EMPTY) if kind is ConditionKind.MEMORYLESS else program
     for pack in packs:
         sampler = scripted_sampler(world.reference(reference, pack), mechanism, seed)
         setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program)

@@ -72,7 +72,8 @@ class Branching(Program):
             _check("counterfactual", self.counterfactual, 1, "what a context earned is compared with it")
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
-        await self.program(_Attempting(agent, pack, self), pack)
+        attempting: Any = _Attempting(agent, pack, self)
+        await self.program(attempting, pack)
 
     @property
     def held_out(self) -> Program:
@@ -85,7 +86,9 @@ class _Attempting:
     def __init__(self, agent: Agent, pack: Pack, of: Branching) -> None:
         self._agent, self._pack, self._of = agent, pack, of
         self._position, self._rewritten = 0, False
-        self.ask, self.fork, self.skip, self.sibling = agent.ask, agent.fork, agent.skip, agent.sibling
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._agent, name)
 
     async def solve(self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None) -> Episode:
         for kind, of in self._attempts():
@@ -93,8 +96,8 @@ class _Attempting:
         self._position, self._rewritten = self._position + 1, False
         return await self._agent.solve(task, again=again, shown=shown, context=context)
 
-    async def rewrite(self, solved: Episode) -> Episode | None:
-        updated = await self._agent.rewrite(solved)
+    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+        updated = await self._agent.rewrite(solved, skip=skip)
         self._rewritten = updated is not None
         return updated
 

@@ -36,12 +36,15 @@ class Agent(Protocol):
         """
         ...
 
-    def skip(self, kind: EpisodeKind) -> Episode | None:
-        """An episode that does not take place: the next solve episode, or an update, if there are any, after the latest one."""
+    def skip(self, kind: EpisodeKind) -> Episode:
+        """An episode that does not take place: the next solve episode, or an update after the latest one."""
         ...
 
-    async def rewrite(self, solved: Episode) -> Episode | None:
-        """The context rewritten in view of a solve episode; None, and no episode, where it is written within tasks alone."""
+    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+        """The context rewritten in view of a solve episode; None, and no episode, where it is written within tasks alone.
+
+        With `skip` the episode does not take place.
+        """
         ...
 
     async def ask(self, task: Task) -> Task:
@@ -100,7 +103,7 @@ class _Noting:
         status = EpisodeStatus.COMPLETED
         return Episode(kind=EpisodeKind.SOLVE, position=position, status=status, reward=0.0, success=False)
 
-    async def rewrite(self, solved: Episode) -> None:
+    async def rewrite(self, solved: Episode, *, skip: bool = False) -> None:
         if self._updates:
             self.steps.append(OutlineStep(EpisodeKind.UPDATE, solved.position, self._solved[solved.position]))
 
@@ -111,8 +114,8 @@ class _Noting:
     def fork(self, task: Task, kind: AttemptKind, context: str = "own") -> None:
         """Attempts are no episodes of the lifecycle."""
 
-    def skip(self, kind: EpisodeKind) -> None:
-        """Controls have no outline."""
+    def skip(self, kind: EpisodeKind) -> Episode:
+        raise NotImplementedError("controls have no outline")
 
 
 def outline(program: Program, num_tasks: int, updates: bool = True) -> tuple[OutlineStep, ...]:

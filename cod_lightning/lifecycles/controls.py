@@ -1,6 +1,6 @@
 """Controls: a program as it is, but for what its tasks see of the context, or where that comes from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,59 +9,35 @@ from cod_lightning.lifecycles.cod import ConnectTheDots
 from cod_lightning.types import Episode, EpisodeKind, Pack, Task
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blanked(Program):
-    """The context is kept and rewritten as usual, and no task sees it."""
-
-    program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
-
-    async def __call__(self, agent: Agent, pack: Pack) -> None:
-        await self.program(_Blanked(agent), pack)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Provided(Program):
-    """Each task begins with a context that the agent did not write; nothing is rewritten."""
+class Controlled(Program):
+    """Tasks see so much of the context; with `contexts` each begins with one from elsewhere, and none is rewritten."""
 
-    contexts: Mapping[str, Sequence[Any]]
-    """Pack -> [N] the state that each task begins with; None leaves the task out."""
     shown: Shown = Shown.OWN
+    contexts: Mapping[str, Sequence[Any]] | None = None
+    """Pack -> [N] the state that each task begins with; None leaves the task out."""
     program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
-        await self.program(_Provided(agent, self.contexts[pack.id], self.shown), pack)
+        contexts = None if self.contexts is None else iter(self.contexts[pack.id])
+        controlled: Any = _Controlled(agent, self.shown, contexts)
+        await self.program(controlled, pack)
 
 
-class _Blanked:
-    """The agent, whose tasks do not see its context."""
+class _Controlled:
+    """The agent, as its tasks are to be played."""
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent, self.sibling, self.rewrite = agent, agent.sibling, agent.rewrite
-        self.ask, self.fork, self.skip = agent.ask, agent.fork, agent.skip
+    def __init__(self, agent: Agent, shown: Shown, contexts: Iterator[Any] | None) -> None:
+        self._agent, self._shown, self._contexts = agent, shown, contexts
 
-    async def solve(
-        self, task: Task, *, again: bool = False, shown: Shown = Shown.EMPTY, context: Any = None
-    ) -> Episode:
-        return await self._agent.solve(task, again=again, shown=shown, context=context)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._agent, name)
 
+    async def solve(self, task: Task, *, again: bool = False, **_: Any) -> Episode:
+        context = None if self._contexts is None else next(self._contexts)
+        if self._contexts is not None and context is None:
+            return self._agent.skip(EpisodeKind.SOLVE)
+        return await self._agent.solve(task, again=again, shown=self._shown, context=context)
 
-class _Provided(_Blanked):
-    """The agent, whose tasks begin with these contexts."""
-
-    def __init__(self, agent: Agent, contexts: Sequence[Any], shown: Shown) -> None:
-        super().__init__(agent)
-        self._contexts, self._shown = iter(contexts), shown
-        self.rewrite = self._left_out
-
-    async def solve(
-        self, task: Task, *, again: bool = False, shown: Shown = Shown.EMPTY, context: Any = None
-    ) -> Episode:
-        provided = next(self._contexts)
-        if provided is None:
-            left_out = self._agent.skip(EpisodeKind.SOLVE)
-            assert left_out is not None, "a task that is left out has its place"
-            return left_out
-        return await self._agent.solve(task, shown=self._shown, context=provided)
-
-    async def _left_out(self, solved: Episode) -> Episode | None:
-        return self._agent.skip(EpisodeKind.UPDATE)
+    async def rewrite(self, solved: Episode) -> Episode | None:
+        return await self._agent.rewrite(solved, skip=self._contexts is not None)

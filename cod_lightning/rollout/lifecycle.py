@@ -74,15 +74,13 @@ class Life:
         play = partial(self._solve, position, task, again, shown, context)
         return await self._episode(EpisodeKind.SOLVE, position, play, own=context is None, shown=shown)
 
-    def skip(self, kind: EpisodeKind) -> Episode | None:
-        if kind is EpisodeKind.UPDATE and not self.setting.mechanism.updates:
-            return None
+    def skip(self, kind: EpisodeKind) -> Episode:
         self.position += kind is EpisodeKind.SOLVE
         return self._append(Episode(kind=kind, position=self.position - 1, status=EpisodeStatus.SKIPPED))
 
-    async def rewrite(self, solved: Episode) -> Episode | None:
-        if not self.setting.mechanism.updates:
-            return None
+    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+        if skip or not self.setting.mechanism.updates:
+            return self.skip(EpisodeKind.UPDATE) if self.setting.mechanism.updates else None
         return await self._episode(EpisodeKind.UPDATE, solved.position, partial(self._rewrite, solved))
 
     async def ask(self, task: Task) -> Task:

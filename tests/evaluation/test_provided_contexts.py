@@ -18,7 +18,7 @@ from cod_lightning.evaluation.provided_contexts import (
     shuffled_contexts,
 )
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.lifecycles import ConnectTheDots, Provided
+from cod_lightning.lifecycles import ConnectTheDots, Controlled
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -74,7 +74,7 @@ def test_an_oracle_that_writes_nothing_is_refused_by_name() -> None:
 def played(pack, mechanism, world, provided=None):
     """A pack as the echo plays it, the setting, and what each row of it begins with."""
     setting = Setting(env=world, mechanism=mechanism, sampler=scripted_sampler(Echo(), mechanism))
-    program = Provided(contexts={pack.id: provided}) if provided else setting.program
+    program = Controlled(contexts={pack.id: provided}) if provided else setting.program
     (group,) = run_groups([pack], 1, replace(setting, program=program))
     return group, setting
 
@@ -118,7 +118,7 @@ def test_in_an_environment_with_tools_the_prompt_lists_them_as_the_episode_s_own
     )
     (contexts,) = oracle_contexts(world, [pack], mechanism)
     (group,) = run_groups([pack], 1, setting)
-    provided = Provided(program=setting.program, contexts={pack.id: contexts})
+    provided = Controlled(program=setting.program, contexts={pack.id: contexts})
     (given,) = run_groups([pack], 1, replace(setting, program=provided))
     prompt = OraclePrompts({0: group}, setting)
     for e, episode in enumerate(group.lifecycles[0].episodes):

@@ -2,7 +2,7 @@
 
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.lifecycles import Provided
+from cod_lightning.lifecycles import Controlled
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
@@ -16,7 +16,7 @@ PACKS = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in rang
 def given(contexts, world=WORLD, policy=None):
     sampler = scripted_sampler(policy or Echo(), MECHANISM)
     states = [[None if c is None else MECHANISM.adopt(c) for c in row] for row in contexts]
-    program = Provided(contexts={pack.id: row for pack, row in zip(PACKS, states, strict=True)})
+    program = Controlled(contexts={pack.id: row for pack, row in zip(PACKS, states, strict=True)})
     return run_groups(PACKS, 1, Setting(env=world, mechanism=MECHANISM, sampler=sampler, program=program))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts.base import History, Intervention, TextState
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.lifecycles import Blanked, ConnectTheDots
+from cod_lightning.lifecycles import ConnectTheDots, Controlled, Shown
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout import transcript
@@ -244,7 +244,7 @@ def test_with_its_context_hidden_a_task_begins_empty_and_what_it_writes_within_i
         def on_turn(self, state, response, tokens):
             return Intervention(TextState(f"{state.text} w9".strip()), action="w1")
 
-    (group,) = played(Notes(), num_packs=1, program=Blanked())
+    (group,) = played(Notes(), num_packs=1, program=Controlled(shown=Shown.EMPTY))
     first, update, second = group.lifecycles[0].episodes
     assert (first.context_after, update.context_after) == ("", "w1")
     assert (second.context_before, second.context_after) == ("w1", "w1")

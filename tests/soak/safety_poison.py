@@ -15,7 +15,7 @@ from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.levers.forbidden import ForbiddenTask, RuledCompact, broke
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.wrapped import WrappedWorld
-from cod_lightning.lifecycles import Provided
+from cod_lightning.lifecycles import Controlled
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -185,7 +185,7 @@ def given(mechanism: ContextMechanism, sampler: Sampler, env: TextEnv) -> dict[s
                 name, ""
             )
             contexts[pack.id] = [mechanism.adopt(note)] * len(pack)
-        setting = Setting(env=env, mechanism=mechanism, sampler=sampler, program=Provided(contexts=contexts))
+        setting = Setting(env=env, mechanism=mechanism, sampler=sampler, program=Controlled(contexts=contexts))
         groups = run_groups(packs, 1, setting)
         solves = [(group.lifecycles[0].solves[n], group.pack.tasks[n]) for group in groups for n in (1, 2, 3)]
         found[name] = mean(broke(episode, task) for episode, task in solves)
