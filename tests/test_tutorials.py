@@ -24,7 +24,8 @@ GPU = "one_80gb_lora_8b"
 
 
 SMALL = {
-    "fit": "regulariser=entropy --trainer.max_epochs 1 --data.rollouts_per_epoch 1 --data.packs_per_rollout 1 --data.val_packs 1",
+    "fit": "regulariser=entropy --trainer.max_epochs 1 --data.rollouts_per_epoch 1 --data.packs_per_rollout 1 "
+    "--data.updates_per_rollout 1 --data.val_packs 1",
     "test": "--data.max_new_tokens 8",
     "warm_start": "--data.num_updates 1 --data.num_packs 2",
 }

@@ -149,6 +149,7 @@ def llama(tmp_path_factory):
 @pytest.mark.parametrize("model", ["pretrained", "lora"])
 def test_on_a_cpu_the_plan_is_the_measured_peak_or_up_to_half_as_much_again(model, llama, tmp_path):
     small = ["--data.pack_size", "2", "--data.packs_per_rollout", "1", "--data.val_packs", "1"]
+    small += ["--data.updates_per_rollout", "1"]
     small += ["--data.rollouts_per_epoch", "1", "--data.max_new_tokens", "32", "--data.suites", "null"]
     small += ["--model.policy.path", str(llama), "--torch_threads", "1"]
     chosen = [f"model={model}", "--model.policy.dtype", "float32", "--model.policy.window", "2048"]
