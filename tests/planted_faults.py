@@ -27,7 +27,6 @@ from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.segments import count_drift
-from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -186,7 +185,7 @@ def logged_faults(folder: Path, updates_per_rollout: int) -> dict[str, int]:
     return dict(total)
 
 
-class Outage(RolloutMonitor):
+class Outage(RolloutObserver):
     """Kills the server once so many episodes have ended, and starts it again once so many lifecycles were lost."""
 
     def __init__(self, server: "Server", after_episodes: int, for_lifecycles: int) -> None:

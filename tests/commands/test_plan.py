@@ -31,6 +31,7 @@ EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cach
     "loop_apps_8b": ("8B", 80, 1, True, False, 32_000, 20, 256, True),
     "one_80gb_lora_14b": ("14B", 80, 1, True, False, 8192, 10, 256, True),
     "eight_80gb_full_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
+    "pde_control_grid": ("8B", 80, 8, False, False, 26_000, 20, 256, True),
     "mixed_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
     "eight_80gb_full_8b_servers": ("8B", 80, 4, False, False, 16_384, None, 256, False),
     "nodes_80gb_full_8b": ("8B", 80, 16, False, False, 16_384, None, 256, False),

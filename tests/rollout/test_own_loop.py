@@ -1,6 +1,7 @@
 """Agent programs that ask the policy over HTTP: exact ids, segments, bounds, and whose fault what is."""
 
 import pickle
+import re
 import time
 
 import pytest
@@ -370,7 +371,11 @@ while True:
         ("print('x' * 20_000_000)", "WorldDied", "bytes"),
         ("answer(['a list'])", "EnvironmentFailure", "a list"),
         ("answer('w0', feedback=3)", "EnvironmentFailure", "feedback"),
-        ("os.kill(os.getpid(), 9)", "WorldDied", "exit code -9"),
+        (
+            "os.kill(os.getpid(), 9)",
+            "WorldDied",
+            "exit code (-9|137)",
+        ),  # as it ended, or as what keeps it apart ends for it
     ],
 )
 def test_a_program_that_fails_costs_its_lifecycle_and_none_hangs(tmp_path, body, fault, said):
@@ -379,7 +384,7 @@ def test_a_program_that_fails_costs_its_lifecycle_and_none_hangs(tmp_path, body,
     assert time.monotonic() - begun < 30
     for life in groups[0].lifecycles:
         assert life.episodes[0].fault == fault, life.episodes[0].error
-        assert said in life.episodes[0].error
+        assert re.search(said, life.episodes[0].error)
 
 
 @pytest.mark.soak
