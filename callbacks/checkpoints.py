@@ -16,12 +16,12 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from callbacks.runner import follow
 from cod_lightning.checkpoints.folder import BEST, CheckpointFolder, num_updates_of, remove
-from cod_lightning.checkpoints.integrity import digests, seal, sync
+from cod_lightning.checkpoints.integrity import digests, seal
 from cod_lightning.checkpoints.io import DurableIO
 from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
-from cod_lightning.whole_file import write_whole
+from cod_lightning.whole_file import sync, write_whole
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

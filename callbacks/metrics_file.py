@@ -8,8 +8,7 @@ from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
-from cod_lightning.checkpoints.integrity import sync
-from cod_lightning.whole_file import without_link
+from cod_lightning.whole_file import sync, without_link
 
 
 class MetricsFile(CSVLogger):

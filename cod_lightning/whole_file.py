@@ -30,6 +30,15 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise
 
 
+def sync(path: Path) -> None:
+    """Have a file's content, or a folder's names, on disk before anything else is done."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def without_link(path: Path) -> Path:
     """The path, for a file that is written bit by bit: a link that lay there is gone, and what it led to as it was."""
     if path.is_symlink():

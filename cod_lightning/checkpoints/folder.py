@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cod_lightning.checkpoints.integrity import damage, sync
+from cod_lightning.checkpoints.integrity import damage
+from cod_lightning.whole_file import sync
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 UNFINISHED = ".writing"

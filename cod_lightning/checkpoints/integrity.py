@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from cod_lightning.whole_file import sync
+
 MANIFEST = "manifest.json"
 METADATA, EXTRA, MARKER = ".metadata", "meta.pt", "complete.json"
 """Files of a sharded checkpoint: where each tensor lies (torch), whatever is no tensor (Lightning), digests of those (`seal`)."""
@@ -85,15 +87,6 @@ def manifest_damage(folder: Path, identity: str) -> str | None:
         return f"{changed[0]} in it is not as it was written" if changed else None
     except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
         return f"its {MANIFEST} cannot be read ({type(error).__name__})"
-
-
-def sync(path: Path) -> None:
-    """Have a file's content, or a folder's names, on disk before anything else is done."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _damage_of_shards(folder: Path) -> str | None:

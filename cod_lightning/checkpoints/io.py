@@ -8,7 +8,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.folder import UNFINISHED
-from cod_lightning.checkpoints.integrity import sync
+from cod_lightning.whole_file import sync
 
 
 class DurableIO(TorchCheckpointIO):

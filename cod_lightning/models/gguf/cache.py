@@ -26,6 +26,7 @@ from cod_lightning.models.gguf.architectures import as_trained, config_of, named
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
 from cod_lightning.models.gguf.tokenizer import check_ids, fast_tokenizer
 from cod_lightning.models.gguf.vocabulary import vocabulary_of
+from cod_lightning.whole_file import sync
 
 _COMPLETE = "cod_lightning.json"
 """File in the folder, written last: SHA-256 of every other one."""
@@ -125,10 +126,10 @@ def _make(file: Path, folder: Path, path: str, key: str) -> None:
                 written = {one.name: _digest_of.__wrapped__(one, 0, 0) for one in sorted(draft.iterdir())}
                 (draft / _COMPLETE).write_text(json.dumps({"source": file.name, "sha256": written}, indent=1) + "\n")
                 for one in (*draft.iterdir(), draft):
-                    _sync(one)
+                    sync(one)
                 shutil.rmtree(folder, ignore_errors=True)
                 draft.rename(folder)
-                _sync(folder.parent)
+                sync(folder.parent)
         except Unreadable as error:
             raise refused(error.expected, error.remedy) from error
         except OSError as error:
@@ -165,12 +166,3 @@ def _convert(file: GGUFFile, folder: Path) -> None:
         written.write(struct.pack("<Q", len(text)) + text)
         for _, _, theirs in weights:
             written.write(as_trained(file.tensor(theirs), theirs, config).data)
-
-
-def _sync(path: Path) -> None:
-    """Have a file's content, or a folder's names, on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
