@@ -46,7 +46,7 @@ MAX_NEW_TOKENS, PACK_SIZE = 8, 4
 ABOUT = (
     "Every file of configs/loss, credit, baseline and regulariser, changed alone, on one recorded rollout of levers. Seconds are "
     "ratios within a repeat (median, least to most); memory is the most that is alive at once of the tensors that an update makes, "
-    "and of a frozen copy of the policy. What an option is worth in success is in [ablations.md](ablations.md), where it was "
+    "and of a frozen copy of the policy. What an option is worth in success is in credit.md, where it was "
     "measured."
 )
 ATTEMPTS = {"anchors": Anchors, "counterfactual": Counterfactual}
@@ -213,7 +213,7 @@ def main() -> None:
     report(table)
     if args.out is not None:
         command = "PYTHONPATH=. python tests/benchmarks/bench_objectives.py --out docs/results/objectives.json"
-        write(args.out, "What each option of the objective costs", command, table)
+        write(args.out, command, table)
 
 
 if __name__ == "__main__":

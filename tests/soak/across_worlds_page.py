@@ -139,5 +139,5 @@ Where words are no obstacle, looking up and noting carry over ([carry-over](gene
 LIMITS = """
 - Nine worlds in so short a training are less well learnt: all but levers use contexts in control alone.
 - Not measured: all but each of the other seven worlds, longer training, larger policies. Lake 3x3 and alchemy are taught with one seed.
-- Compact alchemy, apps and terminal still held out rules in their tests then, 8 to 31 packs ([splits](references.md#splits)).
+- Compact alchemy, apps and terminal still held out rules in their tests then, 8 to 31 packs ([splits](splits.md)).
 """

@@ -98,7 +98,7 @@ start at T=0.3.
 LIMITS = """
 - The tiny policy chooses beliefs, not calls: a scripted plan carries a word out through the same calls and checks.
 - The policy was measured with three habits, 64 combinations, split by hash, in which the best guess of training paid least in tests
-  ([splits](references.md#splits)); `apps_compact` now has five habits and a balanced split.
+  ([splits](splits.md)); `apps_compact` now has five habits and a balanced split.
 - LOOP was measured with clips of 0.2; the source has [1/1.1, 1.1], which later runs have.
 - Language models here, and a simulated user that is a model, are not measured.
 """
