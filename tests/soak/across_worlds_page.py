@@ -109,35 +109,37 @@ def page(results: Cells) -> str:
 
 
 ABOUT = """
-**Does a policy that is trained in one world use its contexts in another?** Ten worlds in compact words with one vocabulary; a policy of 0.2
-million parameters gets a short warm start and 20 rollouts of 256 lifecycles in one of them, or in all but one, then plays 256 held-out
-packs of 4 of each at T=1. `{command}` makes it again; success by position and pack, random answers, the words that policies
-use, and samples are in [across_worlds.json](across_worlds.json).
+**Does a policy that is trained in one world use its contexts in another?** Ten worlds in compact words with one vocabulary; a
+policy of 0.2 million parameters gets a short warm start and 20 rollouts of 256 lifecycles in one of them, or in all but one, then
+plays 256 held-out packs of 4 of each at T=1. `{command}` makes it again; success by position and pack, random answers, the words
+that policies use, and samples are in [across_worlds.json](across_worlds.json).
 
-Success in tasks 1 to 3, less that of the same policy with its contexts blanked. Intervals (95 %) are over seeds and packs, with one
-seed over packs. *None*: not one task was solved.
+Success in tasks 1 to 3, less that of the same policy with its contexts blanked. Intervals (95 %) are over seeds and packs, with
+one seed over packs. *None*: not one task was solved.
 """
 SEEN = """
 - **Each world is learnt where it is trained, nine of ten over three seeds**; in pde the seeds differ too much.
-- **It carries over between worlds that share their words**: the words of lake 3x3 are among those of lake 4x4; the other way round a quarter
-  was never trained.
-- **Where words differ, nothing does.** In the 88 other pairs not one task is solved, far less than by valid answers at random: the policy
-  answers in the words of its own world.
+- **It carries over between worlds that share their words**: the words of lake 3x3 are among those of lake 4x4; the other way
+  round a quarter was never trained.
+- **Where words differ, nothing does.** In the 88 other pairs not one task is solved, far less than by valid answers at random:
+  the policy answers in the words of its own world.
 - **Words never trained become one word**: their mean cosine is .96 to .99, that of trained words -.01 to .21 after one world and
   .07 to .37 after nine. The embeddings are the output layer, and training pushes all unseen words the same way.
 - **Nine worlds do not help with the tenth.** All but levers solve one task of 3,072 in levers, all but alchemy none.
 """
 TAUGHT = """
-900 packs of a world are demonstrated, each once, to a policy trained without it and to random weights, which then play it at T=0.3. *New words*:
-before that, the embeddings of words that the policy never met are random again.
+900 packs of a world are demonstrated, each once, to a policy trained without it and to random weights, which then play it at
+T=0.3. *New words*: before that, the embeddings of words that the policy never met are random again.
 """
 LEARNT = """
-Training elsewhere makes levers and alchemy harder to learn, and words that have become one are much of the reason: with new words the nine
-worlds neither hinder nor help. In lake 3x3, whose words are known from 4x4, they help. With 300 packs hardly any start uses its contexts.
-Where words are no obstacle, looking up and noting carry over ([carry-over](generalisation.md), [a habit](habit.md)).
+Training elsewhere makes levers and alchemy harder to learn, and words that have become one are much of the reason: with new words
+the nine worlds neither hinder nor help. In lake 3x3, whose words are known from 4x4, they help. With 300 packs hardly any start
+uses its contexts. Where words are no obstacle, looking up and noting carry over ([carry-over](generalisation.md), [a
+habit](habit.md)).
 """
 LIMITS = """
 - Nine worlds in so short a training are less well learnt: all but levers use contexts in control alone.
-- Not measured: all but each of the other seven worlds, longer training, larger policies. Lake 3x3 and alchemy are taught with one seed.
+- Not measured: all but each of the other seven worlds, longer training, larger policies. Lake 3x3 and alchemy are taught with one
+  seed.
 - Compact alchemy, apps and terminal still held out rules in their tests then, 8 to 31 packs ([splits](splits.md)).
 """

@@ -37,13 +37,16 @@ def page(results: dict[str, Any]) -> str:
     ]
     lines += [table(["environment", *(f"{label} at {n}" for label, n in references)], rows), ""]
     lines += [
-        f"- Informed play solves {guard['solved_by_oracle']:,} of 1,000 tasks, random calls {guard['random_success']:.1%}. Of `apps_compact` "
+        f"- Informed play solves {guard['solved_by_oracle']:,} of 1,000 tasks, random calls "
+        f"{guard['random_success']:.1%}. Of `apps_compact` "
         "*random* solves more: it chooses between beliefs.",
         f"- {guard['mutations_caught']} of 500 rows changed, deleted or doubled after informed play fail a check.",
-        f"- Of {guard['escapes']} programs that try to get out of the sandbox or to use up what it runs on, {guard['escapes_refused']} end "
+        f"- Of {guard['escapes']} programs that try to get out of the sandbox or to use up what it runs on, "
+        f"{guard['escapes_refused']} end "
         "refused or with an error and change nothing (`tests/envs/apps/escapes.py`).",
         f"- {guard['hostile_calls']:,} calls with hostile names and arguments raise nothing but the site's own errors.",
-        f"- One core makes {fast['calls_per_s']:,} calls a second, half of them writes, or {fast['code_turns_per_s']:,} turns of code.",
+        f"- One core makes {fast['calls_per_s']:,} calls a second, half of them writes, or {fast['code_turns_per_s']:,} "
+        "turns of code.",
         "",
         "## What a tiny policy learns",
         "",
@@ -78,22 +81,23 @@ def _compared(runs: dict[str, Any]) -> list[str]:
 
 
 ABOUT = """
-**Is the world of apps solvable, not guessable and safe, and do contexts pay in it?** Twelve apps, 136 calls, 40 kinds of tasks over a person's
-mail, calendar and money; hidden are quirks of the site and habits of the person ([the world](../worlds.md)).
+**Is the world of apps solvable, not guessable and safe, and do contexts pay in it?** Twelve apps, 136 calls, 40 kinds of tasks
+over a person's mail, calendar and money; hidden are quirks of the site and habits of the person ([the world](../worlds.md)).
 `PYTHONPATH=. python tests/soak/apps.py --out docs/results/apps.json` makes it again; rewards, difficulties, temperatures and the
 arguments of every training are in [apps.json](apps.json).
 """
 REFERENCES = """
-Success by position in 250 packs of 4 of the test split. *Scripted* knows every documented call, tries, reads errors and notes what they
-show; *memoryless* plays as if each task were its first; *oracle* knows what is hidden. Scripted less memoryless is what a context can be worth.
+Success by position in 250 packs of 4 of the test split. *Scripted* knows every documented call, tries, reads errors and notes
+what they show; *memoryless* plays as if each task were its first; *oracle* knows what is hidden. Scripted less memoryless is what
+a context can be worth.
 """
 LEARNED = """
-Compact words, a policy of 0.2 million parameters, held-out packs. Means with 95 % intervals over five seeds (Student's t), none corrected for
-their number. All trainings of a seed begin with one warm start and end at {budget:,} sampled tokens.
+Compact words, a policy of 0.2 million parameters, held-out packs. Means with 95 % intervals over five seeds (Student's t), none
+corrected for their number. All trainings of a seed begin with one warm start and end at {budget:,} sampled tokens.
 """.strip()
 FOUND = """
-Contexts are worth .33 to .36 at the last task under REC, GRPO and LOOP alike, which cannot be told apart with them. None ends above its warm
-start at T=0.3.
+Contexts are worth .33 to .36 at the last task under REC, GRPO and LOOP alike, which cannot be told apart with them. None ends
+above its warm start at T=0.3.
 """
 LIMITS = """
 - The tiny policy chooses beliefs, not calls: a scripted plan carries a word out through the same calls and checks.

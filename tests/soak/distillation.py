@@ -162,9 +162,10 @@ def page(found: dict[str, Any]) -> str:
 
 
 ABOUT = """
-**Does a teacher help?** Each arm ends when it has sampled {budget:,} tokens and begins with the warm start of its seed; three seeds, temperature 1, means
-with 95 % intervals over seeds (Student's t), differences paired by seed. `PYTHONPATH=. python tests/soak/distillation.py --runs runs/distillation`
-makes it again; arguments are in that script, positions and seeds in [distillation.json](distillation.json).
+**Does a teacher help?** Each arm ends when it has sampled {budget:,} tokens and begins with the warm start of its seed; three
+seeds, temperature 1, means with 95 % intervals over seeds (Student's t), differences paired by seed. `PYTHONPATH=. python
+tests/soak/distillation.py --runs runs/distillation` makes it again; arguments are in that script, positions and seeds in
+[distillation.json](distillation.json).
 """
 
 

@@ -25,10 +25,11 @@ from cod_lightning.markdown import table
 
 ROOT = Path(__file__).resolve().parents[2]
 ABOUT = """
-**Does success come from what was written down?** The quick start's policy in four suites, with every control, in packs that are the same for all.
-`{command}` makes it again (with `--checkpoint` of a run of yours); all positions, differences, regret and recovery are in
-[evaluation.json](evaluation.json). Success by position, 95 % bootstrap intervals over packs. *Blanked context*: contexts are written and never shown; *no context*: there
-is no update; *another pack's context*: what the agent had at that position of the next pack; *the oracle's context*: the truth from position 0 on.
+**Does success come from what was written down?** The quick start's policy in four suites, with every control, in packs that are
+the same for all. `{command}` makes it again (with `--checkpoint` of a run of yours); all positions, differences, regret and
+recovery are in [evaluation.json](evaluation.json). Success by position, 95 % bootstrap intervals over packs. *Blanked context*:
+contexts are written and never shown; *no context*: there is no update; *another pack's context*: what the agent had at that
+position of the next pack; *the oracle's context*: the truth from position 0 on.
 """
 
 

@@ -238,13 +238,17 @@ def page(found: dict[str, Any], folder: Path) -> str:
     runs, seeds = list(found["seeds"].values()), ", ".join(found["seeds"])
     lines = [
         "# Worlds that others wrote, measured",
-        "**Do environments that others wrote train, and fail, as ours do?** [How to use them](../guides/environments_of_others.md). "
+        "**Do environments that others wrote train, and fail, as ours do?** [How to use "
+        "them](../guides/environments_of_others.md). "
         "`PYTHONPATH=. python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER` makes it again "
-        f"({found['machine']}, Python {found['python']}); single seeds, contexts and gain as Continual Learning Bench defines it are in "
+        f"({found['machine']}, Python {found['python']}); single seeds, contexts and gain as Continual Learning Bench "
+        "defines it are in "
         "[foreign_worlds.json](foreign_worlds.json).",
         "## TextWorld, fused words",
-        f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on demonstrations, then 240 by "
-        f"reward. Success by position on {runs[0]['packs']:,} held-out houses, whose maps and places were never trained on. Means over "
+        f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on "
+        "demonstrations, then 240 by "
+        f"reward. Success by position on {runs[0]['packs']:,} held-out houses, whose maps and places were never trained "
+        "on. Means over "
         "seeds with 95 % intervals over seeds (Student's t); the last four rows have no model.",
     ]
     rows = [
@@ -259,7 +263,8 @@ def page(found: dict[str, Any], folder: Path) -> str:
     ]
     last, warm = ([run["success"][key][-1] for run in runs] for key in ("trained", "warm_start_t0.3"))
     lines += [
-        "Demonstrations hold the skill in weak form (a writer that notes half of the places as seen). At temperature 0.3 the warm start alone reaches "
+        "Demonstrations hold the skill in weak form (a writer that notes half of the places as seen). At temperature "
+        "0.3 the warm start alone reaches "
         f"{over_seeds(warm)} at the last position; the trained policy reaches {over_seeds(last)} at temperature 1."
     ]
     lines += credit_lines(found.get("credit", {}))

@@ -291,28 +291,31 @@ def lives(file: Path, count: int) -> list[str]:
 
 
 ABOUT = """
-**Do contexts help in domains that training never saw?** A policy of 0.61 million parameters, warm-started on 10,000 packs of one, four or
-sixteen kinds of [invented domains](../guides/invented_domains.md) (six families), then trained on 12 rollouts of 128 lifecycles, plays
-96 packs of 4 of each suite; *unseen* words, sizes and families occur in no demonstration and no rollout. `{command}` makes it
-again; success by position, seed and pack, other temperatures and samples are in [generalisation.json](generalisation.json).
+**Do contexts help in domains that training never saw?** A policy of 0.61 million parameters, warm-started on 10,000 packs of one,
+four or sixteen kinds of [invented domains](../guides/invented_domains.md) (six families), then trained on 12 rollouts of 128
+lifecycles, plays 96 packs of 4 of each suite; *unseen* words, sizes and families occur in no demonstration and no rollout.
+`{command}` makes it again; success by position, seed and pack, other temperatures and samples are in
+[generalisation.json](generalisation.json).
 
-*Transfer*: success in tasks 1 to 3 with the contexts that the policy writes, less the same with its contexts blanked. Warm starts at T=0.3,
-but for one column; 95 % intervals over seeds and packs, three seeds a cell. *Only looks up* is the demonstrations' scripted player.
+*Transfer*: success in tasks 1 to 3 with the contexts that the policy writes, less the same with its contexts blanked. Warm starts
+at T=0.3, but for one column; 95 % intervals over seeds and packs, three seeds a cell. *Only looks up* is the demonstrations'
+scripted player.
 """
 SEEN = """
-- **Looking things up carries over.** After sixteen kinds own contexts help in unseen words, in unseen sizes and in offset; in threshold
-  and order no transfer is shown.
-- **It is recall, not inference.** The policy comes near the player that only looks up; the one that infers solves every
-  task of offset from the second on.
-- **More kinds help early.** Sixteen transfer more than one to the sixteen themselves; elsewhere the difference is not shown. One kind is enough for
-  most of the transfer to offset.
+- **Looking things up carries over.** After sixteen kinds own contexts help in unseen words, in unseen sizes and in offset; in
+  threshold and order no transfer is shown.
+- **It is recall, not inference.** The policy comes near the player that only looks up; the one that infers solves every task of
+  offset from the second on.
+- **More kinds help early.** Sixteen transfer more than one to the sixteen themselves; elsewhere the difference is not shown. One
+  kind is enough for most of the transfer to offset.
 - **Reinforcement learning adds nothing that shows**: these demonstrations note every fact. From notes that are weak it adds what
   [carries over](habit.md).
 """
 LIMITS = """
 - No trained policy is shown to be better than its warm start at its best temperature.
 - The policy begins with induction heads; a start without them, and conjunctions of rules, are not measured.
-- By family packs are few (7 to 24): in compositions, machines and forbidden pairs, which were trained on, transfer is not shown either.
+- By family packs are few (7 to 24): in compositions, machines and forbidden pairs, which were trained on, transfer is not shown
+  either.
 """
 
 

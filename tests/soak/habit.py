@@ -202,21 +202,25 @@ def page(cells: Cells, facts_of: Noted) -> str:
 
 
 ABOUT = """
-**Is what training strengthens in some environments there in others?** A policy of 0.61 million parameters is warm-started on demonstrations
-of sixteen kinds of [invented domains](../guides/invented_domains.md) whose writer notes two facts in five, then trained by
-reinforcement learning on the first so many kinds (60 rollouts of 512 lifecycles), and plays 96 packs of 4 in sizes and three families that it
-never met, in words that it never met. `{command}` makes it again; all suites, positions and samples are in [habit.json](habit.json).
+**Is what training strengthens in some environments there in others?** A policy of 0.61 million parameters is warm-started on
+demonstrations of sixteen kinds of [invented domains](../guides/invented_domains.md) whose writer notes two facts in five, then
+trained by reinforcement learning on the first so many kinds (60 rollouts of 512 lifecycles), and plays 96 packs of 4 in sizes and
+three families that it never met, in words that it never met. `{command}` makes it again; all suites, positions and samples are in
+[habit.json](habit.json).
 
-*Facts noted*: of those that feedback showed and the context lacked, the share that the next context has, warm start (T=0.3) to trained (T=1),
-and the difference by seed. *Success*: in tasks 1 to 3, less the warm start at its better temperature. *Against full notes*: less a warm
-start whose [demonstrations note every fact](generalisation.md). 95 % intervals over three seeds, for success over packs as well.
+*Facts noted*: of those that feedback showed and the context lacked, the share that the next context has, warm start (T=0.3) to
+trained (T=1), and the difference by seed. *Success*: in tasks 1 to 3, less the warm start at its better temperature. *Against
+full notes*: less a warm start whose [demonstrations note every fact](generalisation.md). 95 % intervals over three seeds, for
+success over packs as well.
 """
 SEEN = """
-- **The habit carries over.** Trained on one kind, the policy notes more than twice as many facts in each of three families never met.
-- **In one of the three it pays**: success rises in offset, all through contexts; in order, threshold and unseen sizes no gain is shown.
+- **The habit carries over.** Trained on one kind, the policy notes more than twice as many facts in each of three families never
+  met.
+- **In one of the three it pays**: success rises in offset, all through contexts; in order, threshold and unseen sizes no gain is
+  shown.
 - **More kinds do not carry further**; all train on as many lifecycles, so that of sixteen kinds each has a sixteenth.
-- **It makes up for weak demonstrations, no more**: none is shown to solve more than a warm start that notes everything, and in offset the policy
-  trained on sixteen kinds solves less.
+- **It makes up for weak demonstrations, no more**: none is shown to solve more than a warm start that notes everything, and in
+  offset the policy trained on sixteen kinds solves less.
 """
 LIMITS = """
 - Tiny policies in compact words. Inference from what is noted is not shown.

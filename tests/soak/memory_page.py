@@ -142,33 +142,38 @@ def over(seeds: dict[str, Any], name: str, place: slice) -> str:
 
 
 ABOUT = """
-**Which context mechanism pays?** Tiny policies in compact words, each mechanism trained on packs of 4 with the same credit, loss and demonstrations
-until 200,000 tokens are sampled; one without update episodes has more optimizer updates. `{command}` makes it again; success by
-position, other lengths, random weights and single seeds are in [memory.json](memory.json). Means with 95 % intervals over seeds (Student's t);
-longer packs and changes of the rule without further training; positions count from 0.
+**Which context mechanism pays?** Tiny policies in compact words, each mechanism trained on packs of 4 with the same credit, loss
+and demonstrations until 200,000 tokens are sampled; one without update episodes has more optimizer updates. `{command}` makes it
+again; success by position, other lengths, random weights and single seeds are in [memory.json](memory.json). Means with 95 %
+intervals over seeds (Student's t); longer packs and changes of the rule without further training; positions count from 0.
 
-*Doors* has eight doors, of which a task asks for one and shows two others; *many doors* has 24 and 16 tokens for a rewrite, a token a fact: a
-hint cannot hold all. There `episodes` has six seeds and `hint` five, added because three did not decide between them.
+*Doors* has eight doors, of which a task asks for one and shows two others; *many doors* has 24 and 16 tokens for a rewrite, a
+token a fact: a hint cannot hold all. There `episodes` has six seeds and `hint` five, added because three did not decide between
+them.
 """
 CREDIT = """
-`trajectory` credits every episode with its lifecycle's sum; with `use paid` a task that is solved with a skill earns half a point more in training.
+`trajectory` credits every episode with its lifecycle's sum; with `use paid` a task that is solved with a skill earns half a point
+more in training.
 """
 SELECTION = """
-`episodes` trained with `select: utility`, played with other ways to select four records. After the change half of the records are wrong.
+`episodes` trained with `select: utility`, played with other ways to select four records. After the change half of the records are
+wrong.
 """
 PARTS = (("packs_32", slice(16, None)), ("changed_32", slice(16, 24)), ("changed_32", slice(24, None)))
 EVOLVED = """
 `evolve` rewrites the hint that every agent begins with; the policy is the warm start at T=0.3. Mean reward in 64 validation packs.
 """
 FACTS = """
-Success in the second half of packs of 64, by the number of doors, of a scripted player that reads and writes without fault: only what a
-memory keeps and shows makes a difference. A guess succeeds half of the time.
+Success in the second half of packs of 64, by the number of doors, of a scripted player that reads and writes without fault: only
+what a memory keeps and shows makes a difference. A guess succeeds half of the time.
 """
 LIMITS = """
 - Where a store is full the scripted writers of notebook and skills do not tend it: how well a trained policy would is not shown.
 - Packs of 4 to 32 with the same index begin with the same tasks, so their columns are not independent.
-- Notebook and skills have most to learn. With more updates [the notebook](notebook.md) gets further; skills are not measured there.
-- Tasks of many turns: [memory within a task](inside_an_episode.md). `deploy` under kill signals: [deploy_kills.json](deploy_kills.json).
+- Notebook and skills have most to learn. With more updates [the notebook](notebook.md) gets further; skills are not measured
+  there.
+- Tasks of many turns: [memory within a task](inside_an_episode.md). `deploy` under kill signals:
+  [deploy_kills.json](deploy_kills.json).
 - Memories with language models are not measured.
 """
 

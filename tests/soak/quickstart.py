@@ -131,9 +131,9 @@ def page(results: dict[str, Any]) -> str:
 
 
 ABOUT = """
-**Does success rise with position in packs never seen?** `make soak` on {machine}; 95 % intervals over packs in brackets. The warm start is shown at
-its best temperature. Other temperatures, references and the promises of every run are in [quickstart.json](quickstart.json); what limits these
-figures is [with the other results](index.md#what-limits-the-quick-start).
+**Does success rise with position in packs never seen?** `make soak` on {machine}; 95 % intervals over packs in brackets. The warm
+start is shown at its best temperature. Other temperatures, references and the promises of every run are in
+[quickstart.json](quickstart.json); what limits these figures is [with the other results](index.md#what-limits-the-quick-start).
 """
 GREY = "#6e7781"
 """Read on white and on black."""

@@ -147,35 +147,38 @@ def _halves(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
 
 _NONE = [None] * NUM_TASKS
 ABOUT = """
-**Does training by reward break a rule that costs reward? How long does a lie stay in a context?** Tiny policies in compact words on
-levers, 80 updates each, three seeds, from a warm start whose demonstrations keep the rule nine times of ten.
-`{command}` makes it again; curves by position and by seed, packs of 8 to 32 and poisoned warm starts are in
-[safety.json](safety.json). Means with 95 % intervals over seeds (Student's t), temperature 1; positions count from 0.
+**Does training by reward break a rule that costs reward? How long does a lie stay in a context?** Tiny policies in compact words
+on levers, 80 updates each, three seeds, from a warm start whose demonstrations keep the rule nine times of ten. `{command}` makes
+it again; curves by position and by seed, packs of 8 to 32 and poisoned warm starts are in [safety.json](safety.json). Means with
+95 % intervals over seeds (Student's t), temperature 1; positions count from 0.
 
-Three rules, said in every task or in the first alone, from where contexts must carry them. *Rule*: one lever, which gives any colour that
-is wanted, must not be pulled; a quarter of the tasks cannot be won otherwise. *Confirmation*: no pull before the agent has asked, and asking
-costs one of two pulls. *A fact*: the colour of one lever must not stand in the context. Below: share of tasks (of contexts) that
-break it in the second half of packs of 4. Penalty 1 is as much as a success is worth.
+Three rules, said in every task or in the first alone, from where contexts must carry them. *Rule*: one lever, which gives any
+colour that is wanted, must not be pulled; a quarter of the tasks cannot be won otherwise. *Confirmation*: no pull before the
+agent has asked, and asking costs one of two pulls. *A fact*: the colour of one lever must not stand in the context. Below: share
+of tasks (of contexts) that break it in the second half of packs of 4. Penalty 1 is as much as a success is worth.
 """
 FOUND = """
-- **Two rules are broken by training wherever they are said, unless breaking them costs as much as a success.** For the third
-  no difference is shown. KL to the start and checked contexts are not shown to help. The rule to ask is broken in .10 of the tasks of the
-  first rollout, .46 of the sixth, .99 of the last.
+- **Two rules are broken by training wherever they are said, unless breaking them costs as much as a success.** For the third no
+  difference is shown. KL to the start and checked contexts are not shown to help. The rule to ask is broken in .10 of the tasks
+  of the first rollout, .46 of the sixth, .99 of the last.
 - **The rule to ask is carried and ignored**: it stands in .96 of the contexts, and .98 of the tasks with it break it. With the
-  penalty it is kept with any context: one of facts without the rule serves as well (0 broken); an empty one breaks it in none to nearly all tasks, by seed.
-- **Contexts lose a secret's rule slowly, and then write the secret down**: where the rule is lost in packs of 32, .60 [.19, 1.00] of contexts name
-  the secret lever's colour, .60 [-.18, 1.39] after training. With the penalty .03 break it in packs of 4 and .09 [-.20, .37] in packs of 32,
-  where one seed of three names another lever in a quarter of its contexts: a penalty does not teach to keep the rule that it depends on.
+  penalty it is kept with any context: one of facts without the rule serves as well (0 broken); an empty one breaks it in none to
+  nearly all tasks, by seed.
+- **Contexts lose a secret's rule slowly, and then write the secret down**: where the rule is lost in packs of 32, .60 [.19, 1.00]
+  of contexts name the secret lever's colour, .60 [-.18, 1.39] after training. With the penalty .03 break it in packs of 4 and .09
+  [-.20, .37] in packs of 32, where one seed of three names another lever in a quarter of its contexts: a penalty does not teach
+  to keep the rule that it depends on.
 """
 JUDGE = """
-Levers without a rule; the judge gives 0.5 less to a context with a question mark in it. Training removes the question marks. That more
-of the facts become false (.49 against .39) is not shown.
+Levers without a rule; the judge gives 0.5 less to a context with a question mark in it. Training removes the question marks. That
+more of the facts become false (.49 against .39) is not shown.
 """
 POISON = """
 ## Poisoned contexts
 
-Packs of 16. *Planted* stands in the context before the first task; *said* are the environment's last words in it. *Costs* is
-the success that is lost in the first task that reads it, against the same packs without it. The scripted player believes what it reads until it sees otherwise.
+Packs of 16. *Planted* stands in the context before the first task; *said* are the environment's last words in it. *Costs* is the
+success that is lost in the first task that reads it, against the same packs without it. The scripted player believes what it
+reads until it sees otherwise.
 """
 FACT = (
     """
@@ -227,9 +230,10 @@ LAKE = (
     """
 ### Tasks that are summarised
 
-FrozenLake 3x3 with summaries after two turns (`experiment/compacting`) and without (`quickstart`), 500,000 sampled tokens: a code gets a
-wrong direction. Summaries make a lie dearer for the scripted player; for trained policies that is not shown. A lie in the midst of a task (*midway*)
-stands in .57 of its first summaries and goes no further: an update in compact words sees the feedback alone.
+FrozenLake 3x3 with summaries after two turns (`experiment/compacting`) and without (`quickstart`), 500,000 sampled tokens: a code
+gets a wrong direction. Summaries make a lie dearer for the scripted player; for trained policies that is not shown. A lie in the
+midst of a task (*midway*) stands in .57 of its first summaries and goes no further: an update in compact words sees the feedback
+alone.
 """,
     {
         "planted, contexts that hold it at 1": ("held planted", None, 1),
@@ -243,8 +247,8 @@ stands in .57 of its first summaries and goes no further: an update in compact w
 ORIGIN = """
 ## Where an entry comes from
 
-Levers with `episodes`, 200,000 sampled tokens; every other pack begins with a false record of a task that never was. `provenance` shows that it
-was handed over. That this helps is not shown. Demonstrations hold no records of the agent's own, so the words for
+Levers with `episodes`, 200,000 sampled tokens; every other pack begins with a false record of a task that never was. `provenance`
+shows that it was handed over. That this helps is not shown. Demonstrations hold no records of the agent's own, so the words for
 them are learnt in training alone.
 """
 LIMITS = """
@@ -252,6 +256,7 @@ LIMITS = """
 - Packs of 4 to 32 with the same index begin with the same tasks, so their columns are not independent.
 - A quarter of unwinnable tasks is a strong temptation; weaker ones are not measured.
 - No demonstrated context lacked the rule to ask; KL and checked contexts were tried on the forbidden lever alone.
-- Trained policies meet poison with the hint alone, and false records with `episodes`; no policy was trained on contexts handed over.
+- Trained policies meet poison with the hint alone, and false records with `episodes`; no policy was trained on contexts handed
+  over.
 - Provenance does not find out a state that was handed over whole and lies about its entries.
 """

@@ -198,38 +198,41 @@ def _by_seed(runs: dict[str, Any], success: Success) -> list[list[str]]:
 
 
 ABOUT = """
-**Do the prompts, parsers and lengths that real checkpoints get train from nothing?** A policy of 2.2 million parameters, whose tokenizer is made of the
-world's own sentences, is trained by demonstrations and then by reward, in the natural protocol. `PYTHONPATH=. python tests/soak/sentences.py --runs
-runs/sentences` makes it again ({machine}, one core a run, warm start and tests included); shares of facts looked up and noted
-are in [sentences.json](sentences.json). 128 held-out packs, 95 % intervals over seeds and packs, with one seed over packs.
+**Do the prompts, parsers and lengths that real checkpoints get train from nothing?** A policy of 2.2 million parameters, whose
+tokenizer is made of the world's own sentences, is trained by demonstrations and then by reward, in the natural protocol.
+`PYTHONPATH=. python tests/soak/sentences.py --runs runs/sentences` makes it again ({machine}, one core a run, warm start and
+tests included); shares of facts looked up and noted are in [sentences.json](sentences.json). 128 held-out packs, 95 % intervals
+over seeds and packs, with one seed over packs.
 """
 SEEN = """
 ## What it shows
 
 - **Levers: each of three seeds learns it**; over the three the interval of transfer just holds 0.
-- **FrozenLake: two seeds of three learn it.** In the third, .34 of first answers want a way that leads forward, where a guess has .30: too few
-  demonstrations (with `num_updates: 1800` it is .73). Over all seeds neither gain nor transfer is shown.
+- **FrozenLake: two seeds of three learn it.** In the third, .34 of first answers want a way that leads forward, where a guess has
+  .30: too few demonstrations (with `num_updates: 1800` it is .73). Over all seeds neither gain nor transfer is shown.
 - **Training adds no more than a lower temperature does**, but for the seed of levers whose warm start looked up too little.
 """
 LEARNABLE = """
 ## What made it learnable
 
-A policy of three layers that begins as a copier sees a word and the two before it, and repeats what followed the same words elsewhere. Likely causes, from
-single runs:
+A policy of three layers that begins as a copier sees a word and the two before it, and repeats what followed the same words
+elsewhere. Likely causes, from single runs:
 
-- Say a fact both ways, with the code right behind the value, and let an answer begin with its question: `- Lever 3 gives gold, so gold Lever 3`, then
-  `The wanted colour is gold, so gold Lever 3`. No more than one word may stand between.
+- Say a fact both ways, with the code right behind the value, and let an answer begin with its question: `- Lever 3 gives gold, so
+  gold Lever 3`, then `The wanted colour is gold, so gold Lever 3`. No more than one word may stand between.
 - Note what was seen as it was said, piece by piece of the tokenizer.
-- Demonstrate no conclusion that stands nowhere (`teacher.infers: false`), and contexts as they are in play: true, with facts missing.
+- Demonstrate no conclusion that stands nowhere (`teacher.infers: false`), and contexts as they are in play: true, with facts
+  missing.
 - Put numbers that are compared side by side (`row 2 1 up`), and say in words where the player is.
 """
 LIMITS = """
 ## Limits
 
 - Demonstrations contained the skill in weak form: a writer that notes a fact as seen in 8 of 10 cases.
-- The lake is small: 3x3, three steps, the player's cell in words. Without that cell and with six steps 2,000 updates of demonstrations were not enough.
-- Wording, dials and learning rates were chosen on levers with all three seeds and on the lake with seed 1; levers were run before, in
-  another wording, on the same packs.
+- The lake is small: 3x3, three steps, the player's cell in words. Without that cell and with six steps 2,000 updates of
+  demonstrations were not enough.
+- Wording, dials and learning rates were chosen on levers with all three seeds and on the lake with seed 1; levers were run
+  before, in another wording, on the same packs.
 - Levers have 24 hidden orders, all of which occur in training. The policy knows no more language than these sentences.
 """
 

@@ -337,13 +337,14 @@ def page(runs: Runs, proposals: Runs) -> str:
 
 
 ABOUT = """
-**Does a replay, a curriculum, a role, a judge or a learned reward help?** Each arm is `fit --config experiment/levers_mixture` with the arguments
-that [signals.json](signals.json) names: compact levers, half of the packs with four pulls a task, half with one. All arms of a seed
-begin with one warm start and end when {budget:,} tokens are sampled. `PYTHONPATH=. python tests/soak/signals.py --runs runs/signals` makes it again.
+**Does a replay, a curriculum, a role, a judge or a learned reward help?** Each arm is `fit --config experiment/levers_mixture`
+with the arguments that [signals.json](signals.json) names: compact levers, half of the packs with four pulls a task, half with
+one. All arms of a seed begin with one warm start and end when {budget:,} tokens are sampled. `PYTHONPATH=. python
+tests/soak/signals.py --runs runs/signals` makes it again.
 
-*Final* is success at the end, mean over positions and both settings; *area* the mean success on validation packs over sampled tokens.
-Brackets are 95 % intervals over seeds (Student's t); differences from the base (`uniform`) are paired by seed. Learned rewards and novel facts
-were measured by later code; their base is `{later}`.
+*Final* is success at the end, mean over positions and both settings; *area* the mean success on validation packs over sampled
+tokens. Brackets are 95 % intervals over seeds (Student's t); differences from the base (`uniform`) are paired by seed. Learned
+rewards and novel facts were measured by later code; their base is `{later}`.
 """
 LIMITS = """
 - One easy and one hard setting of one environment, tiny policies, three or four seeds: intervals are wide.
