@@ -66,13 +66,18 @@ CLASSES = {
 }
 
 
+_ARGUMENTS = "\n    options: {show_signature: false, members: false}"
+"""Of classes whose arguments alone a page is about: their table has each with its type and default."""
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made from elsewhere."""
     pages = {"reference/configs.md": configs()}
     for name, page in (("README", "index"), ("CHANGELOG", "changes")):
         pages[f"{page}.md"] = (ROOT / f"{name}.md").read_text().replace("](docs/", "](")
     for name, (title, opening, classes) in CLASSES.items():
-        pages[f"reference/{name}.md"] = "\n\n".join([f"# {title}", opening, *(f"::: {one}" for one in classes)])
+        told = _ARGUMENTS if name == "keys" else ""
+        pages[f"reference/{name}.md"] = "\n\n".join([f"# {title}", opening, *(f"::: {one}{told}" for one in classes)])
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
     return files

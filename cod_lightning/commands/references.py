@@ -28,18 +28,17 @@ from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.evaluation.condition_kinds import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
-from cod_lightning.evaluation.view import with_interval
 from cod_lightning.folder_lock import check_folder
 from cod_lightning.markdown import table
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Split
 
-_ABOUT = """Success (share of tasks solved) by position: means with 95 % bootstrap intervals over packs; mean reward. *random*
-answers legally at random; *memoryless* is the scripted policy with its context hidden from every solve prompt (memory that the
-world itself gives, where it does, stays); *scripted* has perfect memory and plays every task as well as we know how
-(Bayes-optimally where that can be computed); *oracle* knows what is hidden. They run through the same rollout and evaluation code
-as a model. The scripted policy is a reference, not a ceiling: a policy that explores more than pays in early tasks can do better
-later."""
+_ABOUT = """Success (share of tasks solved) by position, and mean reward; 95 % bootstrap intervals over packs are in the JSON.
+*random* answers legally at random; *memoryless* is the scripted policy with its context hidden from every solve prompt (memory
+that the world itself gives, where it does, stays); *scripted* has perfect memory and plays every task as well as we know how
+(Bayes-optimally where that can be computed); *oracle* knows what is hidden. They run through the same rollout and evaluation
+code as a model. The scripted policy is a reference, not a ceiling: a policy that explores more than pays in early tasks can do
+better later."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ def _markdown(measured: Sequence[Measured]) -> str:
         [
             m.name,
             row.kind,
-            *(with_interval(e.known, e.ci95) for e in row.success),
+            *(f"{e.mean:.3f}" for e in row.success),
             f"{mean(e.mean for e in row.reward):.3f}",
         ]
         for m in measured

@@ -22,10 +22,10 @@ Different hidden rules in 512 training and 512 test packs, names aside, and the 
 one: where rules are few, packs are fewer independent draws than they look. *No memory*: the player that solves most tasks of
 1,024 training packs by what each task itself shows, found exactly, on 1,024 further training packs and on 1,024 test packs, where
 tasks are guesses. Were it better in training, reward without contexts would teach what is wrong in tests."""
-LIMITS = """Results that say so were measured when alchemy, apps and terminal in compact words dealt their few rules by hash: 31, 8 and 8 in
-tests, where what paid most in training paid less. In alchemy in sentences graphs are few (names are drawn for each pack), so
-recipes with their names and the first four targets decide the split. Not counted: TextWorld, reasoning-gym, TextArena, data of
-your own; the best player without memory where actions are moves or sentences."""
+LIMITS = """Results that say so were measured when alchemy, apps and terminal in compact words dealt their few rules by hash:
+31, 8 and 8 in tests, where what paid most in training paid less. In alchemy in sentences graphs are few (names are drawn for
+each pack), so recipes with their names and the first four targets decide the split. Not counted: TextWorld, reasoning-gym,
+TextArena, data of your own; the best player without memory where actions are moves or sentences."""
 
 
 def main() -> None:
