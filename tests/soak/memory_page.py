@@ -25,12 +25,13 @@ TITLES = {"levers": "Levers", "doors": "Doors", "many_doors": "Many doors", "fro
 LAST = slice(-1, None)
 
 
-def interval(values: Sequence[float]) -> str:
+def interval(values: Sequence[float], digits: int = 3) -> str:
     """Mean and 95 % interval over seeds; the mean alone of one seed."""
     if not values:
         return NOTHING
     one = seed_estimate(np.array(values))
-    return f"{one.mean:.3f}" + (f" [{one.low:.3f}, {one.high:.3f}]" if one.ci95 else " (one seed)")
+    mean_of, low, high = (f"{value:.{digits}f}" for value in (one.mean, one.low, one.high))
+    return f"{mean_of} [{low}, {high}]" if one.ci95 else f"{mean_of} (one seed)"
 
 
 def page(results: dict[str, Any], command: str) -> str:
