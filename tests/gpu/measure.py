@@ -132,9 +132,10 @@ def page(record: dict[str, Any]) -> str:
         about = " ".join((getattr(module, name).__doc__ or "").split())
         command = f"`python tests/gpu/measure.py --parts {name}`, {part['seconds']:.0f} s"
         command += "." if len(machines) == 1 else f"; {part['machine']}."
-        columns = list(dict.fromkeys(key for row in part["rows"] for key in row))
-        cells = ([_cell(row.get(column, "")) for column in columns] for row in part["rows"])
-        text += [f"## {name}", about, markdown.table(columns, cells), command]
+        tables: dict[tuple[str, ...], list[list[str]]] = {}
+        for row in part["rows"]:
+            tables.setdefault(tuple(row), []).append([_cell(value) for value in row.values()])
+        text += [f"## {name}", about, *(markdown.table(columns, rows) for columns, rows in tables.items()), command]
     return "\n\n".join(text) + "\n"
 
 
