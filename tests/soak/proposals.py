@@ -36,7 +36,6 @@ ARMS: dict[str, tuple[str, ...]] = {
         '{"class_path": "cod_lightning.lifecycles.ConnectTheDots"}',
     ),
 }
-ASKED = ("valid", "unknown", "by_chance")
 COLLAPSED = (
     "The proposer alone shares its weights with player and writer, which forget within a few rollouts: next to nothing is solved, "
     "hardly a context is written, and nothing that it could propose pays."
