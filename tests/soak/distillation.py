@@ -172,11 +172,7 @@ tests/soak/distillation.py --runs runs/distillation` makes it again; arguments a
 def earlier(found: dict[str, Any]) -> list[str]:
     """The study of one teacher, which was measured by an earlier version of this script, as Markdown."""
     cells = [
-        [
-            name,
-            *(interval(list(values)) for values in zip(*seeds, strict=True)),
-            " ".join(f"{one[-1]:.3f}" for one in seeds),
-        ]
+        [name, *(interval(list(values)) for values in zip(*seeds, strict=True))]
         for name, seeds in found["by_seed"].items()
     ]
     teacher = " ".join(f"{one:.3f}" for one in found["teacher"])
@@ -193,7 +189,7 @@ def earlier(found: dict[str, Any]) -> list[str]:
         f"seed: {interval(last, signed=True)} at the last position ({verdict(last)}), {interval(whole, signed=True)} in the mean",
         f"over positions ({verdict(whole)}).",
         "",
-        table(["trained by", *(f"position {n}" for n in range(4)), "by seed at position 3"], cells),
+        table(["trained by", *(f"position {n}" for n in range(4))], cells),
     ]
 
 

@@ -63,7 +63,8 @@ def page(results: Results, command: str) -> str:
             f"{packs_of(record)} of {record['pack_size']}.",
             table(["policy", *map(str, shown)], lines),
         ]
-        parts.append("\n".join(f"- {sentence}" for sentence in sentences(record)))
+        if name == "held_out" or record["figures"]["recovery"]:
+            parts.append("\n".join(f"- {sentence}" for sentence in sentences(record)))
     return "\n\n".join(parts) + "\n"
 
 

@@ -42,21 +42,23 @@ def fault_lines(folder: Path) -> list[str]:
         "agent program": (PROGRAMS, programs | {"counted": programs["counted"]["agent program"]}),
         "worker of verifiers": (PROGRAMS, programs | {"counted": programs["counted"]["verifiers"]}),
     }
-    cells, hangs, planted = [], 0, 0
+    ended: dict[str, list[str]] = {}
+    hangs, planted = 0, 0
     for where, (kinds, found) in of.items():
         each, ends = found["lifecycles of each"], []
         for kind, names in found["counted"].items():
             hangs += each - sum(names.values())
             planted += each * (kinds[kind] != "none")
-            ended = ", ".join(f"`{name}`" if name != "none" else "no failure" for name in names)
-            ends += [f"{kinds[kind]}: {ended}"] if kinds[kind] != "none" else []
-        cells.append([where, f"{each:,} of each", "; ".join(ends)])
+            how = ", ".join(f"`{name}`" if name != "none" else "no failure" for name in names)
+            ends += [f"{kinds[kind]}: {how}"] if kinds[kind] != "none" else []
+        ended.setdefault("; ".join(ends), []).append(f"{where} ({each:,} lifecycles of each)")
+    cells = [["; ".join(where), ends] for ends, where in ended.items()]
     return [
         "## Faults",
         f"`{COMMAND.format(name='openenv_faults')}` and `{COMMAND.format(name='program_faults')}` plant faults in an OpenEnv "
         "server, in agent programs and in a stand-in for verifiers' worker, by plan, and count how each lifecycle ends; they fail "
         "where one is lost or counted otherwise than planned.",
-        table(["where", "lifecycles", "faults, and how they ended"], cells),
+        table(["where", "faults, and how they ended"], cells),
         f"{planted:,} faults; hangs, that is lifecycles that did not end: {hangs}. What does not answer is ended after its time: "
         f"{openenv['timeout_s']:g} s in the first, {programs['timeout_s of slow ones']:g} s in the others.",
     ]
