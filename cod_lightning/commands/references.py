@@ -33,12 +33,12 @@ from cod_lightning.markdown import table
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Split
 
-_ABOUT = """Success (share of tasks solved) by position, and mean reward; 95 % bootstrap intervals over packs are in the JSON.
-*random* answers legally at random; *memoryless* is the scripted policy with its context hidden from every solve prompt (memory
-that the world itself gives, where it does, stays); *scripted* has perfect memory and plays every task as well as we know how
-(Bayes-optimally where that can be computed); *oracle* knows what is hidden. They run through the same rollout and evaluation
-code as a model. The scripted policy is a reference, not a ceiling: a policy that explores more than pays in early tasks can do
-better later."""
+_ABOUT = """Success (share of tasks solved) at the first and the last position, and mean reward; every position, with 95 %
+bootstrap intervals over packs, is in the JSON. *random* answers legally at random; *memoryless* is the scripted policy with its
+context hidden from every solve prompt (memory that the world itself gives, where it does, stays); *scripted* has perfect memory
+and plays every task as well as we know how (Bayes-optimally where that can be computed); *oracle* knows what is hidden. They
+run through the same rollout and evaluation code as a model. The scripted policy is a reference, not a ceiling: a policy that
+explores more than pays in early tasks can do better later."""
 
 
 @dataclass(frozen=True)
@@ -160,21 +160,17 @@ def _write(stem: Path, measured: Sequence[Measured], options: Any) -> None:
 
 
 def _markdown(measured: Sequence[Measured]) -> str:
-    """A table of success by position, with mean reward, and which lifecycles failed."""
-    rows = [
-        [
-            m.name,
-            row.kind,
-            *(f"{e.mean:.3f}" for e in row.success),
-            f"{mean(e.mean for e in row.reward):.3f}",
-        ]
-        for m in measured
-        for row in m.rows
-    ]
-    places = map(str, range(len(measured[0].rows[0].success)))
+    """A table of success at the first and the last position and mean reward by policy, and which lifecycles failed."""
+    kinds = [row.kind for row in measured[0].rows]
+    last = len(measured[0].rows[0].success) - 1
+    rows = []
+    for m in measured:
+        ends = (f"{row.success[0].mean:.2f} to {row.success[last].mean:.2f}" for row in m.rows)
+        rows.append([m.name, *ends, *(f"{mean(e.mean for e in row.reward):.2f}" for row in m.rows)])
+    head = ["environment", *map(str, kinds), *(f"reward, {kind}" for kind in kinds)]
     failed = {m.name: sum(row.num_failed for row in m.rows) for m in measured}
     left_out = [f"{num} lifecycles of {name} failed and are left out." for name, num in failed.items() if num]
-    return "\n\n".join([table(["environment", "policy", *places, "reward"], rows), *left_out])
+    return "\n\n".join([table(head, rows), *left_out])
 
 
 def _record(row: ReferenceRow) -> dict[str, Any]:
