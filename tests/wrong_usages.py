@@ -408,6 +408,8 @@ SMOKE --trainer.strategy nosuch
 SMOKE --trainer.num_nodes 0
 SMOKE --trainer.fast_dev_run x
 SMOKE --trainer.overfit_batches -1
+SMOKE --trainer.overfit_batches 1
+SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
 SMOKE --trainer.devices -3
 SMOKE --torch_threads 100000
 SMOKE --torch_threads many

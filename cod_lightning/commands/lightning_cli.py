@@ -44,6 +44,7 @@ from cod_lightning.commands.trainer_settings import (
     check_lengths,
     check_nodes,
     check_shards,
+    check_started,
     ending_together,
     on_loopback,
     refuse_trainer_flags,
@@ -174,6 +175,7 @@ class CodCLI(LightningCLI):
         refuse_trainer_flags(config.trainer)
         check_intervals(config.trainer)
         check_devices(config.trainer)
+        check_started(config.trainer)
         if self.subcommand:
             check_nodes(config.trainer)
             check_lengths(config.trainer, self.subcommand)
