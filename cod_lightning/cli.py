@@ -112,6 +112,8 @@ def _answered(args: list[str]) -> int:
         if command == "worlds" and rest and not rest[0].startswith("-"):
             command, rest = "check", ["--env", "dataset", "--env.path", *rest]
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
+        if sys.stderr is not None and sys.stderr.isatty() and not {"-h", "--help"} & set(rest):
+            print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
         module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else COMMANDS[command]}")
         return module.run(args if command in LIGHTNING else rest)
     except (ConfigError, DataError) as error:

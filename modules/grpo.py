@@ -190,6 +190,7 @@ class GRPOModule(PolicyModule):
         totals = self._accumulate(batch, update, parts)
         norm = self._clip(self.gradient_clip_val)
         self.num_moved += norm > 0
+        lr = optimizer.param_groups[0]["lr"]
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
         self.last_update = UpdateStats(
@@ -197,7 +198,7 @@ class GRPOModule(PolicyModule):
             num_rows=len(rows),
             num_micro_batches=len(parts),
         )
-        self._log_update(batch, totals, norm)
+        self._log_update(batch, totals, norm, lr)
 
     def credited(self, table: EpisodeTable) -> Credited:
         """Advantages of a rollout of all ranks."""
@@ -208,7 +209,7 @@ class GRPOModule(PolicyModule):
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
         metrics: LossMetrics | None = None
         mismatch: MismatchSums | None = None
-        entropy_sum, of_terms = 0.0, {}
+        entropy_sum, loss_sum, of_terms = 0.0, 0.0, {}
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
@@ -250,7 +251,8 @@ class GRPOModule(PolicyModule):
                 listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
-        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch)
+            loss_sum += float(loss.detach())
+        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch, loss_sum)
         return sum(gathered(own), start=Totals(None, 0.0))
 
     def _split(self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"]) -> list[Int[Tensor, " b"]]:
@@ -346,7 +348,7 @@ class GRPOModule(PolicyModule):
             "Lower model.lr, or look for log-probabilities of -inf in the batch."
         )
 
-    def _log_update(self, batch: Batch, totals: Totals, norm: float) -> None:
+    def _log_update(self, batch: Batch, totals: Totals, norm: float, lr: float) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
         if (metrics := totals.metrics) is not None:
@@ -357,7 +359,8 @@ class GRPOModule(PolicyModule):
                 self.latest |= apart.figures(ahead=self.ahead)
                 if self.mismatch is not None:
                     self.latest["mismatch_corrected"] = apart.num_corrected / tokens
-        named = {f"train/{name}": value for name, value in {"gradient_norm": norm, **self.latest}.items()}
+        figures = {"loss": totals.loss, "learning_rate": lr, "gradient_norm": norm, **self.latest}
+        named = {f"train/{name}": value for name, value in figures.items()}
         self.log_dict({**batch.figures, **named}, on_step=True, on_epoch=False, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -150,6 +150,8 @@ sweep --config smoke credit=episode,task --outt x
 sweep credit=episode,task
 sweep --config smoke env=levers,levrs --print_jobs ## env | levrs
 sweep --config smoke method=grpo,nosuch --print_jobs ## method
+sweep --config smoke creditt=episode,task --print_jobs ## creditt
+sweep --config smoke model.lrr=1,2 --print_jobs ## model.lrr
 sweep --table
 sweep --table afile
 report . . ## . | once
@@ -366,6 +368,8 @@ fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it 
 fit --config smoke --warm_start afile ## afile
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Qwen/Nowhere-0.6B
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path ./folder ## ./folder | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | --model.policy.path
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt

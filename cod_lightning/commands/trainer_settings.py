@@ -135,8 +135,8 @@ def check_nodes(trainer: Any) -> None:
 
 
 def check_started(trainer: Any) -> None:
-    """Refuse what the environment says of this process where it does not belong to the run: a rank above those that the run has would
-    train without writing anything down, and Lightning counts the tasks of Slurm by node."""
+    """Refuse an environment that gives this process a rank which the run does not have, since it would train and write nothing down;
+    and one that counts Slurm's tasks otherwise than by node, which Lightning does."""
     environment = os.environ
     tasks = environment.get("SLURM_NTASKS", "1")
     by_node = "SLURM_NTASKS_PER_NODE" in environment or environment.get("SLURM_JOB_NAME") in ("bash", "interactive")
@@ -147,7 +147,9 @@ def check_started(trainer: Any) -> None:
     ranks = num_processes(trainer) or here
     for name, most in (("LOCAL_RANK", ranks // trainer.num_nodes), ("RANK", ranks), ("SLURM_PROCID", ranks)):
         if (rank := environment.get(name, "0")).isdecimal() and int(rank) >= most:
-            expected = f"below {most}, since trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"
+            expected = (
+                f"below {most}, since trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"
+            )
             remedy = f"Raise trainer.devices, or unset {name}: without it Lightning starts the ranks itself."
             raise ConfigError(name, rank, expected, remedy)
 
