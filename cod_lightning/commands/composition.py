@@ -91,7 +91,7 @@ def _without_arguments_of_another(
     merged: dict[str, Any], before: Any, own: Mapping[str, Any], overrides: Sequence[str]
 ) -> None:
     """Take out of a class that the file names itself the arguments of the one that its defaults named."""
-    if not isinstance(before, dict) or before.get("class_path") == merged["class_path"]:
+    if not isinstance(before, dict) or before.get("class_path") in (None, merged["class_path"]):
         return
     typed = (one.partition("=")[0].rpartition(".")[2] for one in overrides)
     stated = {*own, *(own.get("init_args") or ()), *typed}

@@ -135,8 +135,8 @@ def check_nodes(trainer: Any) -> None:
 
 
 def check_started(trainer: Any) -> None:
-    """Refuse an environment that gives this process a rank which the run does not have, since it would train and write nothing down;
-    and one that counts Slurm's tasks otherwise than by node, which Lightning does."""
+    """Refuse environment variables that give this process a rank which the run lacks, since it would train and write nothing down, or
+    that count Slurm's tasks otherwise than by node, as Lightning does."""
     environment = os.environ
     tasks = environment.get("SLURM_NTASKS", "1")
     by_node = "SLURM_NTASKS_PER_NODE" in environment or environment.get("SLURM_JOB_NAME") in ("bash", "interactive")

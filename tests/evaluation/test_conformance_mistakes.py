@@ -41,7 +41,7 @@ def test_the_machine_itself_is_found_to_keep_every_rule():
 
 class Priceless(Machine):
     def step(self, action):
-        observation, reward, terminated, truncated, info = super().step(action)
+        observation, _, terminated, truncated, info = super().step(action)
         return observation, 0.0, terminated, truncated, info
 
 
