@@ -1,20 +1,17 @@
 """The command line: `python -m cod_lightning fit --config quickstart`.
 
-Nothing heavy is imported before a command needs it. With `commands/` this is the only place that looks up to the three
-Lightning-facing packages beside `cod_lightning`; because their names are generic, a guard first checks that they are ours.
+Nothing heavy is imported before a command needs it.
 """
 
 import errno
 import faulthandler
 import importlib
-import importlib.util
 import io
 import os
 import select
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from cod_lightning import __version__
 from cod_lightning.commands import COMMANDS, LIGHTNING
@@ -104,7 +101,6 @@ def _answered(args: list[str]) -> int:
         except FileNotFoundError as error:
             folder = os.environ.get("PWD")
             raise ConfigError("current folder", folder, "one that has not been deleted", "cd to another.") from error
-        guard_packages()
         command, rest = args[0], args[1:]
         if command not in COMMANDS:
             meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
@@ -140,15 +136,3 @@ def _answered(args: list[str]) -> int:
         if stopped.message:
             print(stopped.message, file=sys.stderr)
         return 128 + stopped.number
-
-
-def guard_packages() -> None:
-    """Raise `ConfigError` if a foreign module would be imported in place of one of our three sibling packages."""
-    home = Path(__file__).resolve().parents[1]
-    for name in ("datamodules", "modules", "callbacks"):
-        spec = importlib.util.find_spec(name)
-        found = Path(spec.origin).resolve() if spec and spec.origin else None
-        expected = home / name / "__init__.py"
-        if found != expected:
-            remedy = "Another module of that name shadows it: rename it, or run from another folder or environment."
-            raise ConfigError(f"the package '{name}'", found or "missing", str(expected), remedy)

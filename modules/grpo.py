@@ -25,6 +25,8 @@ from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.models.base import Policy
+from cod_lightning.modules.checks import check_combination, check_kinds, check_numbers, check_terms
+from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
@@ -35,8 +37,6 @@ from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scorin
 from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update, split_by_token_budget
 from cod_lightning.types import EpisodeKind, Group
 from cod_lightning.whole_file import without_link
-from modules.checks import check_combination, check_kinds, check_numbers, check_terms
-from modules.policy import OptimizerName, PolicyModule
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""

@@ -23,15 +23,15 @@ from cod_lightning.commands.memory import plan_of as memory_plan_of
 from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.resume import newest
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import check_spread
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import held, locked
+from cod_lightning.modules import GRPOModule
+from cod_lightning.modules.checks import check_combination
 from cod_lightning.training.shares import check_shares
 from cod_lightning.whole_file import write_whole
-from datamodules import RolloutDataModule
-from modules import GRPOModule
-from modules.checks import check_combination
 
 _OWN = {
     "nodes": (int, 1, "Machines."),

@@ -192,8 +192,8 @@ def build_error(config: dict[str, Any]) -> str | None:
     """Why `fit` would refuse the config; None if it would not."""
     from cod_lightning.commands.lightning_cli import start
     from cod_lightning.commands.train import TrainCLI
-    from datamodules import RolloutDataModule
-    from modules import GRPOModule
+    from cod_lightning.datamodules import RolloutDataModule
+    from cod_lightning.modules import GRPOModule
 
     path = temporary_config("job.yaml", {**config, "warm_start": None})
     printed = io.StringIO()

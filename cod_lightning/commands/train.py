@@ -9,7 +9,7 @@ import yaml
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
-from callbacks import (
+from cod_lightning.callbacks import (
     Evaluation,
     LifecycleTable,
     MismatchGuard,
@@ -33,15 +33,15 @@ from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import num_processes
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.datamodules.checks import check_pair, check_staleness
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import asks
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules import GRPOModule
+from cod_lightning.modules.checks import check_combination
 from cod_lightning.training.shares import check_shares
-from datamodules import RolloutDataModule
-from datamodules.checks import check_pair, check_staleness
-from modules import GRPOModule
-from modules.checks import check_combination
 
 
 class TrainCLI(CodCLI):

@@ -135,7 +135,7 @@ def check_nodes(trainer: Any) -> None:
 
 
 def check_started(trainer: Any) -> None:
-    """Refuse environment variables that give this process a rank which the run lacks, since it would train and write nothing down, or
+    """Refuse environment variables that give this process a rank which the run lacks, since it would write nothing down, or
     that count Slurm's tasks otherwise than by node, as Lightning does."""
     environment = os.environ
     tasks = environment.get("SLURM_NTASKS", "1")
