@@ -1,4 +1,4 @@
-"""What newcomers type by mistake, and what an answer to it must hold: an exit code that is not 0, at most three lines that a screen
+"""What newcomers type by mistake, and what an answer to it must hold: an exit code that is not 0, at most eight lines that a screen
 shows, the key, the value, a remedy, and no traceback.
 """
 
@@ -724,7 +724,7 @@ _SHORT = {
     "REWARDS": "cod_lightning.rewards",
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }
-_LINES, _COLUMNS = 3, 160
+_LINES, _COLUMNS = 8, 160
 
 
 def usages(table: str) -> list[tuple[str, tuple[str, ...]]]:
