@@ -83,3 +83,11 @@ def test_what_is_piped_into_a_game_is_shown_behind_its_prompts(monkeypatch, caps
     shown = capsys.readouterr().out
     assert "your answer> 1\n" in shown
     assert "notes> 1 green\nnotes> \n" in shown
+
+
+def test_a_config_that_is_not_there_is_answered_before_torch_is_imported():
+    code = "import sys; from cod_lightning.cli import main; assert main(['fit', '--config', 'quickstrat']) == 2; "
+    code += "assert not {'torch', 'lightning', 'transformers'} & sys.modules.keys()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Did you mean quickstart?" in done.stderr

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.train import TrainCLI, start
+from cod_lightning.commands.lightning_cli import start
+from cod_lightning.commands.train import TrainCLI
 from cod_lightning.commands.warm_start import ensure_warm_start
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.evaluation.conditions import conditions
