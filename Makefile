@@ -51,6 +51,7 @@ vllm:
 
 soak: .venv/installed-test
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'soak and not vllm' -n 2 $(BY_FILE)
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2 --hypothesis-profile full $$(grep -rl 'from hypothesis' tests --include='test_*.py')
 	$(MAKE) vllm VLLM_TESTS='vllm and soak'
 	PYTHONPATH=. .venv/bin/python tests/soak/fuzz_worlds.py --out docs/results/fuzz_worlds.json
 	PYTHONPATH=. .venv/bin/python tests/soak/deploy_kills.py --out docs/results/deploy_kills.json
