@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu import measure
-from tests.soak import (
+from examples.studies import (
     apps_page,
     asynchronous,
     distillation,
@@ -22,10 +21,11 @@ from tests.soak import (
     sentences,
     uninformative,
 )
+from tests.gpu import measure
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-AGAIN = "PYTHONPATH=. python tests/soak/{name}.py --out docs/results/{name}.json"
-CONTROLS = "python tests/soak/evaluation.py --config quickstart --packs 2048 --out docs/results/evaluation.json"
+AGAIN = "PYTHONPATH=. python examples/studies/{name}.py --out docs/results/{name}.json"
+CONTROLS = "python examples/studies/evaluation.py --config quickstart --packs 2048 --out docs/results/evaluation.json"
 
 
 def habits(found: Any) -> str:

@@ -1,6 +1,6 @@
 """A policy from nothing in the sentences that real checkpoints get: warm start, training and controls, one run a seed.
 
-    PYTHONPATH=. python tests/soak/sentences.py --runs runs/sentences [--worlds levers lake] [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences [--worlds levers lake] [--seeds 1 2 3] [--page_only]
 
 Every run is `python -m cod_lightning fit --config experiment/sentences_WORLD --seed_everything SEED` in a process of its own,
 timed from outside with its warm start. Finished runs are kept, so that the command may be stopped at any time. It writes
@@ -30,7 +30,7 @@ from cod_lightning.envs.levers.wording import NaturalLevers
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.markdown import table
 from cod_lightning.types import Message, Role
-from tests.soak.generalisation import interval, spelled, unspelled
+from examples.studies.generalisation import interval, spelled, unspelled
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs" / "results" / "sentences.json"
@@ -200,7 +200,7 @@ def _by_seed(runs: dict[str, Any], success: Success) -> list[list[str]]:
 ABOUT = """
 **Do the prompts, parsers and lengths that real checkpoints get train from nothing?** A policy of 2.2 million parameters, whose
 tokenizer is made of the world's own sentences, is trained by demonstrations and then by reward, in the natural protocol.
-`PYTHONPATH=. python tests/soak/sentences.py --runs runs/sentences` makes it again ({machine}, one core a run, warm start and
+`PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences` makes it again ({machine}, one core a run, warm start and
 tests included); shares of facts looked up and noted are in [sentences.json](sentences.json). 128 held-out packs, 95 % intervals
 over seeds and packs, with one seed over packs.
 """

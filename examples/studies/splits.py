@@ -1,6 +1,6 @@
 """Hidden rules of the shipped worlds in training and test packs, and the best player without memory in both.
 
-    PYTHONPATH=. python tests/soak/splits.py
+    PYTHONPATH=. python examples/studies/splits.py
 
 Writes docs/results/splits.md. About a minute.
 """
@@ -15,7 +15,7 @@ from tests.envs.hidden_rules import TRIES, commonest, memoryless_gap, num_rules
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "splits.md"
 ABOUT = """# What splits hide
 
-**Could a policy that remembers nothing learn from training what pays in tests?** `PYTHONPATH=. python tests/soak/splits.py`
+**Could a policy that remembers nothing learn from training what pays in tests?** `PYTHONPATH=. python examples/studies/splits.py`
 writes this page; `tests/envs/test_hidden_rules.py` holds every shipped world to it.
 
 Different hidden rules in 512 training and 512 test packs, names aside, and the share of the test packs that have the commonest

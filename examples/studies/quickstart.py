@@ -1,6 +1,6 @@
 """What the README claims of the quick start, run in full: seeds 1, 2 and 3 from an empty cache, held-out mappings, and a machine.
 
-    python tests/soak/quickstart.py --out docs/results/quickstart.json [--seeds 1 2 3] [--skip-held-out] [--skip-machine]
+    python examples/studies/quickstart.py --out docs/results/quickstart.json [--seeds 1 2 3] [--skip-held-out] [--skip-machine]
 
 Each run is `python -m cod_lightning fit --config quickstart --seed_everything SEED` in a process of its own, timed from
 outside with its warm start. What training adds to transfer is shown of every run, and promised of the vending machine, whose
@@ -131,8 +131,8 @@ def page(results: dict[str, Any]) -> str:
 
 
 ABOUT = """
-**Does success rise with position in packs never seen?** `make soak` on {machine}; 95 % intervals over packs in brackets. The warm
-start is shown at its best temperature. Other temperatures, references and the promises of every run are in
+**Does success rise with position in packs never seen?** `make studies` on {machine}; 95 % intervals over packs in brackets. The
+warm start is shown at its best temperature. Other temperatures, references and the promises of every run are in
 [quickstart.json](quickstart.json); what limits these figures is [with the other results](index.md#what-limits-the-quick-start).
 """
 GREY = "#6e7781"

@@ -1,6 +1,6 @@
 """On-policy distillation: specialists into one student, a teacher that sees more, and one teacher on the levers, over seeds.
 
-    PYTHONPATH=. python tests/soak/distillation.py --runs runs/distillation [--arms ...] [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation [--arms ...] [--seeds 1 2 3] [--page_only]
 
 Every arm of `STUDIES` is `python -m cod_lightning fit` with its arguments, from one warm start a seed; it ends with the rollout in
 which it has sampled `BUDGET` tokens. Finished runs are kept. It writes `docs/results/distillation.json` and `distillation.md` from
@@ -15,7 +15,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.markdown import table
-from tests.soak.signals import BUDGET, RESULTS, command, finished, folder_of, interval, train, verdict
+from examples.studies.signals import BUDGET, RESULTS, command, finished, folder_of, interval, train, verdict
 
 CONDITIONS = ("trained", "blanked_context", "warm_start_t0.3", "warm_start")
 SPECIALISTS = {"lake": "specialist on lakes", "alchemy": "specialist on alchemy"}
@@ -164,7 +164,7 @@ def page(found: dict[str, Any]) -> str:
 ABOUT = """
 **Does a teacher help?** Each arm ends when it has sampled {budget:,} tokens and begins with the warm start of its seed; three
 seeds, temperature 1, means with 95 % intervals over seeds (Student's t), differences paired by seed. `PYTHONPATH=. python
-tests/soak/distillation.py --runs runs/distillation` makes it again; arguments are in that script, positions and seeds in
+examples/studies/distillation.py --runs runs/distillation` makes it again; arguments are in that script, positions and seeds in
 [distillation.json](distillation.json).
 """
 

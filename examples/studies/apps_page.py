@@ -4,7 +4,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.markdown import table
-from tests.soak.memory_page import interval
+from examples.studies.memory_page import interval
 
 LEARNERS = ("REC", "GRPO", "LOOP")
 WITHOUT = {"REC": "REC", "GRPO": "GRPO", "LOOP": "LOOP, per token"}
@@ -83,8 +83,8 @@ def _compared(runs: dict[str, Any]) -> list[str]:
 ABOUT = """
 **Is the world of apps solvable, not guessable and safe, and do contexts pay in it?** Twelve apps, 136 calls, 40 kinds of tasks
 over a person's mail, calendar and money; hidden are quirks of the site and habits of the person ([the world](../worlds.md)).
-`PYTHONPATH=. python tests/soak/apps.py --out docs/results/apps.json` makes it again; rewards, difficulties, temperatures and the
-arguments of every training are in [apps.json](apps.json).
+`PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json` makes it again; rewards, difficulties, temperatures
+and the arguments of every training are in [apps.json](apps.json).
 """
 REFERENCES = """
 Success by position in 250 packs of 4 of the test split. *Scripted* knows every documented call, tries, reads errors and notes
