@@ -1,15 +1,16 @@
 """Every shipped YAML is composed, type-checked and built."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import yaml
 
-from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.config_files import expand, temporary_config
 from cod_lightning.commands.shipped import config_folders, config_names
 from cod_lightning.commands.train import TrainCLI, start
-from cod_lightning.commands.warm_start import WarmStartCLI
+from cod_lightning.commands.warm_start import WarmStart, WarmStartCLI, config_of
 from cod_lightning.credit import baselines, returns
 from cod_lightning.credit.baselines import Baseline
 from cod_lightning.credit.returns import CreditRule
@@ -24,7 +25,6 @@ pytestmark = pytest.mark.slow
 
 
 def build(name, *choices):
-    warm = name.startswith("warm_start/")
     argv = [
         *expand(["--config", name, *choices]).argv,
         "--trainer.accelerator",
@@ -32,8 +32,6 @@ def build(name, *choices):
         "--trainer.precision",
         "32-true",
     ]
-    if warm:
-        return start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
     return start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], execute=False)
 
 
@@ -45,6 +43,14 @@ def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
     cli = build(name)
     assert cli.model.policy.window > 0
     assert cli.datamodule.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks
+    plain = yaml.safe_load(Path(expand(["--config", name]).argv[1]).read_text())
+    if plain.get("warm_start"):
+        run = cli.asked | {"warm_start": asdict(WarmStart(**plain["warm_start"]))}
+        content = config_of(run, cli.datamodule.words_for(cli.model.policy))
+        argv = ["--config", str(temporary_config("warm_start.yaml", content))]
+        phase = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
+        assert phase.datamodule.num_updates == plain["warm_start"]["num_updates"]
+        assert phase.datamodule.env.words() == cli.datamodule.env.words()
 
 
 @pytest.mark.parametrize("name", ["one_24gb_qlora_8b", "eight_80gb_full_8b", "nodes_80gb_full_8b"])

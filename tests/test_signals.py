@@ -92,7 +92,6 @@ PARTS = {
     ],
     "proposer and solver, ahead": lambda policy, transcripts: [
         *("loss=grpo", "+program=propose", "--data.program.init_args.solves", "2", "--data.max_staleness", "1"),
-        *("--warm_start", "warm_start/propose_levers"),
     ],
     "solver for a frozen proposer": lambda policy, transcripts: [
         *(
@@ -100,8 +99,6 @@ PARTS = {
             "+program=propose",
             "--data.program.init_args.solves",
             "2",
-            "--warm_start",
-            "warm_start/propose_levers",
         ),
         *("--data.frozen.kind", "propose", "--model.trained_kinds", "[solve, update]"),
     ],

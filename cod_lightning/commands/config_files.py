@@ -46,9 +46,9 @@ class Expanded:
 # ---------------------------------------------------------------------- files by name
 
 
-def find_config(name: str, key: str = "--config") -> Path:
-    """The file that `name`, the value of `key`, means: a path, or a shipped config with or without `.yaml`."""
-    return _find(name, key, "", config_names(), "a file")
+def find_config(name: str) -> Path:
+    """The file that `--config NAME` means: a path, or a shipped config with or without `.yaml`."""
+    return _find(name, "--config", "", config_names(), "a file")
 
 
 def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> Path:
@@ -58,7 +58,6 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     for folder in config_folders():
         if (path := folder / f"{group}{stem}.yaml").is_file():
             return path
-    names = [one for one in names if one.startswith("warm_start/")] if key in ("warm_start", "--cached") else names
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
     beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml"))] if name else []
     meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.3)
@@ -199,7 +198,7 @@ def below_init_args(value: Any) -> Any:
 
 def spelled_out(argv: Sequence[str]) -> list[str]:
     """The command line with `GROUP=CHOICE` for what is shipped, and `--KEY=VALUE` for every other key."""
-    chosen_in = groups() - {"warm_start"}
+    chosen_in = groups()
     of_key = {key: group for group, key in CLASS_KEYS.items()}
     out: list[str] = []
     rest = list(argv)

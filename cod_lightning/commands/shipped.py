@@ -26,8 +26,8 @@ def config_folders() -> list[Path]:
 
 
 def config_names() -> list[str]:
-    """Names that `--config` takes: files at the top and under experiment/, study/ and warm_start/."""
-    named = ("", "experiment/", "study/", "warm_start/")
+    """Names that `--config` takes: files at the top and under experiment/ and study/."""
+    named = ("", "experiment/", "study/")
     return sorted(
         f"{of}{path.stem}" for folder in config_folders() for of in named for path in (folder / of).glob("*.yaml")
     )

@@ -1,4 +1,4 @@
-"""The warm start: runs once for a config and a seed, and is kept in a cache for every later run that asks for the same."""
+"""The warm start, a run's first phase: trained once for a config and a seed, and kept in a cache for every run that begins so."""
 
 import hashlib
 import os
@@ -7,8 +7,8 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,64 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
 from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
-from cod_lightning.commands.config_files import expand, find_config
+from cod_lightning.commands.config_files import below_init_args, chosen, expand, spelled_out, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
-from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sources import class_paths, sources
+from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder
 from cod_lightning.models.gguf import gguf_file
 from cod_lightning.models.lora import merged
 from cod_lightning.trusted import check_harmless
-from datamodules import DemonstrationDataModule
-from modules import WarmStartModule
+from datamodules import DemonstrationDataModule, RolloutDataModule
+from modules import GRPOModule, WarmStartModule
+from modules.policy import OptimizerName
 
 _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""
+_OF_THE_MACHINE = ("accelerator", "strategy", "devices", "num_nodes", "precision", "default_root_dir")
+"""Keys of `trainer` that a warm start by itself has from its run."""
 _MOST_DIGESTED = 2**26
 """Bytes of a file whose content decides, and not its time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmStart:
+    """A supervised start on demonstrations of the run's environment, in its context and program, by its policy.
+
+    `env`, `program` and `policy` change single arguments of the run's own, or name another `class_path`.
+    """
+
+    num_updates: int = 1500
+    """Optimizer updates."""
+    packs_per_update: int = 3
+    """Packs whose episodes make one update."""
+    num_packs: int = 1500
+    """Different packs; more updates than these hold go over them again."""
+    optimizer: OptimizerName = "adamw"
+    """As in `model.optimizer`."""
+    lr: float = 3e-3
+    """Largest learning rate; after its warm-up it falls linearly to 0."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """Decay rates of AdamW's moments."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay."""
+    warmup_updates: int = 50
+    """Updates over which the learning rate rises linearly from 0."""
+    gradient_clip_val: float = 1.0
+    """Largest norm of an update's gradient."""
+    token_budget: int | None = None
+    """Most tokens of a micro-batch, padding included; null takes an update whole."""
+    teacher: dict[str, Any] | None = None
+    """How good the demonstrations are: `data.env.teacher` for the warm start alone."""
+    env: dict[str, Any] | None = None
+    """What the demonstrated environment has in place of `data.env`'s; its words must be those of the run."""
+    program: dict[str, Any] | None = None
+    """Likewise of `data.program`."""
+    policy: dict[str, Any] | None = None
+    """Likewise of `model.policy`; an adapter whose `path` is null is trained over the policy that is named here."""
+    pack_size: int | None = None
+    """Tasks of a demonstrated pack; null takes `data.pack_size`."""
 
 
 class WarmStartCLI(CodCLI):
@@ -45,50 +87,100 @@ class WarmStartCLI(CodCLI):
     command = "warm_start"
 
     def before_instantiate_classes(self) -> None:
-        """As for any run, also where a config of foreign origin names this warm start."""
+        """As for any run, also where a config of foreign origin describes this warm start."""
         check_harmless(yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False)))
         super().before_instantiate_classes()
 
 
 def run(argv: Sequence[str]) -> int:
-    """`python -m cod_lightning warm_start --config ...`: as `fit`, and the result as a Hugging Face folder."""
-    if any(arg.partition("=")[0] == "--cached" for arg in argv):
-        return _fill_cache(argv)
-    expanded = expand(argv)
-    _check_supervised(expanded.argv, "--config")
-    WarmStartCLI.run_name = expanded.names[0] if expanded.names else "warm_start"
-    cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *expanded.argv])
+    """`python -m cod_lightning warm_start --config RUN`: the first phase of `fit` alone, on the devices of the run."""
+    from cod_lightning.commands.train import TrainCLI  # which imports this module
+
+    class RunCLI(TrainCLI):
+        command = "warm_start"
+
+        def after_instantiate_classes(self) -> None:
+            """No warm start of its own."""
+
+    expanded = expand(chosen(spelled_out(argv)))
+    asked = start(RunCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)
+    if asked.asked["warm_start"] is None:
+        raise ConfigError("warm_start", "null", "keys of a warm start", "Add --warm_start.num_updates 1500, say.")
+    words = asked.datamodule.words_for(asked.model.policy)
+    trainer = {key: asked.asked["trainer"][key] for key in _OF_THE_MACHINE} | {"max_epochs": 1}
+    content = config_of(asked.asked, words) | {"trainer": trainer, "overwrite": asked.asked["overwrite"]}
+    WarmStartCLI.run_name = f"{expanded.names[0]}_warm_start" if expanded.names else "warm_start"
+    line = ["fit", "--config", str(temporary_config("warm_start.yaml", content))]
+    cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, line)
     _save(cli, folder := cli.root / "policy")
     if cli.trainer.is_global_zero:
         print(f"wrote {folder}")
     return 0
 
 
-def _check_supervised(argv: Sequence[str], key: str) -> None:
-    """Raise `ConfigError` for a config of `fit`, whose keys this command does not have."""
-    for path in [path for flag, path in pairwise(argv) if flag == "--config"]:
-        content = yaml.safe_load(Path(path).read_text())
-        if "engine" in (content.get("data") or {}):
-            names = content.get("warm_start") or "warm_start/levers"
-            expected = "a config of demonstrations, without an engine"
-            raise ConfigError(key, Path(path).stem, expected, f"Did you mean {names}?")
+def config_of(run: Mapping[str, Any], words: Sequence[str] | None = None) -> dict[str, Any]:
+    """The config of the warm start's own CLI: `warm_start` of a run's resolved config, and of the rest what the run has.
+
+    `words` is the run's vocabulary, which the demonstrations of another environment are in, too.
+    """
+    asked, data, policy = run["warm_start"], run["data"], run["model"]["policy"]
+    teacher = {} if asked["teacher"] is None else {"teacher": asked["teacher"]}
+    sizes = ("num_updates", "packs_per_update", "num_packs")
+    other = {} if asked["env"] is None or not words else {"words": list(words)}
+    apart = (*sizes, "teacher", "env", "program", "policy", "pack_size")
+    return {
+        "seed_everything": run["seed_everything"],
+        "torch_threads": run["torch_threads"],
+        "overwrite": True,
+        "model": {
+            "policy": changed(policy, asked["policy"] or {}),
+            **{key: value for key, value in asked.items() if key not in apart},
+        },
+        "data": {
+            "env": changed(changed(data["env"], asked["env"] or {}), teacher),
+            "context": data["context"],
+            "program": changed(data["program"], asked["program"] or {}),
+            "pack_size": data["pack_size"] if asked["pack_size"] is None else asked["pack_size"],
+            "max_new_tokens": data["max_new_tokens"],
+            **{key: asked[key] for key in sizes},
+            **other,
+        },
+        "trainer": {
+            "max_epochs": 1,
+            # a run on GPUs is compared with it on whatever there is
+            "accelerator": "cpu" if run["trainer"]["accelerator"] == "cpu" else "auto",
+            "precision": run["trainer"]["precision"],
+        },
+    }
 
 
-def ensure_warm_start(
-    config: str, seed: int, torch_threads: int | None, check: Callable[[WarmStartCLI], None] | None = None
-) -> Path:
-    """The folder of the warm-started policy, trained now unless the cache has it; `check` sees before what would be trained."""
-    plain = expand(["--config", config]).argv
-    _check_supervised(plain, "warm_start")
-    argv = [*plain, "--seed_everything", str(seed), "--overwrite", "true"]
-    if torch_threads is not None:
-        argv += ["--torch_threads", str(torch_threads)]
+def changed(own: Any, changes: Any) -> Any:
+    """A value of the run's config with changes; a class of another name takes the place of the run's.
+
+    >>> changed({"class_path": "a.Levers", "init_args": {"max_turns": 2, "labels": None}}, {"max_turns": 3})
+    {'class_path': 'a.Levers', 'init_args': {'max_turns': 3, 'labels': None}}
+    """
+    if not isinstance(own, dict) or not isinstance(changes, dict):
+        return changes
+    if "class_path" in own:
+        changes = below_init_args({"class_path": own["class_path"], **changes})
+        if changes["class_path"].rpartition(".")[2] != own["class_path"].rpartition(".")[2]:
+            return changes
+    return own | {key: changed(own.get(key), value) for key, value in changes.items()}
+
+
+def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None) -> tuple[Path, TextEnv]:
+    """The folder of the policy with which the run begins, trained now unless the cache has it, and the demonstrated environment.
+
+    Args:
+        run: The resolved config of the run.
+        words: The run's vocabulary, for demonstrations of another environment.
+    """
+    argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "warm_start"
     check_folder(cache, "COD_LIGHTNING_CACHE")
     unbuilt = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
-    if check is not None:
-        check(unbuilt)
-    folder = cache / _key(unbuilt.parser.dump(unbuilt.config))
+    folder, made = cache / _key(unbuilt.parser.dump(unbuilt.config)), unbuilt.datamodule.env
     cache.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_own(cache)
     with _alone(folder):
@@ -96,14 +188,15 @@ def ensure_warm_start(
         damage = "it is a link" if folder.is_symlink() else manifest_damage(folder / "policy", folder.name)
         if damage is None:
             rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
-            return folder / "policy"
+            return folder / "policy", made
         if os.path.lexists(folder):
             print(f"warm start: {folder} is not used and is made anew, since {damage}", file=sys.stderr)
-        print(f"warm start: {config}, once; then cached in {folder}", file=sys.stderr)
+        num_updates = run["warm_start"]["num_updates"]
+        print(f"warm start: {num_updates:,} updates, once; then cached in {folder}", file=sys.stderr)
         begun = time.perf_counter()
         _train_into(folder, argv)
         print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
-    return folder / "policy"
+    return folder / "policy", made
 
 
 def _train_into(folder: Path, argv: Sequence[str]) -> None:
@@ -144,22 +237,6 @@ def _alone(folder: Path) -> AcquireReturnProxy:
     except Timeout:
         rank_zero_only(print)(f"warm start: another process makes {folder}; waiting for it", file=sys.stderr)
         return lock.acquire()
-
-
-def _fill_cache(argv: Sequence[str]) -> int:
-    """`warm_start --cached CONFIG`: what `fit` with these values of the same keys will find."""
-    parser = OneLine(
-        prog=f"{program()} warm_start",
-        description="Make the warm start that `fit` with warm_start: CONFIG looks for in its cache, unless it is there.",
-    )
-    parser.add_argument("--cached", required=True, metavar="CONFIG", help="As in the key warm_start.")
-    parser.add_argument("--seed_everything", type=int, default=1, help="As in `fit`.")
-    parser.add_argument("--torch_threads", type=int, default=None, help="As in `fit`.")
-    options = parser.parse_args(list(argv))
-    find_config(options.cached, key="--cached")
-    _check_supervised(expand(["--config", options.cached]).argv, "--cached")
-    print(ensure_warm_start(options.cached, options.seed_everything, options.torch_threads))
-    return 0
 
 
 def _save(cli: WarmStartCLI, folder: Path) -> None:

@@ -170,10 +170,6 @@ def test_a_group_that_a_config_has_not_chosen_from_is_added(choice):
     assert composed(path, [choice]).plain == composed(path, [f"+{choice}"]).plain
 
 
-def test_the_warm_start_is_a_key_although_it_is_a_folder_of_configs():
-    assert spelled_out(["warm_start=null"]) == ["--warm_start=null"]
-
-
 @pytest.mark.parametrize(
     "typed",
     [["env.max_turns=3"], ["--env.max_turns", "3"], ["--env.max_turns=3"], ["data.env.max_turns=3"], ["--data.env.max_turns", "3"]],

@@ -2,12 +2,13 @@
 
 import os
 import shutil
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
 
 from cod_lightning.commands import warm_start
-from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.commands.warm_start import WarmStart, ensure_warm_start
 from cod_lightning.errors import ConfigError
 
 
@@ -28,14 +29,33 @@ def trained(monkeypatch):
         (folder / "model.safetensors").write_bytes(bytes(1000))
         made.append(folder)
 
-    cli = SimpleNamespace(parser=SimpleNamespace(dump=lambda config: "data: {}"), config=None)
+    parser, data = SimpleNamespace(dump=lambda config: "data: {}"), SimpleNamespace(env="demonstrated")
+    cli = SimpleNamespace(parser=parser, config=None, datamodule=data)
     monkeypatch.setattr(warm_start, "start", lambda *args, **more: cli)
     monkeypatch.setattr(warm_start, "_save", save)
     return made
 
 
+RUN = {
+    "seed_everything": 1,
+    "torch_threads": None,
+    "warm_start": asdict(WarmStart()),
+    "trainer": {"accelerator": "cpu", "precision": None},
+    "model": {"policy": {"class_path": "a.Tiny", "init_args": {}}},
+    "data": {
+        "env": {"class_path": "b.Levers", "init_args": {}},
+        "context": {"class_path": "c.Hint", "init_args": {}},
+        "program": {"class_path": "d.ConnectTheDots", "init_args": {}},
+        "pack_size": 4,
+        "max_new_tokens": 8,
+    },
+}
+
+
 def ensure():
-    return ensure_warm_start("warm_start/levers", 1, None)
+    folder, env = ensure_warm_start(RUN)
+    assert env == "demonstrated"
+    return folder
 
 
 def test_a_policy_is_trained_once(cache, trained):

@@ -82,11 +82,7 @@ _RECORDS = (
 )
 _LAKE = ("--sampled_token_budget", "500000", "--data.val_packs", "64")
 """As on the page of memory within a task."""
-_PLAIN = ("--warm_start", "warm_start/memory_levers_episodes")
-_SHOWN = (
-    *("--warm_start", "warm_start/memory_levers_episodes_provenance"),
-    *("--data.context.init_args.provenance", "true"),
-)
+_SHOWN = ("--data.context.init_args.provenance", "true")
 ARMS = {
     "rule in every task": Arm("experiment/forbidden_levers"),
     "rule in every task, penalty 1": Arm("experiment/forbidden_levers", ("+reward=rule",)),
@@ -110,7 +106,7 @@ ARMS = {
     "no rule, flattered judge": Arm("smoke", ("--data.rewards", f"{{flattered: {_JUDGE}}}")),
     "lake, tasks summarised": Arm("experiment/compacting", _LAKE, -1),
     "lake, tasks as they are": Arm("quickstart", _LAKE, -1),
-    "records, half of the packs poisoned": Arm("study/memory_levers", (*_RECORDS, *_PLAIN), -1),
+    "records, half of the packs poisoned": Arm("study/memory_levers", _RECORDS, -1),
     "records, half of the packs poisoned, provenance shown": Arm("study/memory_levers", (*_RECORDS, *_SHOWN), -1),
 }
 POISONED: dict[str, Callable[[], ContextMechanism]] = {
@@ -183,7 +179,7 @@ def _measure(folder: Path, seed: int, found: dict[str, Any]) -> None:
         if not missing:
             continue
         if path is None:
-            policy.weights = str(ensure_warm_start(cli.config.warm_start, seed, None))
+            policy.weights = str(ensure_warm_start(cli.asked)[0])
         sampler = sampler_of(model_of(policy, data, path), policy, data, 1.0)
         of |= {name: play(sampler) for name, play in missing.items()}
 
