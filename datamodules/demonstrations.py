@@ -93,10 +93,11 @@ class DemonstrationDataModule(ItemDataModule):
         closed vocabulary."""
         policy: Policy = self.learner.policy
         if self._chat is None:
-            self._check_with(policy)
+            self.check_with(policy)
         self.learner.meet(self, stage)
 
-    def _check_with(self, policy: Policy) -> None:
+    def check_with(self, policy: Policy) -> None:
+        """Raise `ConfigError` for demonstrations that the policy cannot read, or could not say within the run's bounds."""
         self._speak_as(policy)
         first = first_pack(self.env, self.pack_size, self.seed)
         check_ids(self.env, first, self.seed)

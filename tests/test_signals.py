@@ -82,10 +82,10 @@ PARTS = {
         *("--data.source.init_args.max_turns", "[1, 4]"),
     ],
     "rejection sampling, learnability, JSD, teachers by world": lambda policy, transcripts: [
-        *("loss=reinforce", "baseline=accepted", "+source=learnability", *by_world(policy)),
+        *("loss=reinforce", "baseline=Accepted", "+source=learnability", *by_world(policy)),
     ],
     "rejection sampling by lifecycle, own history": lambda policy, transcripts: [
-        *("loss=reinforce", "baseline=accepted", "credit=trajectory", "+source=history"),
+        *("loss=reinforce", "baseline=Accepted", "credit=trajectory", "+source=history"),
     ],
     "replay for packs without signal, bandit": lambda policy, transcripts: [
         *("loss=grpo", "+replay=signal", *BANDIT),

@@ -618,7 +618,7 @@ WARM +replay=self_imitation --data.replay.init_args.max_age 0 ## data.replay.max
 WARM +replay=signal --data.replay.init_args.priority -1 ## data.replay.priority
 WARM +replay=signal loss=rloo ## data.replay
 WARM loss=sdpo --model.loss.init_args.beta 0 ## model.loss.beta
-WARM baseline=accepted --model.baseline.init_args.at_least nan ## model.baseline
+WARM baseline=Accepted --model.baseline.init_args.at_least nan ## model.baseline
 MIXED +source=bandit --data.source.init_args.temperature 0 ## data.source.temperature | 0
 MIXED +source=bandit --data.source.init_args.step_size 2 ## data.source.step_size | 2
 WARM +source=growth --data.source.init_args.rollouts_per_stage 0 ## data.source.rollouts_per_stage | 0
@@ -677,7 +677,7 @@ WARM +program=propose --data.program.init_args.solves 3 ## data.program.solves |
 WARM +program=propose ## data.pack_size | 4 | Set it to 8
 WARM +program=propose --data.program.init_args.solves 2 env=alchemy_compact ## data.program | Alchemy | program=every_task
 WARM +program=propose +anchors=quarter ## data.anchors | ProposeAndSolve
-WARM +program=propose +counterfactual=previous ## data.counterfactual | ProposeAndSolve
+WARM +program=propose --data.counterfactual.attempts 2 ## data.counterfactual | ProposeAndSolve
 WARM +program=propose +reward=use ## data.rewards.use | EntryUse | ProposeAndSolve
 WARM +program=propose source=growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
 WARM +program=propose --data.program.init_args.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]

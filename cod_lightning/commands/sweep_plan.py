@@ -14,7 +14,7 @@ import yaml
 
 from cod_lightning.commands.composition import Composed, composed
 from cod_lightning.commands.config_files import find_config, full_key, inline
-from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, groups
+from cod_lightning.commands.shipped import CLASS_KEYS, CLASS_NAME, choices_of, groups
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord
 from cod_lightning.whole_file import write_whole
@@ -143,7 +143,7 @@ def _with_short_keys(line: str) -> str:
             named = values.split(",")
             if set(named) <= set(choices_of(group)):
                 return f"{group}={values}"
-            are_classes = [bool(re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", name)) for name in named]
+            are_classes = [bool(CLASS_NAME.fullmatch(name)) for name in named]
             if all(are_classes):
                 return f"{path}.class_path={values}"
             if any(are_classes):

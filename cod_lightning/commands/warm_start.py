@@ -191,6 +191,7 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
             return folder / "policy", made
         if os.path.lexists(folder):
             print(f"warm start: {folder} is not used and is made anew, since {damage}", file=sys.stderr)
+        unbuilt.datamodule.check_with(unbuilt.model.policy)
         num_updates = run["warm_start"]["num_updates"]
         print(f"warm start: {num_updates:,} updates, once; then cached in {folder}", file=sys.stderr)
         begun = time.perf_counter()

@@ -29,8 +29,8 @@ def trained(monkeypatch):
         (folder / "model.safetensors").write_bytes(bytes(1000))
         made.append(folder)
 
-    parser, data = SimpleNamespace(dump=lambda config: "data: {}"), SimpleNamespace(env="demonstrated")
-    cli = SimpleNamespace(parser=parser, config=None, datamodule=data)
+    parser, data = SimpleNamespace(dump=lambda config: "data: {}"), SimpleNamespace(env="demonstrated", check_with=str)
+    cli = SimpleNamespace(parser=parser, config=None, datamodule=data, model=SimpleNamespace(policy=None))
     monkeypatch.setattr(warm_start, "start", lambda *args, **more: cli)
     monkeypatch.setattr(warm_start, "_save", save)
     return made
