@@ -139,7 +139,7 @@ def test_what_has_no_meaning_together_is_refused_before_the_warm_start(capsys, m
     def train(*_):
         raise AssertionError("the warm start began")
 
-    monkeypatch.setattr("cod_lightning.commands.warm_start.ensure_warm_start", train)
+    monkeypatch.setattr("cod_lightning.commands.phase.ensure_warm_start", train)
     code, line = fails(capsys, "fit", "--config", "smoke", *override)
     assert code == 2
     assert said in line

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from cod_lightning.commands.config_files import expand, temporary_config
+from cod_lightning.commands.phase import WarmStart, WarmStartCLI, config_of
 from cod_lightning.commands.shipped import config_folders, config_names
 from cod_lightning.commands.train import TrainCLI, start
-from cod_lightning.commands.warm_start import WarmStart, WarmStartCLI, config_of
 from cod_lightning.credit import baselines, returns
 from cod_lightning.credit.baselines import Baseline
 from cod_lightning.credit.returns import CreditRule

@@ -10,7 +10,7 @@ import yaml
 from cod_lightning.cli import main
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.from_run import with_the_runs_config
-from cod_lightning.commands.warm_start import WarmStart, ensure_warm_start
+from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, only_from
 from tests.checkpoints.test_checkpoint import content, model

@@ -25,7 +25,7 @@ from callbacks import (
     WeightSync,
 )
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.commands import LEARNT_NOTHING, memory, report, warm_start
+from cod_lightning.commands import LEARNT_NOTHING, memory, phase, report
 from cod_lightning.commands.changes import check_same_policy, differences
 from cod_lightning.commands.config_files import chosen, expand, spelled_out
 from cod_lightning.commands.evaluate import evaluate
@@ -53,7 +53,7 @@ class TrainCLI(CodCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
         text = "A supervised start before `fit`, unless it is cached; null starts from model.policy. Keys: --warm_start.help."
-        parser.add_argument("--warm_start", type=warm_start.WarmStart | None, default=None, help=text)
+        parser.add_argument("--warm_start", type=phase.WarmStart | None, default=None, help=text)
         text = "Write profile/summary.md, where the time of a step of `fit` went, and profile/trace.json.gz."
         parser.add_argument("--profile", action="store_true", help=text)
         text = "End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer."
@@ -114,7 +114,7 @@ class TrainCLI(CodCLI):
                 self.model.check_scorers(data)
                 data.check_suites()
             began = self._began_with(checkpoints)
-            self.warm_start_folder, demonstrated = warm_start.ensure_warm_start(began, data.words_for(policy))
+            self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
             self.demonstrations = getattr(demonstrated, "teacher", None)
             policy.weights = str(self.warm_start_folder)
 
@@ -124,7 +124,7 @@ class TrainCLI(CodCLI):
         for run in runs:
             changed = list(differences(*({"warm_start": of.get("warm_start")} for of in (run, self.asked))))
             if not changed:
-                began = (warm_start.config_of(of) for of in (run, runs[0]))
+                began = (phase.config_of(of) for of in (run, runs[0]))
                 changed = [(key, said) for key, said in differences(*began) if key != "torch_threads"]
             if changed:
                 listed = "; ".join(f"{key}: {said}" for key, said in changed)

@@ -6,8 +6,8 @@ import pytest
 
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import start
+from cod_lightning.commands.phase import WarmStart, changed, config_of
 from cod_lightning.commands.train import TrainCLI
-from cod_lightning.commands.warm_start import WarmStart, changed, config_of
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 

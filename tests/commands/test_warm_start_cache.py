@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cod_lightning.commands import warm_start
-from cod_lightning.commands.warm_start import WarmStart, ensure_warm_start
+from cod_lightning.commands import phase
+from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.errors import ConfigError
 
 
@@ -31,8 +31,8 @@ def trained(monkeypatch):
 
     parser, data = SimpleNamespace(dump=lambda config: "data: {}"), SimpleNamespace(env="demonstrated", check_with=str)
     cli = SimpleNamespace(parser=parser, config=None, datamodule=data, model=SimpleNamespace(policy=None))
-    monkeypatch.setattr(warm_start, "start", lambda *args, **more: cli)
-    monkeypatch.setattr(warm_start, "_save", save)
+    monkeypatch.setattr(phase, "start", lambda *args, **more: cli)
+    monkeypatch.setattr(phase, "save_policy", save)
     return made
 
 
@@ -89,7 +89,7 @@ def link_weights(policy):
 
 def replace(policy):
     """By a policy that was made, whole, for another config."""
-    warm_start.write_manifest(policy, "0123456789abcdef")
+    phase.write_manifest(policy, "0123456789abcdef")
 
 
 @pytest.mark.parametrize(

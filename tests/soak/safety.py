@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from cod_lightning.commands.deploy import sampler_of
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
-from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.commands.phase import ensure_warm_start
 from cod_lightning.contexts import (
     ActsContext,
     CheckedContext,
