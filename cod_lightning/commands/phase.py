@@ -57,14 +57,8 @@ class WarmStart:
     """As in `model.optimizer`."""
     lr: float = 3e-3
     """Largest learning rate; after its warm-up it falls linearly to 0."""
-    betas: tuple[float, float] = (0.9, 0.95)
-    """Decay rates of AdamW's moments."""
-    weight_decay: float = 0.0
-    """Decoupled weight decay."""
     warmup_updates: int = 50
     """Updates over which the learning rate rises linearly from 0."""
-    gradient_clip_val: float = 1.0
-    """Largest norm of an update's gradient."""
     token_budget: int | None = None
     """Most tokens of a micro-batch, padding included; null takes an update whole."""
     teacher: dict[str, Any] | None = None
