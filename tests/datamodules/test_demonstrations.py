@@ -197,7 +197,7 @@ def test_another_environment_is_demonstrated_in_the_words_of_the_run():
         for data in (own, more)
     ]
     assert texts[0] == texts[1]
-    with pytest.raises(ConfigError, match="words that the policy knows"):
+    with pytest.raises(ConfigError, match=r"says the word .want=.*Add it to Levers\.words"):
         levers(16, words=["lake"])
 
 
