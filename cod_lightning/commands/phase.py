@@ -24,15 +24,15 @@ from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
 from cod_lightning.commands.config_files import below_init_args, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.sources import class_paths, sources
+from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder
 from cod_lightning.models.gguf import gguf_file
 from cod_lightning.models.lora import merged
+from cod_lightning.modules import WarmStartModule
+from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.trusted import check_harmless
-from datamodules import DemonstrationDataModule
-from modules import WarmStartModule
-from modules.policy import OptimizerName
 
 _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""

@@ -6,9 +6,9 @@ from cod_lightning.commands.config_files import chosen, expand, spelled_out, tem
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.phase import WarmStartCLI, config_of, save_policy
 from cod_lightning.commands.train import TrainCLI
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.errors import ConfigError
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from modules import GRPOModule, WarmStartModule
+from cod_lightning.modules import GRPOModule, WarmStartModule
 
 _OF_THE_MACHINE = ("accelerator", "strategy", "devices", "num_nodes", "precision", "default_root_dir")
 """Keys of `trainer` that a warm start by itself has from its run."""

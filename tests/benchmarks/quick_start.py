@@ -7,7 +7,8 @@ import torch
 from transformers import PreTrainedModel
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.train import TrainCLI, start
+from cod_lightning.commands.lightning_cli import start
+from cod_lightning.commands.train import TrainCLI
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure

@@ -8,8 +8,8 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.phase import WarmStart, changed, config_of
 from cod_lightning.commands.train import TrainCLI
-from datamodules import RolloutDataModule
-from modules import GRPOModule
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.modules import GRPOModule
 
 RUN = {
     "seed_everything": 3,
