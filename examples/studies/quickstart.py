@@ -112,7 +112,7 @@ def page(results: dict[str, Any]) -> str:
     for name, record in results["runs"].items():
         for suite_name, suite in record["evaluation"]["suites"].items():
             difference = suite["paired"]["trained_minus_best_warm_start"]
-            shown = ["trained", "blanked_context", "scripted"]
+            shown = ["trained", "blanked_context"]
             shown += [f"warm_start_t{difference['best_temperature']}"] if difference else []
             of = {"trained": suite["positions"], **suite["controls"]}
             for label in (one for one in shown if one in of):

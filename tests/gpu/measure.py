@@ -120,7 +120,8 @@ def page(record: dict[str, Any]) -> str:
 
     text = [
         "# On a GPU",
-        "`make gpu` writes this page, one process a part, with random weights but in `cod`. What could not run says why.",
+        "`make gpu` writes this page and gpu.json, which has the success of `cod` by suite, too: one process a part, with random "
+        "weights but in `cod`. What could not run says why.",
     ]
     if missing := [name for name in PARTS if name not in record["parts"]]:
         text.append(f"Not measured: {', '.join(missing)}.")
@@ -133,7 +134,7 @@ def page(record: dict[str, Any]) -> str:
         command = f"`python tests/gpu/measure.py --parts {name}`, {part['seconds']:.0f} s"
         command += "." if len(machines) == 1 else f"; {part['machine']}."
         tables: dict[tuple[str, ...], list[list[str]]] = {}
-        for row in part["rows"]:
+        for row in (row for row in part["rows"] if "suite" not in row):  # figures of a policy, many
             tables.setdefault(tuple(row), []).append([_cell(value) for value in row.values()])
         text += [f"## {name}", about, *(markdown.table(columns, rows) for columns, rows in tables.items()), command]
     return "\n\n".join(text) + "\n"
