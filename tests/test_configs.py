@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.shipped import config_folders, config_names
 from cod_lightning.commands.lightning_cli import start
+from cod_lightning.commands.shipped import config_folders, config_names
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.commands.warm_start import WarmStartCLI
 from cod_lightning.credit import baselines, returns
