@@ -142,7 +142,9 @@ def test_micro_batches_change_nothing(run: tuple[Path, GRPOModule, Updates], tmp
         torch.testing.assert_close(logprobs, whole[key], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("stopped_after", [1, 2, 3])
+@pytest.mark.parametrize(
+    "stopped_after", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_a_resumed_run_has_each_line_once_and_those_of_an_uninterrupted_one(
     stopped_after: int, run: tuple[Path, GRPOModule, Updates], tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
@@ -24,7 +24,6 @@ CHAT = Chat(TOKENIZER)
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 
 
-@settings(max_examples=300)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_survives_encoding_and_decoding(text):
     assert CHAT.text(CHAT.encode(CHAT.neutral(text))) == CHAT.neutral(text)

@@ -326,8 +326,7 @@ def test_terms_scorers_and_numbers_without_meaning_are_refused_by_key(made, key)
 
 
 TERMS = {
-    **{f"kl {k}": [KL(coefficient=0.3, estimator=k)] for k in ("k1", "k2", "k3")},
-    "entropy": [EntropyBonus(coefficient=0.3)],
+    **{f"kl {k}": [KL(coefficient=0.3, estimator=k)] for k in ("k1", "k3")},
     "both": [KL(coefficient=0.3), EntropyBonus(coefficient=0.2)],
 }
 
