@@ -17,7 +17,7 @@ from rich.text import Text
 
 from cod_lightning import cli, errors
 from cod_lightning.callbacks.progress import Progress
-from cod_lightning.commands import shipped
+from cod_lightning.commands import report, shipped
 from cod_lightning.commands.shipped import config_folders
 from cod_lightning.deployment import ContextStore
 from cod_lightning.markdown import visible
@@ -179,18 +179,18 @@ def test_what_is_refused_is_only_shown(argv, capsys, tmp_path, monkeypatch):
     [errors.EngineRefused, errors.EngineFailure, errors.DataError, errors.TooManyFailures, errors.SaveFailed],
 )
 def test_what_an_endpoint_or_a_file_said_is_only_shown_when_it_ends_the_run(error, capsys, monkeypatch):
-    def fails():
+    def fails(_):
         raise error(ALL)
 
-    monkeypatch.setattr(cli, "guard_packages", fails)
-    shown = output(capsys, ["fit"])
+    monkeypatch.setattr(report, "run", fails)
+    shown = output(capsys, ["report"])
     assert "error: " in shown
     assert not RAW.search(shown)
 
 
 def test_a_traceback_is_only_shown(tmp_path):
-    code = "from cod_lightning import cli; from tests.hostile_texts import ALL\n"
-    code += "def fails(): raise RuntimeError(ALL)\ncli.guard_packages = fails\ncli.main(['fit'])"
+    code = "from cod_lightning import cli; from cod_lightning.commands import report; from tests.hostile_texts import ALL\n"
+    code += "def fails(_): raise RuntimeError(ALL)\nreport.run = fails\ncli.main(['report'])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=60)
     shown = ran.stderr.decode()
     assert "RuntimeError: ␛]52" in shown

@@ -110,7 +110,7 @@ def test_a_warm_start_takes_the_place_of_a_checkpoint():
 def test_a_folder_without_weights_is_named(tmp_path):
     policy = TinyPolicy(**SMALL, weights=str(tmp_path))
     tokenizer = policy.tokenizer(["a"])
-    with pytest.raises(DataError, match=r"model\.policy\.weights is .*config\.json"):
+    with pytest.raises(ConfigError, match=r"model\.policy\.weights is .*config\.json"):
         policy.model(tokenizer)
 
 
@@ -126,5 +126,5 @@ def test_sizes_that_do_not_divide_are_refused_with_one_that_does(sizes):
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"model\.policy\.path is .*nowhere"):
+    with pytest.raises(ConfigError, match=r"model\.policy\.path is .*nowhere"):
         PretrainedPolicy(str(tmp_path / "nowhere")).tokenizer([])
