@@ -110,7 +110,7 @@ def test_a_warm_start_takes_the_place_of_a_checkpoint():
 def test_a_folder_without_weights_is_named(tmp_path):
     policy = TinyPolicy(**SMALL, weights=str(tmp_path))
     tokenizer = policy.tokenizer(["a"])
-    with pytest.raises(ConfigError, match=r"model\.policy\.weights is .*config\.json"):
+    with pytest.raises(DataError, match=r"model\.policy\.weights is .*config\.json"):
         policy.model(tokenizer)
 
 
