@@ -251,7 +251,7 @@ def test_an_entropy_bonus_raises_the_entropy(tmp_path):
     assert end["train/entropy"] > start["train/entropy"]
 
 
-@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+@pytest.mark.parametrize("estimator", ["k1", pytest.param("k2", marks=pytest.mark.slow), "k3"])
 def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path, estimator):
     module, _, recorder, _ = fit(tmp_path, terms=[KL(coefficient=0.1, estimator=estimator)], lr=1e-2)
     assert module.last_update.num_rows == len(recorder.batches[-1])
