@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from modules import GRPOModule, WarmStartModule
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
+from cod_lightning.modules import GRPOModule, WarmStartModule
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("cod_lightning", "datamodules", "modules", "callbacks", "configs", "tests", "docs", "examples")

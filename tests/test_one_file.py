@@ -19,10 +19,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from cod_lightning import types
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.models.base import Policy
+from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import LossInputs
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Segment, Split
-from modules import GRPOModule
 from tests.credit_tables import CreditTable, credit_table, cube, stamped
 from tests.small_fit import quiet_trainer
 

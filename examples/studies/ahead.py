@@ -19,13 +19,13 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.throughput import Staleness, Throughput
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.throughput import Staleness, Throughput
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.markdown import table
 from cod_lightning.models import TinyPolicy
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
+from cod_lightning.modules.grpo import GRPOModule
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 from tests.vllm_server import FakeVLLM

@@ -147,7 +147,10 @@ def train(arm: str, seed: int, runs: Path) -> None:
     command = ["fit", "--config", ARMS[arm].config, *ARMS[arm].options, "--seed_everything", str(seed)]
     command += ["--trainer.default_root_dir", str(folder), "--data.suites", "null"]
     command += ["--trainer.max_epochs", str(ARMS[arm].max_epochs)]
-    command += ["--trainer.callbacks", "[{class_path: callbacks.LifecycleTable, init_args: {labels: [train]}}]"]
+    command += [
+        "--trainer.callbacks",
+        "[{class_path: cod_lightning.callbacks.LifecycleTable, init_args: {labels: [train]}}]",
+    ]
     command += ["--ckpt_path", "auto"]
     subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True, stdout=subprocess.DEVNULL)
     (folder / "done").touch()

@@ -10,15 +10,15 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks.transcripts import Transcripts
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.transcripts import Transcripts
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump, load
 from cod_lightning.rollout.transcript import read
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.control_tokens import WIDELY_KNOWN
+from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
@@ -16,7 +17,6 @@ from cod_lightning.models.sentences import BEGIN, END
 from cod_lightning.models.tiny import PAD
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, Split
-from datamodules.sentences import sentences
 
 SAID = sentences(Levers(), HintContext())
 TOKENIZER = SentencePolicy().tokenizer(SAID)

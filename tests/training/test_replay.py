@@ -18,6 +18,7 @@ from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.errors import ConfigError
+from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import GRPO, NFT, RLOO, SDPO
 from cod_lightning.rollout.runner import RolloutRunner
@@ -32,7 +33,6 @@ from cod_lightning.training.signal_replay import SignalReplay
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.training.update import plan_update
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, StopReason, Turn
-from modules.checks import check_combination
 from tests.credit_tables import credit_table, stamped
 from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine

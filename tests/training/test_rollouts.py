@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.errors import ConfigError
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
 from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
@@ -25,8 +27,6 @@ from cod_lightning.types import (
     StopReason,
     Turn,
 )
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
 from tests.credit_tables import plain_credit
 from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
