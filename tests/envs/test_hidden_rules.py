@@ -27,7 +27,7 @@ def world(name):
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in HIDING])
 def test_test_packs_have_about_as_many_hidden_rules_as_training_packs(name):
-    train, test = (num_rules(world(name), split, 128) for split in (Split.TRAIN, Split.TEST))
+    train, test = (num_rules(world(name), split, 64) for split in (Split.TRAIN, Split.TEST))
     assert test >= 0.75 * train, "a split with few rules: let the tasks decide it"
 
 
