@@ -1,4 +1,4 @@
-"""Faults of a weight sync, planted in an engine that is otherwise sound, and trainings of a few syncs in which they have to show."""
+"""Faults of a weight sync, planted in an engine that is otherwise sound, and trainings in which they have to show."""
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from callbacks import WeightSync
-from cod_lightning.adapters import ADAPTER, is_adapter, synced_weights
+from cod_lightning.adapters import ADAPTER, synced_weights
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy, TinyPolicy
@@ -48,7 +48,10 @@ class Planted(TransformersEngine):
         now = {name: tensor.clone() for name, tensor in named}
         if self.first:
             named = self.fault.weights(self, named)
+        known = self._openings
         super().update_weights(named, policy_version)
+        if self.fault.keeps_prefixes:
+            self._openings = known
         if self.first:
             self.fault.afterwards(self)
         self.first, self.before = self.first or now, now
@@ -86,7 +89,7 @@ def _each(change: Callable[[Planted, str, Tensor], Tensor]) -> Callable[[Planted
 
 
 def _row(engine: Planted, name: str, tensor: Tensor) -> Tensor:
-    if not ("embed_tokens" in name or name.endswith("0.self_attn.q_proj.lora_B.default.weight")):
+    if not ("embed_tokens" in name or "lm_head" in name or name.endswith("0.self_attn.q_proj.lora_B.default.weight")):
         return tensor
     changed = tensor.clone()
     changed[7] = tensor[8]
@@ -257,8 +260,3 @@ class Run:
                 torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
                 self.optimizer.step()
         return 0, ""
-
-
-def is_of_adapter(precision: str) -> bool:
-    """Whether an adapter is trained."""
-    return any(is_adapter(name) for name, _ in policy_in(precision).named_parameters())

@@ -3,10 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.errors import CodLightningError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from cod_lightning.diagnosis.causes import Finding
+    from cod_lightning.diagnosis.evidence import Evidence
 
 
 def run(argv: Sequence[str]) -> int:
@@ -24,14 +30,13 @@ def run(argv: Sequence[str]) -> int:
     )
     options = parser.parse_args(list(argv))
 
-    from cod_lightning.diagnosis.causes import CAUSES, causes_of
-    from cod_lightning.diagnosis.evidence import read_evidence
+    from cod_lightning.diagnosis.causes import CAUSES
 
-    evidence = read_evidence(options.run)
-    late, num = len(evidence.late_groups), evidence.num_updates
-    print(f"{options.run}: {num:,} updates, {len(evidence.groups):,} groups of lifecycles read, {late:,} of them late")
-    evidence, without = _with_notes(evidence, trust=options.trust)
-    findings = causes_of(evidence)
+    evidence, findings, notes = examined(options.run, trust=options.trust)
+    num = len(evidence.groups)
+    print(
+        f"{options.run}: {evidence.num_updates:,} updates, {num:,} groups read, {len(evidence.late_groups):,} of them late"
+    )
     for finding in findings:
         print(f"\n{finding.cause}: {finding.seen}")
         for place in finding.shown_by:
@@ -39,27 +44,34 @@ def run(argv: Sequence[str]) -> int:
         print(f"  {finding.remedy}")
     if not findings:
         print(f"None of {len(CAUSES)} causes was found.")
-    for note in without:
+    for note in notes:
         print(f"note: {note}")
     if findings:
-        print("\nTo read these lifecycles: " + f"{program()} report {options.run}. Thresholds: docs/guides/doctor.md.")
+        print(f"\nTo read these lifecycles: {program()} report {options.run}. Thresholds: docs/guides/doctor.md.")
     return 0
 
 
-def _with_notes(evidence: Any, *, trust: bool) -> tuple[Any, list[str]]:
-    """The evidence with the dependence of its notes, by the last checkpoint, and why there is none."""
-    from cod_lightning.commands.from_run import FromRunCLI, built, model_of
-    from cod_lightning.diagnosis.causes import late_notes
+def examined(folder: Path, *, trust: bool) -> "tuple[Evidence, list[Finding], list[str]]":
+    """What the run recorded, what ails it, and notes on what was not looked at."""
+    from cod_lightning.diagnosis.causes import causes_of, late_notes
+    from cod_lightning.diagnosis.evidence import read_evidence
     from cod_lightning.diagnosis.notes import of_notes
 
-    path, notes = evidence.folder / "checkpoints" / "last.ckpt", late_notes(evidence)
-    if not notes:
-        return evidence, []
-    if not path.exists():
-        return evidence, ["No checkpoints/last.ckpt: whether notes depend on what was seen was not looked at."]
-    try:
-        cli = built(FromRunCLI, ["--ckpt_path", str(path), *(["--trust"] if trust else [])])
-        model = model_of(cli.model.policy, cli.datamodule, str(path))
-        return replace(evidence, dependence=of_notes(model, notes)), []
-    except CodLightningError as error:
-        return evidence, [f"Whether notes depend on what was seen was not looked at: {error}"]
+    evidence, last = read_evidence(folder), folder / "checkpoints" / "last.ckpt"
+    written, notes = late_notes(evidence), list[str]()
+    if written and not last.exists():
+        notes.append("No checkpoints/last.ckpt: whether notes depend on what was seen was not looked at.")
+    elif written:
+        try:
+            evidence = replace(evidence, dependence=of_notes(_last_model(last, trust=trust), written))
+        except CodLightningError as error:
+            notes.append(f"Whether notes depend on what was seen was not looked at: {error}")
+    return evidence, causes_of(evidence), notes
+
+
+def _last_model(checkpoint: Path, *, trust: bool) -> "PreTrainedModel":
+    """The policy of the run's last checkpoint."""
+    from cod_lightning.commands.from_run import FromRunCLI, built, model_of
+
+    cli = built(FromRunCLI, ["--ckpt_path", str(checkpoint), *(["--trust"] if trust else [])])
+    return model_of(cli.model.policy, cli.datamodule, str(checkpoint))

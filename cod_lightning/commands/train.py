@@ -30,6 +30,7 @@ from cod_lightning.commands.changes import check_same_policy
 from cod_lightning.commands.config_files import chosen, expand, find_config, spelled_out
 from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI, start
+from cod_lightning.commands.parser import program
 from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import num_processes
@@ -42,6 +43,9 @@ from datamodules import RolloutDataModule
 from datamodules.checks import check_pair, check_staleness
 from modules import GRPOModule
 from modules.checks import check_combination
+
+_MOST_CAUSES = 2
+"""That are named at the end of a `fit`."""
 
 
 class TrainCLI(CodCLI):
@@ -236,6 +240,12 @@ class TrainCLI(CodCLI):
         if self.memory_plan is not None:
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
+        if self.trainer.is_global_zero and (self.root / "metrics.csv").is_file():
+            from cod_lightning.diagnosis.causes import causes_of
+            from cod_lightning.diagnosis.evidence import read_evidence
+
+            for one in causes_of(read_evidence(self.root))[:_MOST_CAUSES]:
+                print(f"note: {one.cause}: {one.seen}. {program()} doctor {self.root} says more.", file=sys.stderr)
 
     def after_test(self) -> None:
         """The trained policy has been played; the references and the warm start have not."""

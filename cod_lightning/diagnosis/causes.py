@@ -345,7 +345,7 @@ class ContextIgnored(Cause):
     """
 
     least, room = 0.05, 0.95
-    remedy = "Demonstrate tasks that are solved by their context, credit later tasks (model.credit), look whether contexts are true."
+    remedy = "Demonstrate tasks that are solved by their context, credit later tasks (model.credit), see whether contexts are true."
 
     def seen(self, run: Evidence) -> Seen | None:
         for name, suite in run.suites.items():

@@ -113,7 +113,7 @@ class Arrival:
             return f"differs in {rows:,} of {len(meant):,} rows"
         square = float(meant.float().square().sum())
         ratio = float((held.float() * meant.float()).sum()) / square if square else 0.0
-        if float((held.float() - ratio * meant.float()).norm()) < 0.01 * abs(ratio - 1) * sqrt(square):
+        if float((held.float() - ratio * meant.float()).norm()) < 0.5 * abs(ratio - 1) * sqrt(square):
             return f"is {ratio:.4g} times what was sent"
         return f"differs by up to {float(apart.max()):.3g}"
 
@@ -137,8 +137,8 @@ class Staleness:
 
     @property
     def stale(self) -> bool:
-        """Whether it is shown that it has, in part at least, the earlier ones."""
-        return self.share > _PARTLY and self.share > _ERRORS * self.error
+        """Whether it is shown that it has, in part at least, the earlier ones, or has left them further than it should."""
+        return abs(self.share) > _PARTLY and abs(self.share) > _ERRORS * self.error
 
     @classmethod
     def of(cls, engine: Float[Tensor, " n"], new: Float[Tensor, " n"], old: Float[Tensor, " n"]) -> "Staleness":
@@ -223,12 +223,14 @@ class Probes:
         of = [known.logprobs[torch.arange(len(ids)), ids] for known in (new, left)]
         staleness = Staleness.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
         if staleness.stale:
-            where = "nearer to" if staleness.share >= _STALE else f"{staleness.share:.0%} of the way back to"
-            adapted = "" if adapter is None else f" of the adapter {adapter}"
+            share, adapted = staleness.share, "" if adapter is None else f" of the adapter {adapter}"
+            what, why = "stale", "Weights, an adapter or cached keys of that sync are still served."
+            where = "nearer to" if share >= _STALE else f"{share:.0%} on the way back to"
+            if share < 0:
+                what, why, where = "beyond its weights", "Is an adapter scaled twice?", f"{-share:.0%} too far from"
             raise EngineMismatch(
-                f"after sync {replica.policy_version} {replica} is stale: by the log-probs of {len(ids)} tokens it is {where} the "
-                f"weights{adapted} of sync {left.version} ({staleness.share:.2f} +- {staleness.error:.2f}; 0 is now, 1 is then). "
-                "Weights, an adapter or cached keys of that sync are still served."
+                f"after sync {replica.policy_version} {replica} is {what}: by the log-probs of {len(ids)} tokens it is {where} the "
+                f"weights{adapted} of sync {left.version} ({share:.2f} +- {staleness.error:.2f}; 0 is now, 1 is then). {why}"
             )
         return staleness.fresh
 
