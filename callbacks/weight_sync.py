@@ -113,15 +113,16 @@ class WeightSync(Callback):
             if all(gathered(bool(engine.replicas()))):
                 context = trainer.precision_plugin.forward_context
                 model, window = pl_module.model, pl_module.policy.window
-                self.last_moved = self._probes(engine, model, window=window, context=context, inside=inside)
+                self.last_moved = self._probes(engine, model, window=window, new=new, context=context, inside=inside)
                 gap = self.self_test(engine, model, window=window, context=context, inside=inside)
                 self.last_gap = gap.size
 
     def state_dict(self) -> dict[str, Any]:
         logged = {"last_gap": self.last_gap, "last_moved": self.last_moved, "last_sync_s": self.last_sync_s}
-        return {"policy_version": self.policy_version} | logged
+        return {"policy_version": self.policy_version, "probes": self._probes.last} | logged
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.policy_version = state_dict["policy_version"]
         self.last_gap, self.last_sync_s = state_dict["last_gap"], state_dict["last_sync_s"]
         self.last_moved = state_dict.get("last_moved")
+        self._probes.last = state_dict.get("probes", {})

@@ -64,6 +64,15 @@ class ClippedLevers(Levers):
         return observation, min(reward, 0.0), *rest
 
 
+class HopelessLevers(Levers):
+    """Levers of which none gives the wanted colour."""
+
+    def step(self, action: str) -> Any:
+        code, complaint = self._task.labels.code_of(action)
+        self._pulls = (*self._pulls, (code or 1, next(one for one in self._task.colours if one != self._task.goal)))
+        return self._end("miss") if code else self._end("malformed", complaint)
+
+
 class EasyLevers(Levers):
     """Levers that all give the wanted colour."""
 
@@ -110,7 +119,7 @@ def warm(work: Path) -> Path:
     """A folder with the warm start of levers."""
     folder = work / "warm"
     if not (folder / "model.safetensors").exists():
-        done = cod("warm_start", "--config", "warm_start/levers", "--cached", cwd=work)
+        done = cod("warm_start", "--cached", "warm_start/levers", "--torch_threads", "1", cwd=work)
         assert done.returncode == 0, done.stderr[-2000:]
         cached = Path(done.stdout.strip().splitlines()[-1])
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +150,7 @@ def _levers(name: str) -> dict[str, Any]:
 
 
 PLANTED = (
-    Planted("dead groups", keys=lambda _: {"data.temperature": 0.0}),
+    Planted("dead groups", keys=lambda _: _levers("HopelessLevers")),
     Planted(
         "format collapse",
         keys=lambda _: {

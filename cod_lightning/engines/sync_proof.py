@@ -33,6 +33,7 @@ _FRESH, _STALE, _PARTLY = 0.1, 0.5, 0.05
 _ERRORS = 6.0
 """Standard errors by which a staleness has to differ from 0."""
 _MOST_NAMED = 3
+_IDS = 64
 
 
 def digest(tensor: Tensor) -> int:
@@ -76,7 +77,7 @@ class Arrival:
     def check(self, engine: Engine, model: PreTrainedModel, again: Callable[[], Weights]) -> None:
         """Raise `EngineMismatch`, on all ranks, that names what differs; `again` gives the weights of the sync once more."""
         held = engine.held()
-        if not all(gathered(self._all)):  # it left some where they were
+        if held and not all(gathered(self._all)):  # it left some where they were
             for _ in self._noted(again(), {name: tensor.dtype for name, tensor in held.items()}):
                 pass
         wrong = [name for name in self._sent if digest(held[name]) != self._sent[name]]
@@ -175,7 +176,8 @@ class Probes:
         self.num, self.num_prompt_tokens = num, num_prompt_tokens
         self._left: dict[str | None, _Known] = {}
         """By adapter, the latest sync that every replica has been shown to have left, or is next to leave."""
-        self._last: dict[str | None, _Known] = {}
+        self.last: dict[str | None, Float[Tensor, "P I"]] = {}
+        """By adapter, log-probs of some ids under the weights of the last sync; a checkpoint keeps them."""
 
     def __call__(
         self,
@@ -183,17 +185,19 @@ class Probes:
         model: PreTrainedModel,
         *,
         window: int,
+        new: bool,
         context: Callable[[], AbstractContextManager[object]],
         inside: Inside,
     ) -> float | None:
-        """How far the probes' log-probs moved since the last sync (mean nats, absolute); None after the first.
+        """How far log-probs of some ids after each prefix moved since the last sync (mean nats, absolute); None after the first.
 
-        Raises `EngineMismatch` on all ranks.
+        `new` is False for a sync that only brings an engine what it should have had. Raises `EngineMismatch` on all ranks.
         """
         vocabulary = int(model.get_input_embeddings().weight.shape[0])  # pyright: ignore
         length = max(1, min(self.num_prompt_tokens, window - 1))
         drawn = random.Random(1)
         prompt = [drawn.randrange(vocabulary) for _ in range(length)]
+        some = sorted(drawn.sample(range(vocabulary), min(_IDS, vocabulary)))
         ends = sorted({max(1, length * (i + 1) // self.num) for i in range(self.num)})
         moved: list[float] = []
         own = engine.replicas()
@@ -201,26 +205,27 @@ class Probes:
             if adapter is not None:
                 choose_adapter(model, adapter)
             with context():
-                new = _Known(engine.policy_version, _distributions(model, prompt, ends, inside))
+                now = _Known(engine.policy_version, _distributions(model, prompt, ends, inside))
             fresh = True
             for index in range(max(gathered(len(own)))):
                 replica = own[min(index, len(own) - 1)]
                 sampled = asyncio.run(_sampled(replica, prompt, ends, adapter))
-                fresh &= self._see_fresh(replica, sampled, new, adapter)
-            if (last := self._last.get(adapter)) is not None:
-                moved.append(float((new.logprobs - last.logprobs).abs().mean()))
-            self._last[adapter] = new
+                fresh &= self._see_fresh(replica, sampled, now, adapter)
             if fresh or adapter not in self._left:
-                self._left[adapter] = new
+                self._left[adapter] = now
+            if (last := self.last.get(adapter)) is not None:
+                moved.append(float((now.logprobs[:, some] - last).abs().mean()))
+            if new:
+                self.last[adapter] = now.logprobs[:, some]
         return max(moved, default=None)
 
-    def _see_fresh(self, replica: Engine, sampled: list[Completion], new: _Known, adapter: str | None) -> bool:
+    def _see_fresh(self, replica: Engine, sampled: list[Completion], now: _Known, adapter: str | None) -> bool:
         """Whether the replica is shown to have left the reference. Raises where it is shown that it has not."""
         if (left := self._left.get(adapter)) is None:
             return True
         ids = torch.tensor([one.action_ids[0] for one in sampled])
         engine = torch.tensor([one.behaviour_logprobs[0] for one in sampled])
-        of = [known.logprobs[torch.arange(len(ids)), ids] for known in (new, left)]
+        of = [known.logprobs[torch.arange(len(ids)), ids] for known in (now, left)]
         staleness = Staleness.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
         if staleness.stale:
             share, adapted = staleness.share, "" if adapter is None else f" of the adapter {adapter}"
