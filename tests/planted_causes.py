@@ -186,8 +186,8 @@ PLANTED = (
             "model.policy.alpha": 16,
             "model.lr": 1e-2,
             "data.engine": f"{HERE}.NeverApplied",
-            "trainer.callbacks": '[{"class_path": "callbacks.WeightSync", "init_args": {"self_test": null}}, '
-            '{"class_path": "callbacks.MismatchGuard", "init_args": {"stop_at": 100.0}}]',
+            "trainer.callbacks": '[{"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": null}}, '
+            '{"class_path": "cod_lightning.callbacks.MismatchGuard", "init_args": {"stop_at": 100.0}}]',
         },
     ),
     Planted("reward clipped away", keys=lambda _: _levers("ClippedLevers")),

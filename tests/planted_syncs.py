@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from callbacks import WeightSync
 from cod_lightning.adapters import ADAPTER, synced_weights
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy, TinyPolicy

@@ -216,9 +216,7 @@ class SamplerNotSynced(Cause):
     """
 
     gap, times = 0.01, 10
-    remedy = (
-        "Leave the self-test of callbacks.WeightSync on, which stops at the sync that failed; see docs/guides/vllm.md."
-    )
+    remedy = "Leave the self-test of WeightSync on, which stops at the sync that failed; see docs/guides/vllm.md."
     explains = ("rate too high", "rate too low", "dead groups")
 
     def seen(self, run: Evidence) -> Seen | None:
