@@ -22,11 +22,11 @@ SMALL = {
     "torch_threads": 1,
     "trainer.max_epochs": 1,
     "data.rollouts_per_epoch": 6,
-    "data.packs_per_rollout": 16,
-    "data.val_packs": 8,
+    "data.packs_per_rollout": 8,
+    "data.val_packs": 4,
     "data.suites": "null",
 }
-SUITE = '[{"name": "held_out", "num_packs": 192, "controls": ["blanked_context"]}]'
+SUITE = '[{"name": "held_out", "num_packs": 128, "controls": ["blanked_context"]}]'
 
 
 class PaysNonsense(Reward):
@@ -204,7 +204,7 @@ PLANTED = (
     Planted("demonstrations leave nothing", keys=lambda _: _levers("EasyLevers")),
 )
 
-SUITED = {"data.suites": SUITE, "data.rollouts_per_epoch": 10, "data.packs_per_rollout": 32}
+SUITED = {"data.suites": SUITE, "data.rollouts_per_epoch": 8, "data.packs_per_rollout": 16}
 HEALTHY = {
     "smoke": Planted("", keys=lambda _: SUITED),
     "smoke, GRPO": Planted("", choices=("method=grpo",), keys=lambda _: SUITED),
@@ -217,4 +217,4 @@ HEALTHY = {
     "forbidden levers": Planted("", config="experiment/forbidden_levers", keys=lambda _: SUITED),
     "an adapter in 4 bits": Planted("", config="experiment/qlora_smoke", keys=lambda _: SUITED),
 }
-"""Shipped configs, shortened to ten rollouts and changed in nothing else but their suites."""
+"""Shipped configs, shortened to eight rollouts and changed in nothing else but their suites."""

@@ -27,7 +27,7 @@ After this page you know how often `doctor` ([guide](../guides/doctor.md)) names
 
 Of {num} planted causes {named} are named first. In {runs} healthy runs {alarms} causes are named.
 
-A run is healthy where it is a shipped config with nothing changed but its length (ten rollouts), its packs and its suites, and
+A run is healthy where it is a shipped config with nothing changed but its length (eight rollouts), its packs and its suites, and
 its reward did not fall: the mean over the last quarter of the updates is at least the first rollout's, less .05. Limits: tiny
 policies in compact words, one seed each. Thresholds were chosen with these runs in view: the table says that causes can be told
 apart by these figures, not how often they would be elsewhere.
