@@ -318,21 +318,25 @@ class EntropyGone(Cause):
 
 
 class DeadGroups(Cause):
-    """Siblings have equal returns, so that nothing is learnt from their packs.
+    """Siblings do equally well, so that nothing is learnt from their packs.
 
-    Named where `train/zero_variance_packs` is at least {most:.0%} in the mean of the late updates.
+    Named where `train/zero_variance_packs` is at least {most:.0%} in the mean of the late updates, or in as many of the late groups
+    siblings have equal rewards in every task.
     """
 
     most = 0.8
-    remedy = "Easier or more varied tasks, a larger data.group_size, data.temperature 1, or data.resample_packs."
+    remedy = "Easier or more varied tasks, a larger data.group_size, or data.resample_packs."
 
     def seen(self, run: Evidence) -> Seen | None:
-        share = run.late("train/zero_variance_packs")
-        if share is None or share < self.most:
+        lives = [[life for life in one.group.lifecycles if not life.failed] for one in run.late_groups]
+        groups = [{tuple(solve.reward for solve in life.solves) for life in of} for of in lives if len(of) > 1]
+        equal = sum(len(rewards) == 1 for rewards in groups) / len(groups) if len(groups) >= _FEWEST // 4 else 0.0
+        share = max(run.late("train/zero_variance_packs") or 0.0, equal)
+        if share < self.most:
             return None
         success = _success(solves := episodes(run.late_groups, EpisodeKind.SOLVE))
         said = "" if success is None else f"; {success:.0%} of their tasks are solved"
-        return f"in {share:.0%} of the late packs all siblings have equal returns{said}", solves
+        return f"in {share:.0%} of the late packs all siblings do equally well{said}", solves
 
 
 class ContextIgnored(Cause):

@@ -53,14 +53,16 @@ def main() -> None:
     """Measure those that the file does not hold yet."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--memories", nargs="+", choices=MEMORIES, default=list(MEMORIES))
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    found: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
-    for name, mechanism in MEMORIES.items():
+    for name in options.memories:
+        found: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
         if found.get(name, {}).get("tasks") != options.tasks:
-            found[name] = size(mechanism, options.tasks)
-            print(name, found[name], flush=True)
-            options.out.write_text(json.dumps(found, indent=1) + "\n")
+            one = size(MEMORIES[name], options.tasks)
+            print(name, one, flush=True)
+            found = json.loads(options.out.read_text()) if options.out.exists() else {}
+            options.out.write_text(json.dumps(found | {name: one}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
