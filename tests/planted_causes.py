@@ -176,14 +176,12 @@ PLANTED = (
     Planted("wrong tokenizer", keys=_of_other_words),
     Planted(
         "sampler not synced",
+        config="experiment/qlora_smoke",
         choices=("model=lora",),
         keys=lambda work: {
             "warm_start": "null",
             "model.policy.path": warm(work),
-            "model.policy.window": 96,
-            "model.policy.dtype": "float32",
-            "model.policy.rank": 8,
-            "model.policy.alpha": 16,
+            "model.optimizer": "adamw",
             "model.lr": 1e-2,
             "data.engine": f"{HERE}.NeverApplied",
             "trainer.callbacks": '[{"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": null}}, '

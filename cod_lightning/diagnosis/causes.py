@@ -102,7 +102,7 @@ class WrongTokenizer(Cause):
     more) and at least {unread:.0%} of its solve episodes there did not parse or were cut off; or where token drift is above 0.
     """
 
-    surprise, unread = 1.5, 0.8
+    surprise, unread = 1.0, 0.8
     remedy = "Use the tokenizer, template and protocol of the weights: the warm start's own config, model.policy.path, data.env."
     explains = ("format collapse", "truncated answers", "dead groups", "context ignored", "contexts independent")
 
