@@ -76,10 +76,10 @@ def surprised(episode):
 
 
 def suite(own, hidden, half=0.01):
-    def row(value):
-        return {"success": value, "success_ci95": [value - half, value + half]}
-
-    return {"held_out": {"positions": [row(0.5), row(own)], "controls": {"blanked_context": [row(0.5), row(hidden)]}}}
+    """Success after the first task, and with the context hidden; half of the interval of their difference."""
+    cost = {"mean": own - hidden, "ci95": [own - hidden - half, own - hidden + half]}
+    figures = {"forward_transfer": {"control": "blanked_context", "success": cost}}
+    return {"held_out": {"figures": figures, "controls": {"blanked_context": [{"success": 0.5}, {"success": hidden}]}}}
 
 
 HAVE = {
