@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from cod_lightning import __version__
-from cod_lightning.commands import COMMANDS, LIGHTNING
+from cod_lightning.commands import COMMANDS, LIGHT, LIGHTNING
 from cod_lightning.errors import CodLightningError, ConfigError, DataError, Stopped, did_you_mean
 
 _HELP = f"""cod_lightning {__version__}: train and deploy LLMs as long-lifecycle agents.
@@ -29,7 +29,7 @@ commands:
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
   launch       fit on many machines, by Slurm or SkyPilot (--nodes, --servers, --to)
   serve        the vLLM servers that a config's training samples with, on this machine
-  warm_start   supervised learning on scripted demonstrations
+  warm_start   the first phase of fit alone: supervised learning on scripted demonstrations
   sweep        train every combination of choices and seeds, and compare the runs in one table
   export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
@@ -109,7 +109,7 @@ def _answered(args: list[str]) -> int:
         if command == "worlds" and rest and not rest[0].startswith("-"):
             command, rest = "check", ["--env", "dataset", "--env.path", *rest]
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
-        if sys.stderr is not None and sys.stderr.isatty() and not {"-h", "--help"} & set(rest):
+        if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
         module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else COMMANDS[command]}")
         return module.run(args if command in LIGHTNING else rest)

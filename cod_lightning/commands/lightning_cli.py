@@ -40,7 +40,6 @@ from cod_lightning.commands.shipped import CLASS_KEYS, config_names
 from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.trainer_settings import (
     check_devices,
-    check_intervals,
     check_lengths,
     check_nodes,
     check_shards,
@@ -174,7 +173,6 @@ class CodCLI(LightningCLI):
         config = self._own()
         self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
         refuse_trainer_flags(config.trainer)
-        check_intervals(config.trainer)
         check_devices(config.trainer)
         check_started(config.trainer)
         if self.subcommand:
