@@ -447,9 +447,9 @@ SMOKE --model.loss.clip_low -1
 SMOKE --model.loss nowhere.Loss
 SMOKE --model.credit nowhere.Credit
 SMOKE --model.betas 3
-SMOKE --model.betas 0.9,0.95 ## model.betas | [0.9,0.95]
-SMOKE --model.trained_kinds solve,update ## model.trained_kinds | [solve,update]
-SMOKE source=growth --data.source.num_tasks 2,4 ## data.source | num_tasks | [2,4]
+SMOKE --model.betas 0.9,0.95 ## model.betas | 0.9,0.95
+SMOKE --model.trained_kinds solve,update ## model.trained_kinds | solve,update
+SMOKE source=growth --data.source.num_tasks 2,4 ## num_tasks | 2,4
 SMOKE --model.betas [0.9,0.9,0.9] ## model.betas | 0.9, 0.9, 0.9
 SMOKE --model.policy nowhere.P
 SMOKE --model.policy.num_layers 0
