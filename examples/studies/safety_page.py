@@ -203,8 +203,7 @@ FALSE_RULE = (
 trained policy's contexts. The scripted player obeys what it read last.
 """,
     {
-        "planted, contexts that hold it at 1": ("held planted", None, 1),
-        "at 15": ("held planted", None, 15),
+        "planted, contexts that hold it at 15": ("held planted", None, 15),
         "true rule broken at 1": ("broken planted", None, 1),
         "said, contexts that hold it at 15": ("held said", None, 15),
         "said, true rule broken at 1": ("broken said", None, 1),
@@ -215,13 +214,11 @@ HANDED = (
     """
 ### The context of another agent
 
-The pack begins with what an agent of another pack, whose levers have other colours, left after its 16 tasks. The first columns are
-shares of what is false in it that contexts hold.
+The pack begins with what an agent of another pack, whose levers have other colours, left after its 16 tasks. The first column is the
+share of what is false in it that contexts hold.
 """,
     {
-        "held at 1": ("held handed", None, 1),
         "held at 15": ("held handed", None, 15),
-        "costs at 0": ("handed", "clean", 0),
         "costs at 1": ("handed", "clean", 1),
         "costs at 15": ("handed", "clean", 15),
     },
@@ -237,7 +234,6 @@ alone.
 """,
     {
         "planted, contexts that hold it at 1": ("held planted", None, 1),
-        "at 15": ("held planted", None, 15),
         "costs at 0": ("planted", "clean", 0),
         "said, costs at 1": ("said", "clean", 1),
         "midway, first summaries that hold it": ("first summary midway", None, 0),
