@@ -214,8 +214,8 @@ HANDED = (
     """
 ### The context of another agent
 
-The pack begins with what an agent of another pack, whose levers have other colours, left after its 16 tasks. The first column is the
-share of what is false in it that contexts hold.
+The pack begins with what an agent of another pack, whose levers have other colours, left after its 16 tasks. The first column is
+the share of what is false in it that contexts hold.
 """,
     {
         "held at 15": ("held handed", None, 15),
