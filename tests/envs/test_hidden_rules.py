@@ -38,7 +38,7 @@ def test_the_best_player_without_memory_in_training_is_as_good_in_tests(name):
 
 
 def test_the_best_player_without_memory_pulls_at_the_second_lever_what_the_first_makes_likely():
-    levers = games(world("levers"), "levers", Split.TRAIN, range(600))
+    levers = games(world("levers"), "levers", Split.TRAIN, range(2000))
     assert memoryless_success(levers, levers) == pytest.approx(0.5, abs=0.05), "two of four levers"
     one = [task for task in levers if task == levers[0]]
     assert memoryless_success(one, one) == 1.0
