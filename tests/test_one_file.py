@@ -327,7 +327,7 @@ class Module(GRPOModule):
     seed, _tokenizer = 0, None
     num_clipped, largest_norm = 0.0, 0.0
 
-    def _log_update(self, batch, totals, norm):
+    def _log_update(self, batch, totals, norm, lr):
         self.num_clipped += float(totals.metrics.num_clipped)
         self.largest_norm = max(self.largest_norm, norm)
 

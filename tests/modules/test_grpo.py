@@ -111,7 +111,7 @@ def test_an_update_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path)
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))
     assert recorder.values[0]["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
     assert recorder.values[0]["train/loss"] == pytest.approx(float(total.detach()), rel=1e-4, abs=1e-7)
-    assert recorder.values[0]["train/learning_rate"] == 1e-12
+    assert recorder.values[0]["train/learning_rate"] == pytest.approx(1e-12)
 
 
 def test_rows_of_zero_advantage_are_dropped_and_still_count_in_the_denominator(tmp_path):
@@ -253,7 +253,7 @@ def test_an_entropy_bonus_raises_the_entropy(tmp_path):
     assert end["train/entropy"] > start["train/entropy"]
 
 
-@pytest.mark.parametrize("estimator", ["k1", pytest.param("k2", marks=pytest.mark.slow), "k3"])
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
 def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path, estimator):
     module, _, recorder, _ = fit(tmp_path, terms=[KL(coefficient=0.1, estimator=estimator)], lr=1e-2)
     assert module.last_update.num_rows == len(recorder.batches[-1])
@@ -298,6 +298,9 @@ def test_a_window_longer_than_the_pack_is_refused_before_any_rollout(tmp_path):
 @pytest.mark.parametrize(
     ("made", "key"),
     [
+        (lambda: KL(coefficient=-1.0), "terms.KL.coefficient is -1"),
+        (lambda: KL(estimator="k4"), "terms.KL.estimator is k4; expected k1, k2 or k3"),
+        (lambda: EntropyBonus(coefficient=0.0), "terms.EntropyBonus.coefficient is 0"),
         (
             lambda: GRPOModule(TinyPolicy(), terms=[KL(to="teacher")]),
             "terms.KL is teacher; expected reference or a key",

@@ -72,14 +72,7 @@ def test_another_content_under_the_same_name_is_another_checkpoint(kept, tmp_pat
     assert checkpoint_folder(str(file), KEY) != first
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "a flipped bit",
-        "a file less",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("nothing but a folder", "a foreign record")),
-    ],
-)
+@pytest.mark.parametrize("damage", ["a flipped bit", "a file less", "nothing but a folder", "a foreign record"])
 def test_a_damaged_entry_is_made_anew(damage, kept, made, monkeypatch, tmp_path):
     file = str(tiny_file(tmp_path / "tiny.gguf"))
     folder = kept / checkpoint_folder(file, KEY).rpartition("/")[2]
@@ -142,7 +135,7 @@ def test_what_makes_no_checkpoint_is_named_before_anything_is_loaded(kept, monke
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(extras, "version", missing)
-    with pytest.raises(ConfigError, match=r"gguf in this environment, which has none. Do pip install 'cod-light"):
+    with pytest.raises(ConfigError, match=r"gguf in this environment, which has none. Do pip install 'gguf>="):
         checkpoint_folder(str(file), KEY)
 
 
