@@ -40,6 +40,7 @@ commands:
   play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside
   references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side (--plots: also PNG and SVG)
+  doctor       name what ails a training that does not learn, from what its run recorded
   completion   print what completes cod-lightning's commands and keys with the tab key, for bash and zsh
 
   COMMAND --help              its keys; fit --help model: every key of a group, with its default

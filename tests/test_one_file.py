@@ -360,6 +360,7 @@ def test_the_first_updates_are_the_librarys_on_the_same_rows(one_file, small, pl
 # ------------------------------------------------------------------ runs
 
 
+@pytest.mark.slow
 def test_a_short_run_prints_its_table_and_repeats_with_its_seed(one_file, small, capsys):
     shown = []
     for _ in range(2):

@@ -51,6 +51,7 @@ from cod_lightning.commands.trainer_settings import (
 )
 from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
 from cod_lightning.folder_lock import check_folder, held, locked
+from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 
 _NOISE = (
     ".*isinstance\\(treespec, LeafSpec\\).*",
@@ -196,9 +197,13 @@ class CodCLI(LightningCLI):
             config.ckpt_path = found and str(found)
 
     def instantiate_classes(self) -> None:
-        """As ever; a class that refuses its values does so in its own words."""
-        with own_refusals():
+        """As ever; a class that refuses its values does so in its own words, and one that never comes back is given up."""
+        stall_s = self._own().get("data.deadlines.stall_s")
+        label = "building environment, data and policy"
+        with own_refusals(), Watchdog(Liveness(), stall_s, self.root / STALLED, label):
             super().instantiate_classes()
+        if (runner := getattr(self.datamodule, "runner", None)) is not None:
+            runner.folder = self.root
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""
