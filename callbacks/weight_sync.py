@@ -22,7 +22,8 @@ class WeightSync(Callback):
 
     The rollout that follows carries the version on every token. With `data.updates_per_rollout` or
     `data.passes_per_rollout` above 1 the later updates of a rollout train on tokens of the version before; the next sync
-    comes when the rollout is used up. One that is played ahead (`data.max_staleness`) is waited for first.
+    comes when the rollout is used up, with `data.buffer` when `rollouts_per_sync` of them are. One that is played ahead
+    (`data.max_staleness`) is waited for first.
 
     Logs `time/sync_s` and, where the self-test ran, `engine/self_test_gap`: the largest difference (nats) between the engine's
     log-probs of a fixed prompt's continuation and the training forward's, on any rank. Both repeat until the next sync. It does
@@ -69,8 +70,8 @@ class WeightSync(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """A rollout is used up: the next one comes from the new weights."""
-        if not batch.updates_left:
+        """A rollout is used up: the next one comes from the new weights, unless a buffer has more of the old ones."""
+        if not batch.updates_left and not batch.rollouts_left:
             self._sync(trainer, pl_module)
         pl_module.log("time/sync_s", self.last_sync_s, on_step=True, on_epoch=False, batch_size=1)
         if self.last_gap is not None:
