@@ -137,8 +137,8 @@ def check_staleness(data: Any, ranks: int) -> None:
             f"0 or 1 with data.resample_packs={resample}, since only a rollout that is over tells which pack is next"
         )
         raise ConfigError("data.max_staleness", max_staleness, expected, "Lower it, or leave resample_packs out.")
-    if data.buffer is not None and (not max_staleness or data.packs.learns):
-        expected = "null with data.max_staleness 0, or with a source that learns of every rollout in its order"
+    if data.buffer is not None and (max_staleness < 2 or data.packs.learns):
+        expected = "null with data.max_staleness below 2, or with a source that learns of every rollout in its order"
         raise ConfigError("data.buffer", "PriorityBuffer", expected, "Set data.max_staleness 5 and source=uniform.")
     if max_staleness and resample and ranks > 1:
         expected = f"0 with data.resample_packs={resample} on {ranks} ranks, which settle together what is replaced"

@@ -356,8 +356,9 @@ class RolloutDataModule(ItemDataModule):
     def _prompts(self, groups: Mapping[int, Group]) -> Prompt:
         return OraclePrompts(groups, self._setting(self.temperature))
 
-    def _num_ahead(self) -> int:
-        """Rollouts to have begun when training takes one: those that the run still needs, as far as the Trainer's limits tell."""
+    def _num_ahead(self) -> float:
+        """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer's
+        limits tell; with a buffer, which has a number of its own, all of these."""
         trainer, updates = self._run, self.updates_per_rollout * self.passes_per_rollout
         needed: float = math.inf
         if trainer.max_epochs is not None and trainer.max_epochs >= 0:
@@ -365,7 +366,7 @@ class RolloutDataModule(ItemDataModule):
             needed = (self.stream.left + epochs * len(self.stream)) / updates
         if trainer.max_steps >= 0:
             needed = min(needed, (trainer.max_steps - trainer.global_step) / updates)
-        most = self.max_staleness if self.buffer is None else self.buffer.num_rollouts
+        most = self.max_staleness if self.buffer is None else math.inf
         return min(most, math.ceil(needed) - 1) if needed < math.inf else most
 
     def _sampler(self, temperature: float, suite: Suite | None) -> Sampler:

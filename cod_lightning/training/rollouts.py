@@ -155,8 +155,9 @@ class TrainingRollouts:
     """The state of a context as text (`ContextMechanism.dump`)."""
     replay: ReplayBuffer | None = None
     """Episodes of earlier rollouts; None replays none."""
-    num_ahead: Callable[[], int] | None = None
-    """How many rollouts after the one that training takes now are to be begun by then; None plays none ahead of training."""
+    num_ahead: Callable[[], float] | None = None
+    """How many rollouts after the one that training takes now are to be begun by then, with a buffer how many are needed at all;
+    None plays none ahead of training."""
     buffer: PriorityBuffer | None = None
     """Which of them is taken; None takes them in their order."""
     max_staleness: int = 0
@@ -214,15 +215,15 @@ class TrainingRollouts:
         """Rollouts ahead that are dropped, and the one that is trained on; None where none was begun."""
         if self.buffer is None:
             return [], self.runner.ahead.take()
-        places, place = self.buffer.choose(number, self._max_age)
-        dropped = [self.runner.ahead.take(one) for one in places]
+        num_dropped, place = self.buffer.choose(number, self._max_age)
+        dropped = [self.runner.ahead.take() for _ in range(num_dropped)]
         return dropped, None if place is None else self.runner.ahead.take(place)
 
-    def _to_begin(self, number: int, most: int) -> range:
-        """The places in the queue of the rollouts that begin now, so that `most` are ahead."""
+    def _to_begin(self, number: int, most: float) -> range:
+        """The places in the queue of the rollouts that begin now: until `most` are ahead, or as a buffer says."""
         waiting = len(self.runner.ahead)
         if self.buffer is None:
-            return range(waiting, most)
+            return range(waiting, int(most))
         return range(waiting, waiting + self.buffer.num_to_begin(number, most, self._max_age))
 
     @property

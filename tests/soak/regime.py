@@ -33,20 +33,20 @@ BASE = (
 )
 
 
-def buffer(num_rollouts: int) -> tuple[str, ...]:
-    """The regime with so many rollouts begun at every sync."""
+def buffer(rollouts_per_sync: int) -> tuple[str, ...]:
+    """The regime with so many rollouts trained on while four are sampled."""
     of = {
         "class_path": "cod_lightning.training.priority_buffer.PriorityBuffer",
-        "init_args": {"num_rollouts": num_rollouts},
+        "init_args": {"rollouts_per_sync": rollouts_per_sync},
     }
-    return ("--data.max_staleness", "5", "--data.buffer", json.dumps(of))
+    return ("--data.max_staleness", str(20 // rollouts_per_sync), "--data.buffer", json.dumps(of))
 
 
 FIRST = "waited for"
 ARMS = {
     FIRST: (),
-    "regime, 8 begun": buffer(8),
-    "regime, 24 begun": buffer(24),
+    "regime": buffer(4),
+    "regime, sampling twice as fast": buffer(2),
     "in order, 20 behind": ("--data.max_staleness", "20"),
 }
 
@@ -111,10 +111,10 @@ def page(found: dict[str, dict[str, dict[str, Any]]]) -> str:
             "# The paper's regime, measured",
             "",
             "Compact levers, 120 updates of one rollout of 8 packs each. The regime of the paper's release (`recipe/reference`)",
-            "syncs weights every 4 rollouts and takes newer rollouts first but for noise, up to 20 rollouts old; with 8 begun at",
-            "every sync they are one sync old, with 24 some are older and some are dropped. *In order, 20 behind* syncs after",
-            "every rollout and plays each by the weights of 20 syncs before. Success on 512 held-out packs at temperature 1,",
-            "means over seeds with 95 % intervals over seeds (Student's t); differences are paired by seed.",
+            "syncs weights after 4 sampled rollouts and takes newer rollouts first but for noise, up to 20 updates old; where",
+            "sampling is twice as fast half of them are dropped. *In order, 20 behind* syncs after every update and plays each",
+            "rollout by the weights of 20 before: the bound itself. Success on 512 held-out packs at temperature 1, means over",
+            "seeds with 95 % intervals over seeds (Student's t); differences are paired by seed.",
             "",
             "    PYTHONPATH=. python tests/soak/regime.py --runs runs/regime",
             "",

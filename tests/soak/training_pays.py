@@ -54,7 +54,7 @@ READING = """
 difference is shown.** It ends above the warm start at T=1 in {above_hot}: much of that a lower temperature gives, too.
 
 **Where sharpening has little to give, training gives more.** Where the best temperature adds less than {sharper} to T=1, training
-ends above in {above_flat} of {flat} and below in {below_flat}; where it adds more, above in {above_steep} of {steep} (the quick start,
+ends above in {above_flat} of {flat} and below in {below_flat}; where it adds more, above in {above_steep} of {steep} (quick start,
 and levers with a teacher) and below in {below_steep}. Part of that is arithmetic: both columns have the warm start's best. A likely
 reason is that a warm start that gains by a low temperature answers rightly already and only samples noisily, while with
 episodes, transcripts or uninformative demonstrations its likeliest answers are not right, so that no temperature helps.
