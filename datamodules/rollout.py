@@ -357,8 +357,8 @@ class RolloutDataModule(ItemDataModule):
         return OraclePrompts(groups, self._setting(self.temperature))
 
     def _num_ahead(self) -> float:
-        """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the limits of
-        the Trainer tell; with a buffer, which has a number of its own, all of these."""
+        """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer
+        tells; with a buffer, which has a number of its own, all of these."""
         trainer, updates = self._run, self.updates_per_rollout * self.passes_per_rollout
         needed: float = math.inf
         if trainer.max_epochs is not None and trainer.max_epochs >= 0:
