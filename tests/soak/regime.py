@@ -45,6 +45,9 @@ def buffer(rollouts_per_sync: int) -> tuple[str, ...]:
 FIRST = "waited for"
 ARMS = {
     FIRST: (),
+    "waited for, four updates a rollout": (
+        *("--data.packs_per_rollout", "32", "--data.updates_per_rollout", "4", "--data.rollouts_per_epoch", "10"),
+    ),
     "regime": buffer(4),
     "regime, sampling twice as fast": buffer(2),
     "in order, 20 behind": ("--data.max_staleness", "20"),
@@ -78,7 +81,7 @@ def page(found: dict[str, dict[str, dict[str, Any]]]) -> str:
     for arm in ARMS:
         of = found.get(arm, {})
         if not of:
-            cells.append([arm, "not measured", *[""] * 9])
+            cells.append([arm, "not measured", *[""] * 12])
             continue
         runs = list(of.values())
         apart = [mean(one["success"]) - mean(base[seed]["success"]) for seed, one in of.items() if seed in base]
@@ -91,7 +94,12 @@ def page(found: dict[str, dict[str, dict[str, Any]]]) -> str:
                 *(["", ""] if arm == FIRST or not apart else [interval(apart, signed=True), verdict(apart)]),
                 *(
                     f"{mean(one[key] for one in runs):{form}}"
-                    for key, form in (("staleness", ".1f"), ("dropped", ".0f"))
+                    for key, form in (
+                        ("staleness", ".1f"),
+                        ("clip_fraction", ".3f"),
+                        ("entropy", ".2f"),
+                        ("dropped", ".0f"),
+                    )
                 ),
                 f"{mean(one['sampled_tokens'] for one in runs):,.0f}",
             ]
@@ -100,10 +108,21 @@ def page(found: dict[str, dict[str, dict[str, Any]]]) -> str:
         starts = [one[key] for one in base.values()]
         if starts:
             by_position = [interval(list(values)) for values in zip(*starts, strict=True)]
-            cells.append([label, *by_position, interval([mean(one) for one in starts]), *[""] * 6])
+            cells.append([label, *by_position, interval([mean(one) for one in starts]), *[""] * 8])
     positions = [f"position {n}" for n in range(4)]
     head = [
-        *("", *positions, "mean", "context hidden", "mean, from the first", "", "age, syncs", "dropped"),
+        *(
+            "",
+            *positions,
+            "mean",
+            "context hidden",
+            "mean, from the first",
+            "",
+            "age, syncs",
+            "clipped",
+            "entropy at the end",
+            "dropped",
+        ),
         "tokens sampled",
     ]
     return "\n".join(
@@ -113,8 +132,9 @@ def page(found: dict[str, dict[str, dict[str, Any]]]) -> str:
             "Compact levers, 120 updates of one rollout of 8 packs each. The regime of the paper's release (`recipe/reference`)",
             "syncs weights after 4 sampled rollouts and takes newer rollouts first but for noise, up to 20 updates old; where",
             "sampling is twice as fast half of them are dropped. *In order, 20 behind* syncs after every update and plays each",
-            "rollout by the weights of 20 before: the bound itself. Success on 512 held-out packs at temperature 1, means over",
-            "seeds with 95 % intervals over seeds (Student's t); differences are paired by seed.",
+            "rollout by the weights of 20 before: the bound itself. *Four updates a rollout* takes 32 packs at once, as `smoke`",
+            "does. Success on 512 held-out packs at temperature 1, means over seeds with 95 % intervals over seeds (Student's t);",
+            "differences are paired by seed. *Clipped* is the share of action tokens that the loss leaves out.",
             "",
             "    PYTHONPATH=. python tests/soak/regime.py --runs runs/regime",
             "",
