@@ -7,7 +7,7 @@ from cod_lightning.reports.run import read_run
 from tests.reports.test_card import evaluation
 
 
-def tested(folder, *checkpoints):
+def evaluated(folder, *checkpoints):
     """Of each checkpoint the suites `near` and `far`, whose rewards are unlike in every place."""
 
     def suite(number, base):
@@ -23,7 +23,7 @@ def tested(folder, *checkpoints):
 
 def test_reward_by_position_is_drawn_over_the_checkpoints_of_a_run_in_the_order_of_their_updates(tmp_path):
     kept = [f"/runs/lake/checkpoints/update-{updates:08d}.ckpt" for updates in (20, 3, 100)]
-    panels = tested(tmp_path, *kept, "/runs/lake/checkpoints/last.ckpt")
+    panels = evaluated(tmp_path, *kept, "/runs/lake/checkpoints/last.ckpt")
     assert list(panels) == ["near: reward over checkpoints", "far: reward over checkpoints"]
     first, second = panels["far: reward over checkpoints"]
     assert (first.label, first.x, first.y) == ("position 0", [3, 20, 100], [0.1 + n / 100 for n in (2, 1, 3)])
@@ -33,9 +33,9 @@ def test_reward_by_position_is_drawn_over_the_checkpoints_of_a_run_in_the_order_
 
 def test_of_several_runs_each_has_lines_of_its_own_and_a_single_checkpoint_makes_no_curve(tmp_path):
     two = [f"/runs/{run}/checkpoints/update-{updates:08d}.ckpt" for run in "ab" for updates in (1, 2)]
-    (lines, _) = tested(tmp_path, *two).values()
+    (lines, _) = evaluated(tmp_path, *two).values()
     assert [line.label for line in lines] == [f"position {place}, {run}" for run in "ab" for place in range(2)]
-    assert tested(tmp_path, two[0]) == {}
+    assert evaluated(tmp_path, two[0]) == {}
 
 
 def test_an_evaluation_that_cannot_be_read_has_no_curves(tmp_path):
