@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.lifecycles import ProposeAndSolve, outline
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules import WarmStartModule
 from cod_lightning.types import EpisodeKind
-from datamodules import DemonstrationDataModule
-from modules import WarmStartModule
 
 SMALL = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64}
 
