@@ -1,6 +1,6 @@
 """The regime of the paper's release beside rollouts that are waited for: the same updates on levers, over seeds.
 
-    PYTHONPATH=. python tests/soak/regime.py --runs runs/regime [--arms ...] [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python examples/studies/regime.py --runs runs/regime [--arms ...] [--seeds 1 2 3] [--page_only]
 
 Every arm of `ARMS` is `python -m cod_lightning fit` with `BASE` and its arguments, from one warm start a seed. Finished runs are
 kept, and a run that was stopped goes on. It writes `docs/results/regime.json` and `regime.md`; runs that the folder lacks stay in
@@ -15,7 +15,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.markdown import table
-from tests.soak.signals import RESULTS, command, finished, folder_of, interval, verdict
+from examples.studies.signals import RESULTS, command, finished, folder_of, interval, verdict
 
 SUITE = {"name": "held_out", "num_packs": 512, "controls": ["blanked_context"], "warm_start_temperatures": [0.3, 1.0]}
 BASE = (
@@ -136,7 +136,7 @@ def page(found: dict[str, dict[str, dict[str, Any]]]) -> str:
             "does. Success on 512 held-out packs at temperature 1, means over seeds with 95 % intervals over seeds (Student's t);",
             "differences are paired by seed. *Clipped* is the share of action tokens that the loss leaves out.",
             "",
-            "    PYTHONPATH=. python tests/soak/regime.py --runs runs/regime",
+            "    PYTHONPATH=. python examples/studies/regime.py --runs runs/regime",
             "",
             table(head, cells),
             "",

@@ -1,6 +1,6 @@
 """Where training pays: trained policies beside their warm start at its best temperature, from the results that are there.
 
-    PYTHONPATH=. python tests/soak/training_pays.py
+    PYTHONPATH=. python examples/studies/training_pays.py
 
 It trains nothing: it reads `docs/results/*.json` and writes `docs/results/training_pays.md`.
 """
@@ -47,7 +47,7 @@ Trained policies at temperature 1 beside the warm start that they began with, at
 mean over positions and seeds; brackets are 95 % intervals over seeds (Student's t), paired by seed, and not corrected for their
 number. The warm start's best temperature is chosen on the same packs, in its favour.
 
-    PYTHONPATH=. python tests/soak/training_pays.py
+    PYTHONPATH=. python examples/studies/training_pays.py
 """
 READING = """
 **Of {all} settings training ends above the warm start at its best in {above_all}, below in {below_all}, and in {none_all} no
