@@ -174,9 +174,9 @@ class TrainingRollouts:
 
         This rank's rows, with all that an update needs to know of them.
         """
-        if self.runner.engine.in_flight:  # else a checkpoint waits for it, too
-            with self.runner.interruptible():
-                self.runner.ahead.settle(1 if self.buffer is None else self.buffer.num_eligible(number))
+        # a signal ends the wait; a checkpoint then waits for this rollout, and for no next one
+        with self.runner.interruptible():
+            self.runner.ahead.settle(1 if self.buffer is None else self.buffer.num_eligible(number))
         dropped, played = self._taken(number)
         for part in chain.from_iterable(one.parts for one in (*dropped, *([played] if played else []))):
             self.runner.report("train", part)
@@ -237,7 +237,8 @@ class TrainingRollouts:
         Its packs are chosen here and now, on all ranks at the same place in the order of observations.
         """
         try:
-            drawn = self.packs.draw(first + num_waiting, self.packs_per_rollout, num_waiting)
+            with self.runner.phase("choosing training packs"):
+                drawn = self.packs.draw(first + num_waiting, self.packs_per_rollout, num_waiting)
         except ConfigError as error:  # raised again where the rollout is taken
             self.runner.ahead.begin(partial(_raise, error))
         else:
@@ -263,7 +264,8 @@ class TrainingRollouts:
         parts: list[RolloutPart] = []
         for number in range(1 + self.resample_packs):
             if number or not drawn:
-                drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
+                with self.runner.phase("choosing training packs"):
+                    drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
             ranks = owners(
                 len(drawn), 1 if number else self.updates_per_rollout
             )  # replacements are shared out as they come
