@@ -11,7 +11,8 @@ from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.errors import ConfigError, NonFiniteLoss
-from cod_lightning.lifecycles import ProposeAndSolve, outline
+from cod_lightning.lifecycles import outline
+from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.types import EpisodeKind
 from datamodules import DemonstrationDataModule

@@ -18,7 +18,8 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.lifecycles import ConnectTheDots, Program, ProposeAndSolve, asks, outline
+from cod_lightning.lifecycles import ConnectTheDots, Program, asks, outline
+from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import EpisodeKind, Split
 from tests.credit_tables import AttemptTable, CreditTable, cells, credited, random_table, rewards_to_go

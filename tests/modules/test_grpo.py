@@ -12,10 +12,11 @@ from callbacks.weight_sync import WeightSync
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
+from cod_lightning.methods.covariance import ClipCov, KLCov
+from cod_lightning.methods.privileged import PrivilegedScorer
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.losses import ClipCov, KLCov
 from cod_lightning.objective.terms import JSD, KL, EntropyBonus
-from cod_lightning.training.scorers import CheckpointScorer, PrivilegedScorer, Scorer
+from cod_lightning.training.scorers import CheckpointScorer, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
