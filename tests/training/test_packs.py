@@ -33,7 +33,7 @@ def test_the_uniform_source_names_the_packs_that_the_environment_draws_one_after
 
 @pytest.mark.parametrize("env", [TWO, NonStationary(TWO)], ids=["mixture", "wrapped"])
 def test_packs_of_a_category_are_those_of_its_world_and_the_whole_mixture_plays_them(env):
-    packs = TrainingPacks(Bandit(("slow", "fast")), env, 3, 5).draw(0, 12)
+    packs = TrainingPacks(Bandit(), env, 3, 5).draw(0, 12)
     assert {choice.category for choice, _ in packs} == {"slow", "fast"}
     for choice, pack in packs:
         assert {task.spec.world for task in pack.tasks} == {choice.category}
