@@ -1,6 +1,6 @@
 """Controls: a program as it is, but for what its tasks see of the context, or where that comes from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,25 +19,37 @@ class Controlled(Program):
     program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
-        contexts = None if self.contexts is None else iter(self.contexts[pack.id])
+        contexts = None if self.contexts is None else self.contexts[pack.id]
         controlled: Any = _Controlled(agent, self.shown, contexts)
         await self.program(controlled, pack)
 
 
 class _Controlled:
-    """The agent, as its tasks are to be played."""
+    """The agent, as its tasks are to be played: each once, since attempts are of the program as it is."""
 
-    def __init__(self, agent: Agent, shown: Shown, contexts: Iterator[Any] | None) -> None:
+    def __init__(self, agent: Agent, shown: Shown, contexts: Sequence[Any] | None) -> None:
         self._agent, self._shown, self._contexts = agent, shown, contexts
+        self._position = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
 
-    async def solve(self, task: Task, *, again: bool = False, **_: Any) -> Episode:
-        context = None if self._contexts is None else next(self._contexts)
+    async def solve(self, task: Task, *, again: bool = False, note: str = "", **_: Any) -> Episode:
+        context = self._context()
+        self._position += 1
         if self._contexts is not None and context is None:
             return self._agent.skip(EpisodeKind.SOLVE)
-        return await self._agent.solve(task, again=again, shown=self._shown, context=context)
+        return await self._agent.solve(task, again=again, shown=self._shown, context=context, note=note)
+
+    async def write(self, task: Task, request: str, **_: Any) -> str:
+        return await self._agent.write(task, request, shown=self._shown, context=self._context())
 
     async def rewrite(self, solved: Episode) -> Episode | None:
         return await self._agent.rewrite(solved, skip=self._contexts is not None)
+
+    def fork(self, *_: Any, **__: Any) -> None:
+        """No attempt."""
+
+    def _context(self) -> Any:
+        """What the next task begins with; None: its own."""
+        return None if self._contexts is None else self._contexts[self._position]

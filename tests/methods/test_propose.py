@@ -1,4 +1,4 @@
-"""A lifecycle in which the agent proposes its tasks: the order of its episodes; what they play is in `tests/rollout/test_proposals.py`."""
+"""A lifecycle in which the agent proposes its tasks: the order of its episodes. `tests/rollout/test_proposals.py` plays them."""
 
 import pytest
 from hypothesis import given
