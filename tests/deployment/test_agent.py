@@ -10,8 +10,6 @@ import pytest
 
 from cod_lightning.contexts import (
     ActsContext,
-    CompactingContext,
-    ConstantStateContext,
     EpisodesContext,
     HintContext,
     NotebookContext,
@@ -27,6 +25,8 @@ from cod_lightning.errors import DataError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
 from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split

@@ -8,8 +8,6 @@ from msgspec import structs
 from cod_lightning.contexts import (
     ActsContext,
     CheckedContext,
-    CompactingContext,
-    ConstantStateContext,
     EpisodesContext,
     HintContext,
     NotebookContext,
@@ -19,6 +17,8 @@ from cod_lightning.contexts import (
 )
 from cod_lightning.contexts.base import Answer, ContextEntry, ContextMechanism, TextState
 from cod_lightning.errors import ContextFailure
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
