@@ -17,18 +17,20 @@ class Controlled(Program):
     contexts: Mapping[str, Sequence[Any]] | None = None
     """Pack -> [N] the state that each task begins with; None leaves the task out."""
     program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
+    writes: bool = True
+    """Whether texts that the program asks for are written; scripted players write none."""
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         contexts = None if self.contexts is None else self.contexts[pack.id]
-        controlled: Any = _Controlled(agent, self.shown, contexts)
+        controlled: Any = _Controlled(agent, self.shown, contexts, self.writes)
         await self.program(controlled, pack)
 
 
 class _Controlled:
     """The agent, as its tasks are to be played: each once, since attempts are of the program as it is."""
 
-    def __init__(self, agent: Agent, shown: Shown, contexts: Sequence[Any] | None) -> None:
-        self._agent, self._shown, self._contexts = agent, shown, contexts
+    def __init__(self, agent: Agent, shown: Shown, contexts: Sequence[Any] | None, writes: bool) -> None:
+        self._agent, self._shown, self._contexts, self._writes = agent, shown, contexts, writes
         self._position = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -42,6 +44,8 @@ class _Controlled:
         return await self._agent.solve(task, again=again, shown=self._shown, context=context, note=note)
 
     async def write(self, task: Task, request: str, **_: Any) -> str:
+        if not self._writes:
+            return ""
         return await self._agent.write(task, request, shown=self._shown, context=self._context())
 
     async def rewrite(self, solved: Episode) -> Episode | None:

@@ -2,17 +2,22 @@
 
 import pytest
 
+from cod_lightning.contexts import HintContext
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.references import play_reference
 from cod_lightning.lifecycles import outline
 from cod_lightning.lifecycles.base import Shown
+from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.lifecycles.planner import PlanAndSolve
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.story import as_markdown
 from cod_lightning.rollout.transcript import dump, load
-from cod_lightning.types import EpisodeKind, EpisodeStatus
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.credit_tables import credit_table
 from tests.lifecycles.test_attempts import CHAT, Ledger, live, speak
 from tests.stubs import FunctionEngine
@@ -101,3 +106,11 @@ def test_words_that_the_policy_does_not_know_are_laid_to_the_program():
 def test_an_outline_has_the_plans():
     steps = [(step.kind, step.position) for step in outline(PLAN, 3)]
     assert steps == [(kind, n) for n in range(3) for kind in ORDER][:-1]
+
+
+@pytest.mark.parametrize("program", [PLAN, BestOfN(n=3)], ids=["planner", "best of n"])
+def test_a_scripted_player_plays_every_task_once_and_writes_no_plan(program):
+    pack = Levers().sample_pack(split=Split.TEST, index=0, num_tasks=3)
+    (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, HintContext(), program=program)
+    assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 3)[:-1]
+    assert not life.attempts
