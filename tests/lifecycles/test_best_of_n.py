@@ -1,21 +1,32 @@
 """Best of n: attempts that differ by noise alone, credit among them, the best one teaches; pass@k against all subsets."""
 
+import io
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.credited import credited
+from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.outcomes import Outcomes, pass_at
-from cod_lightning.lifecycles import outline
+from cod_lightning.evaluation.results import results_of
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.table import print_table
+from cod_lightning.lifecycles import Anchors, Branching, Counterfactual, outline
 from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.types import AttemptKind, EpisodeKind
+from tests.credit_tables import credit_table
 from tests.lifecycles.test_attempts import live
+from tests.played import play
 
 
 def test_every_task_is_attempted_n_times_from_one_context_and_one_state_of_the_world():
@@ -49,11 +60,6 @@ def test_the_context_is_rewritten_in_view_of_the_best_attempt_and_of_its_own_amo
 
 def test_attempts_are_credited_by_the_others_from_their_context():
     groups = live(program=BestOfN(n=3))
-    from cod_lightning.credit.baselines import GroupMean
-    from cod_lightning.credit.credited import credited
-    from cod_lightning.credit.returns import TaskCredit
-    from tests.credit_tables import credit_table
-
     table = credit_table(groups)
     found = credited(table, TaskCredit(), GroupMean())
     for (g, k, e, attempt), entry in table.numbers.items():
@@ -113,3 +119,26 @@ def test_an_evaluation_shows_pass_at_k_where_the_program_makes_several_attempts(
     plain = Outcomes.of([group.lifecycles[0] for group in live()])
     assert plain.attempts is None
     assert "pass_at" not in figures(plain, {})
+
+
+def test_the_table_that_a_test_ends_with_names_pass_at_k():
+    played = play(Suite(name="bare", controls=(), warm_start_temperatures=()))
+    rng = np.random.default_rng(0)
+    with_attempts = [
+        replace(
+            one, outcomes=replace(one.outcomes, attempts=rng.choice([0.0, 1.0], size=(*one.outcomes.success.shape, 6)))
+        )
+        for one in played
+    ]
+    console = Console(width=200, record=True, file=io.StringIO())
+    print_table(results_of(with_attempts), console)
+    shown = console.export_text()
+    assert "Of 6 attempts at each task, mean over positions: pass@1 0." in shown
+    assert all(f"pass@{k} " in shown for k in (1, 2, 4, 6))
+    print_table(results_of(played), console)
+    assert "pass@" not in console.export_text()
+
+
+def test_the_memory_plan_counts_the_attempts_that_there_can_be_at_a_time():
+    beside = Branching(program=BestOfN(n=4), anchors=Anchors(attempts=3), counterfactual=Counterfactual(attempts=2))
+    assert (BestOfN(n=4).num_attempts, Branching().num_attempts, beside.num_attempts) == (4, 1, 4 + 2 + 2)
