@@ -195,6 +195,9 @@ def test_attempts_which_have_no_siblings_are_refused_beside_it(key):
     check_comparing(rewards_of({"form": FormatReward()}), branching)
     with pytest.raises(ConfigError) as caught:
         check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), branching)
+    assert caught.value.key == "data.rewards.pairs"
+    assert f"data.{key}" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_no_part_compares_siblings_where_a_program_makes_several_attempts():
@@ -202,6 +205,3 @@ def test_no_part_compares_siblings_where_a_program_makes_several_attempts():
     check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), Branching())
     with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* beside data\.program=BestOfN"):
         check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), Branching(program=BestOfN()))
-    assert caught.value.key == "data.rewards.pairs"
-    assert f"data.{key}" in str(caught.value)
-    assert "\n" not in str(caught.value)
