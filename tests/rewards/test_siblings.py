@@ -14,6 +14,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles.attempts import Anchors, Branching, Counterfactual
+from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.rewards import (
     FormatReward,
     NoisyPairwiseJudge,
