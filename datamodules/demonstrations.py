@@ -173,7 +173,7 @@ class DemonstrationDataModule(ItemDataModule):
                     remedy = "Write its propose() (of a Play: proposal()), or leave the warm start's data.program out."
                     raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
                 episodes.append(proposal)
-            else:
+            elif kind is EpisodeKind.UPDATE:  # texts that a program asks for have no demonstrator
                 episodes.append(await run_update_episode(env, episodes[-1], setting, who))
         return episodes
 
