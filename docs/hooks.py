@@ -75,12 +75,12 @@ SEAMS = {
     "Reward": "data.rewards.NAME",
     "SiblingReward": "data.rewards.NAME",
     "Scorer": "model.scorers.NAME",
-    "NotebookContext": "data.context",
+    "RecordContext": "data.context",
     "WordedContext": "data.context",
     "WrappedContext": "data.context",
 }
 """Base class of a method -> the key that chooses it."""
-CITED = re.compile(r"Sources?: (?P<source>.+?) (?:What differs|Differs(?: from (?:it|CompactionRL))?): (?P<differs>.+)")
+CITED = re.compile(r"Sources?: (?P<source>.+?) (?:What differs|Differs(?: from [\w ]+)?): (?P<differs>.+)")
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -8,14 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cod_lightning.contexts import (
-    ActsContext,
-    EpisodesContext,
-    HintContext,
-    NotebookContext,
-    SkillsContext,
-    TranscriptContext,
-)
+from cod_lightning.contexts import ActsContext, HintContext, NotebookContext, SkillsContext, TranscriptContext
 from cod_lightning.contexts.base import Intervention, Prepared, TextState
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import Reference
@@ -29,6 +22,7 @@ from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.planner import PlanAndSolve
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
+from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split

@@ -31,7 +31,6 @@ from cod_lightning.contexts import (
     ActsContext,
     CheckedContext,
     ContextMechanism,
-    EpisodesContext,
     HintContext,
     NotebookContext,
     SkillsContext,
@@ -46,6 +45,7 @@ from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
+from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Lifecycle, Pack
