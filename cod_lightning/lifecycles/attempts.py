@@ -98,11 +98,11 @@ class _Attempting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
 
-    async def solve(self, task: Task, **how: Any) -> Episode:
+    async def solve(self, task: Task, **more: Any) -> Episode:
         for kind, of in self._attempts():
             self._agent.fork(task, kind, of)
         self._position, self._rewritten = self._position + 1, False
-        return await self._agent.solve(task, **how)
+        return await self._agent.solve(task, **more)
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
         updated = await self._agent.rewrite(solved, skip=skip)

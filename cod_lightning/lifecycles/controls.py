@@ -36,12 +36,12 @@ class _Controlled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
 
-    async def solve(self, task: Task, *, again: bool = False, note: str = "", **_: Any) -> Episode:
+    async def solve(self, task: Task, **more: Any) -> Episode:
         context = self._context()
         self._position += 1
         if self._contexts is not None and context is None:
             return self._agent.skip(EpisodeKind.SOLVE)
-        return await self._agent.solve(task, again=again, shown=self._shown, context=context, note=note)
+        return await self._agent.solve(task, **more | {"shown": self._shown, "context": context})
 
     async def write(self, task: Task, request: str, **_: Any) -> str:
         if not self._writes:
