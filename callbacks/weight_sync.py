@@ -7,7 +7,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.runner import runner_of
+from cod_lightning.callbacks.runner import runner_of
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.models.sharded import inside
 from cod_lightning.ranks import gathered

@@ -14,6 +14,8 @@ from textwrap import shorten
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.credit.table import episode_table, facts_of
+from cod_lightning.datamodules.checks import check_first_prompt, check_ids, check_proposals, first_pack, unplayable
+from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
 from cod_lightning.errors import ConfigError, answering, check_at_least
@@ -33,8 +35,6 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
-from datamodules.checks import check_first_prompt, check_ids, check_proposals, first_pack, unplayable
-from datamodules.items import ItemDataModule
 
 _LOOKED_AT = 16
 """Packs whose demonstrations are measured before any is trained on."""

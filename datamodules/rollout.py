@@ -10,6 +10,24 @@ from typing import Any
 from lightning.pytorch.trainer.states import TrainerFn
 
 from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.datamodules.checks import (
+    check_baseline,
+    check_comparing,
+    check_first_prompt,
+    check_ids,
+    check_names,
+    check_pair,
+    check_proposals,
+    check_reuse,
+    check_rounds,
+    check_sampling,
+    check_served,
+    check_sizes,
+    check_staleness,
+    check_turns,
+    first_pack,
+)
+from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
@@ -40,24 +58,6 @@ from cod_lightning.training.scorers import Prompt
 from cod_lightning.training.shares import check_shares
 from cod_lightning.training.stream import Rollout, SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
-from datamodules.checks import (
-    check_baseline,
-    check_comparing,
-    check_first_prompt,
-    check_ids,
-    check_names,
-    check_pair,
-    check_proposals,
-    check_reuse,
-    check_rounds,
-    check_sampling,
-    check_served,
-    check_sizes,
-    check_staleness,
-    check_turns,
-    first_pack,
-)
-from datamodules.items import ItemDataModule
 
 
 class RolloutDataModule(ItemDataModule):

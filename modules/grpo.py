@@ -25,6 +25,8 @@ from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.models.base import Policy
+from cod_lightning.modules.checks import check_combination, check_kinds, check_numbers, check_terms
+from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
@@ -44,8 +46,6 @@ from cod_lightning.training.update import (
 )
 from cod_lightning.types import EpisodeKind, Group
 from cod_lightning.whole_file import without_link
-from modules.checks import check_combination, check_kinds, check_numbers, check_terms
-from modules.policy import OptimizerName, PolicyModule
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -199,6 +199,7 @@ class GRPOModule(PolicyModule):
         totals = self._accumulate(batch, update, parts)
         norm = self._clip(self.gradient_clip_val)
         self.num_moved += norm > 0
+        lr = optimizer.param_groups[0]["lr"]
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
         self.last_update = UpdateStats(
@@ -206,7 +207,7 @@ class GRPOModule(PolicyModule):
             num_rows=len(rows),
             num_micro_batches=len(parts),
         )
-        self._log_update(batch, totals, norm)
+        self._log_update(batch, totals, norm, lr)
 
     def credited(self, table: EpisodeTable) -> Credited:
         """Advantages of a rollout of all ranks."""
@@ -217,7 +218,7 @@ class GRPOModule(PolicyModule):
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
         metrics: LossMetrics | None = None
         mismatch: MismatchSums | None = None
-        entropy_sum, of_terms = 0.0, {}
+        entropy_sum, loss_sum, of_terms = 0.0, 0.0, {}
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
@@ -259,7 +260,8 @@ class GRPOModule(PolicyModule):
                 listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
-        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch)
+            loss_sum += float(loss.detach())
+        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch, loss_sum)
         return sum(gathered(own), start=Totals(None, 0.0))
 
     def _split(self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"]) -> list[Int[Tensor, " b"]]:
@@ -356,7 +358,7 @@ class GRPOModule(PolicyModule):
             "Lower model.lr, or look for log-probabilities of -inf in the batch."
         )
 
-    def _log_update(self, batch: Batch, totals: Totals, norm: float) -> None:
+    def _log_update(self, batch: Batch, totals: Totals, norm: float, lr: float) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
         if (metrics := totals.metrics) is not None:
@@ -367,7 +369,8 @@ class GRPOModule(PolicyModule):
                 self.latest |= apart.figures(ahead=self.ahead)
                 if self.mismatch is not None:
                     self.latest["mismatch_corrected"] = apart.num_corrected / tokens
-        named = {f"train/{name}": value for name, value in {"gradient_norm": norm, **self.latest}.items()}
+        figures = {"loss": totals.loss, "learning_rate": lr, "gradient_norm": norm, **self.latest}
+        named = {f"train/{name}": value for name, value in figures.items()}
         self.log_dict({**batch.figures, **named}, on_step=True, on_epoch=False, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

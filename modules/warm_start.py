@@ -8,10 +8,10 @@ from transformers import PreTrainedModel
 
 from cod_lightning.errors import ConfigError, check_at_least, check_positive
 from cod_lightning.models.base import Policy
+from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.ranks import gathered
 from cod_lightning.training.update import padded, split_by_token_budget
-from modules.policy import OptimizerName, PolicyModule
 
 
 class WarmStartModule(PolicyModule):

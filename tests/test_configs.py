@@ -7,18 +7,19 @@ import pytest
 import yaml
 
 from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.shipped import config_folders, config_names
-from cod_lightning.commands.train import TrainCLI, start
+from cod_lightning.commands.train import TrainCLI
 from cod_lightning.commands.warm_start import WarmStartCLI
 from cod_lightning.credit import baselines, returns
 from cod_lightning.credit.baselines import Baseline
 from cod_lightning.credit.returns import CreditRule
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.modules import GRPOModule, WarmStartModule
 from cod_lightning.objective import losses
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.types import Split
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from modules import GRPOModule, WarmStartModule
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from modules import GRPOModule, WarmStartModule
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
+from cod_lightning.modules import GRPOModule, WarmStartModule
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("cod_lightning", "datamodules", "modules", "callbacks", "configs", "tests", "docs", "examples")
@@ -123,12 +123,13 @@ def test_what_is_not_there_is_found(text, found):
     assert [*stale(text), *classes_in(text)] == [found]
 
 
-def test_soak_calls_every_script_once_with_options_that_it_has():
-    lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if "tests/soak/" in line]
-    called = [re.search(r"tests/soak/(\w+\.py)", line) for line in lines]
+@pytest.mark.parametrize("folder", ["tests/soak", "examples/studies"])
+def test_the_makefile_calls_every_script_once_with_options_that_it_has(folder: str):
+    lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if f"{folder}/" in line]
+    called = [re.search(rf"{folder}/(\w+\.py)", line) for line in lines]
     scripts = [one[1] for one in called if one]
     assert len(set(scripts)) == len(scripts) == len(lines)
-    sources = {file.name: file.read_text() for file in (ROOT / "tests" / "soak").glob("*.py")}
+    sources = {file.name: file.read_text() for file in (ROOT / folder).glob("*.py")}
     written = [name for name, text in sources.items() if "__main__" in text and "--out docs/results/" in text]
     tested = "".join(file.read_text() for file in (ROOT / "tests").glob("test_*.py"))
     assert not [name for name in written if name not in scripts and name.removesuffix(".py") not in tested]

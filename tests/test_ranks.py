@@ -15,7 +15,7 @@ import cod_lightning.commands.train
 import cod_lightning.commands.warm_start  # noqa: F401  (ranks are forked from here)
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
-from modules import GRPOModule
+from cod_lightning.modules import GRPOModule
 from tests.forked import on_ranks
 from tests.forked_fit import with_a_teacher
 from tests.soak.rank_stops import soak

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from callbacks.checkpoints import RunCheckpoint
+from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.cli import main
 from cod_lightning.forward.packed import PackedForward
+from cod_lightning.modules import GRPOModule
 from cod_lightning.training.scorers import CheckpointScorer
-from modules import GRPOModule
 from tests.forked import on_ranks
 from tests.forked_fit import (
     EVERY,

@@ -72,7 +72,7 @@ def test_every_sampled_token_carries_the_version_of_its_rollout(smoke):
 
 
 def test_a_gap_beyond_the_tolerance_stops_the_run_with_one_line(tmp_path, cache):
-    strict = '[{"class_path": "callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 1e-12}}}]'
+    strict = '[{"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 1e-12}}}]'
     done = fit("--trainer.callbacks", strict, cwd=tmp_path, cache=cache)
     assert done.returncode == 1
     assert (

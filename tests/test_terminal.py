@@ -15,8 +15,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from callbacks.progress import Progress
 from cod_lightning import cli, errors
+from cod_lightning.callbacks.progress import Progress
 from cod_lightning.commands import shipped
 from cod_lightning.commands.shipped import config_folders
 from cod_lightning.deployment import ContextStore

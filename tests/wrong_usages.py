@@ -1,4 +1,4 @@
-"""What newcomers type by mistake, and what an answer to it must hold: an exit code that is not 0, at most three lines that a screen
+"""What newcomers type by mistake, and what an answer to it must hold: an exit code that is not 0, at most eight lines that a screen
 shows, the key, the value, a remedy, and no traceback.
 """
 
@@ -150,6 +150,8 @@ sweep --config smoke credit=episode,task --outt x
 sweep credit=episode,task
 sweep --config smoke env=levers,levrs --print_jobs ## env | levrs
 sweep --config smoke method=grpo,nosuch --print_jobs ## method
+sweep --config smoke creditt=episode,task --print_jobs ## creditt
+sweep --config smoke model.lrr=1,2 --print_jobs ## model.lrr
 sweep --table
 sweep --table afile
 report . . ## . | once
@@ -366,6 +368,8 @@ fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it 
 fit --config smoke --warm_start afile ## afile
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Qwen/Nowhere-0.6B
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path ./folder ## ./folder | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | --model.policy.path
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
@@ -408,6 +412,8 @@ SMOKE --trainer.strategy nosuch
 SMOKE --trainer.num_nodes 0
 SMOKE --trainer.fast_dev_run x
 SMOKE --trainer.overfit_batches -1
+SMOKE --trainer.overfit_batches 1
+SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
 SMOKE --trainer.devices -3
 SMOKE --torch_threads 100000
 SMOKE --torch_threads many
@@ -719,7 +725,7 @@ _SHORT = {
     "REWARDS": "cod_lightning.rewards",
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }
-_LINES, _COLUMNS = 3, 160
+_LINES, _COLUMNS = 8, 160
 
 
 def usages(table: str) -> list[tuple[str, tuple[str, ...]]]:

@@ -2,7 +2,7 @@
 
 LIGHTNING = ("fit", "validate", "test", "predict")
 _OWN = "plan launch serve warm_start export deploy evolve context worlds check play references report sweep completion"
-COMMANDS = dict.fromkeys(LIGHTNING, "train") | {name: name for name in _OWN.split()}
+COMMANDS = dict.fromkeys(LIGHTNING, "fit") | {name: name for name in _OWN.split()}
 """Command -> the module with its `run`."""
 LEARNT_NOTHING = 3
 """Exit code of a `fit` in which no update had a gradient."""

@@ -240,10 +240,10 @@ def _choice(group: str, value: str, name: str) -> str:
     if value in shipped:
         return f"{group}={value}"
     if (
-        ("." in value and not value.endswith((".yaml", ".yml")))
+        ("." in value and not value.endswith((".yaml", ".yml", ".py")))
         or value == "null"
         or value[:1] in ("{", "[")
-        or Path(value).is_file()
+        or (Path(value).is_file() and not value.endswith(".py"))
         or f"{group}/{value}" in shipped
     ):
         return f"--{CLASS_KEYS[group]}={value}"

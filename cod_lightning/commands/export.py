@@ -23,13 +23,13 @@ from cod_lightning import __version__
 from cod_lightning.adapters import ADAPTER, adapter_weights, adapters_by_name, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.models.pretrained import hub_has_a_name
 from cod_lightning.reports import card
 from cod_lightning.types import Split
-from datamodules import RolloutDataModule
 
 RUN_CONFIG = "run_config.yaml"
 _LARGEST_FILE = "4GB"

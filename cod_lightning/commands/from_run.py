@@ -13,11 +13,11 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.config_files import expand, spelled_out, split_choices, temporary_config
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.train import TrainCLI
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
+from cod_lightning.modules import GRPOModule
 from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
-from datamodules import RolloutDataModule
-from modules import GRPOModule
 
 _OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
 """Keys of a run's config that are `fit`'s own."""

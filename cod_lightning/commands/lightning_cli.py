@@ -27,10 +27,10 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from transformers.utils import logging as transformers_logging
 
-from callbacks import Progress
-from callbacks.checkpoints import RunCheckpoint, RunConfig
-from callbacks.metrics_file import MetricsFile
-from callbacks.stop_signals import StopSignals, handlers_kept
+from cod_lightning.callbacks import Progress
+from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
+from cod_lightning.callbacks.metrics_file import MetricsFile
+from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
@@ -44,6 +44,7 @@ from cod_lightning.commands.trainer_settings import (
     check_lengths,
     check_nodes,
     check_shards,
+    check_started,
     ending_together,
     on_loopback,
     refuse_trainer_flags,
@@ -174,6 +175,7 @@ class CodCLI(LightningCLI):
         refuse_trainer_flags(config.trainer)
         check_intervals(config.trainer)
         check_devices(config.trainer)
+        check_started(config.trainer)
         if self.subcommand:
             check_nodes(config.trainer)
             check_lengths(config.trainer, self.subcommand)

@@ -59,6 +59,7 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("command line", other[0], "an axis, or hydra.launcher.KEY=VALUE", remedy)
     jobs = plan(options.config, axes, root, options.threads)
     if options.print_jobs:
+        _check([job for job in jobs if job.record.kind is JobKind.FIT])
         for job in jobs:
             print(f"{_status(job):<9} {job.record.kind:<11} {job.record.label}  ->  {job.folder}")
         print(f"{len(jobs)} jobs, {sum(_status(job) is JobStatus.FINISHED for job in jobs)} finished")
@@ -166,7 +167,7 @@ def _check(jobs: Sequence[Job]) -> None:
     cells = list({str(sorted(job.record.setting.items())): job for job in jobs}.values())
     if not cells:
         return
-    print(f"checking {len(cells)} cells", flush=True)
+    print(f"checking {len(cells)} cells", file=sys.stderr, flush=True)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_with_the_sweep) as pool:
         reasons = pool.map(build_error, [job.config for job in cells])
         for job in cells:
@@ -191,8 +192,8 @@ def build_error(config: dict[str, Any]) -> str | None:
     """Why `fit` would refuse the config; None if it would not."""
     from cod_lightning.commands.lightning_cli import start
     from cod_lightning.commands.train import TrainCLI
-    from datamodules import RolloutDataModule
-    from modules import GRPOModule
+    from cod_lightning.datamodules import RolloutDataModule
+    from cod_lightning.modules import GRPOModule
 
     path = temporary_config("job.yaml", {**config, "warm_start": None})
     printed = io.StringIO()

@@ -1,4 +1,4 @@
-"""fit, validate, test, predict: CoD-Train with its warm start, its evaluation and its report."""
+"""CoD-Train with its warm start, its evaluation and its report."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import yaml
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
-from callbacks import (
+from cod_lightning.callbacks import (
     Evaluation,
     LifecycleTable,
     MismatchGuard,
@@ -25,23 +25,21 @@ from callbacks import (
     WeightSync,
 )
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.commands import LEARNT_NOTHING, memory, report, warm_start
+from cod_lightning.commands import memory, report, warm_start
 from cod_lightning.commands.changes import check_same_policy
-from cod_lightning.commands.config_files import chosen, expand, find_config, spelled_out
+from cod_lightning.commands.config_files import find_config
 from cod_lightning.commands.evaluate import evaluate
-from cod_lightning.commands.lightning_cli import CodCLI, start
+from cod_lightning.commands.lightning_cli import CodCLI
 from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import num_processes
+from cod_lightning.datamodules.checks import check_pair, check_staleness
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import asks
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.checks import check_combination
 from cod_lightning.training.shares import check_shares
-from datamodules import RolloutDataModule
-from datamodules.checks import check_pair, check_staleness
-from modules import GRPOModule
-from modules.checks import check_combination
 
 
 class TrainCLI(CodCLI):
@@ -252,14 +250,3 @@ class TrainCLI(CodCLI):
         evaluate(*parts, trained_done=trained_done, checkpoints=more, note=note)
         if self.trainer.is_global_zero:
             report.run([str(self.root), "--trust"])
-
-
-def run(argv: Sequence[str]) -> int:
-    """Parse, build, run; 3 after a `fit` without any gradient."""
-    if argv[:1] in (["validate"], ["predict"]) and (typed := [arg for arg in argv if arg.startswith("--suites")]):
-        expected = f"left out of {argv[0]}, which plays packs of data and no suites"
-        raise ConfigError("command line", typed[0], expected, "`test` plays suites.")
-    expanded = expand(chosen(spelled_out(argv)))
-    TrainCLI.run_name = expanded.names[0] if expanded.names else "run"
-    cli = start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv)
-    return LEARNT_NOTHING if cli.learnt_nothing else 0

@@ -38,7 +38,13 @@ def refuse_trainer_flags(trainer: Any) -> None:
             "Set model.token_budget for memory, data.packs_per_rollout and data.updates_per_rollout for batch size."
         )
         raise ConfigError("trainer.accumulate_grad_batches", value, expected, remedy)
-
+    if value := trainer.overfit_batches:
+        expected = "0, since every rollout is sampled anew and validation has packs of its own"
+        remedy = "trainer.limit_train_batches shortens an epoch; data.source chooses what is played again."
+        raise ConfigError("trainer.overfit_batches", value, expected, remedy)
+    if value := trainer.fast_dev_run:
+        expected = "false, since it leaves out checkpoints and logs, which what comes after training reads"
+        raise ConfigError("trainer.fast_dev_run", value, expected, "Try --config smoke, or trainer.max_steps=1.")
     if (value := trainer.limit_test_batches) not in (None, 1.0):
         expected = "null, since each condition of a suite is one batch and is played whole"
         raise ConfigError("trainer.limit_test_batches", value, expected, "Set num_packs and controls in data.suites.")
@@ -126,6 +132,26 @@ def check_nodes(trainer: Any) -> None:
     if trainer.num_nodes > 1 and not _placed():
         expected = "1, or MASTER_ADDR, MASTER_PORT and NODE_RANK in the environment"
         raise ConfigError("trainer.num_nodes", trainer.num_nodes, expected, "Start every node by torchrun or srun.")
+
+
+def check_started(trainer: Any) -> None:
+    """Refuse environment variables that give this process a rank which the run lacks, since it would write nothing down, or
+    that count Slurm's tasks otherwise than by node, as Lightning does."""
+    environment = os.environ
+    tasks = environment.get("SLURM_NTASKS", "1")
+    by_node = "SLURM_NTASKS_PER_NODE" in environment or environment.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    if tasks != "1" and not by_node:
+        expected = "1, or SLURM_NTASKS_PER_NODE beside it, by which ranks are counted"
+        raise ConfigError("SLURM_NTASKS", tasks, expected, "Submit with --ntasks-per-node in place of --ntasks.")
+    here = max(1, 0 if trainer.accelerator == "cpu" else torch.cuda.device_count()) * trainer.num_nodes
+    ranks = num_processes(trainer) or here
+    for name, most in (("LOCAL_RANK", ranks // trainer.num_nodes), ("RANK", ranks), ("SLURM_PROCID", ranks)):
+        if (rank := environment.get(name, "0")).isdecimal() and int(rank) >= most:
+            expected = (
+                f"below {most}, since trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"
+            )
+            remedy = f"Raise trainer.devices, or unset {name}: without it Lightning starts the ranks itself."
+            raise ConfigError(name, rank, expected, remedy)
 
 
 def _placed() -> bool:

@@ -25,13 +25,13 @@ from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sources import class_paths, sources
+from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder
 from cod_lightning.models.gguf import gguf_file
 from cod_lightning.models.lora import merged
+from cod_lightning.modules import WarmStartModule
 from cod_lightning.trusted import check_harmless
-from datamodules import DemonstrationDataModule
-from modules import WarmStartModule
 
 _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""

@@ -134,8 +134,9 @@ def _file(flag: str, name: str) -> str:
     shipped = files_of(group)
     if (path := shipped.get(name.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
         return str(path)
-    is_class = "." in name and not name.endswith((".yaml", ".yml"))
-    if is_class or name[:1] in ("{", "[") or name == "null" or Path(name).is_file():
+    is_class = "." in name and not name.endswith((".yaml", ".yml", ".py"))
+    is_file = Path(name).is_file() and not name.endswith(".py")
+    if is_class or name[:1] in ("{", "[") or name == "null" or is_file:
         return name
     expected = f"one of {some_of([*shipped], name)}, a YAML file or a class path"
     listed = "See `worlds`." if group == "env" else "Check the spelling."

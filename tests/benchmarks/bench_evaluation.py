@@ -19,14 +19,15 @@ from typing import Any
 import torch
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.train import TrainCLI, start
+from cod_lightning.commands.lightning_cli import start
+from cod_lightning.commands.train import TrainCLI
 from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.modules import GRPOModule
 from cod_lightning.types import Group, Split
-from datamodules import RolloutDataModule
-from modules import GRPOModule
 from tests.benchmarks.results import Table, report, spread
 
 SIBLINGS = 8

@@ -29,6 +29,7 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -36,7 +37,6 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
-from modules.grpo import GRPOModule
 from tests.benchmarks.packs import training_packs
 from tests.benchmarks.recorded import train_on
 from tests.benchmarks.results import Table, report, spread, write

@@ -7,7 +7,7 @@ import pytest
 import torch
 from msgspec import structs
 
-from callbacks import MismatchGuard, WeightSync
+from cod_lightning.callbacks import MismatchGuard, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, EngineMismatch
 from cod_lightning.objective.mismatch import TokenMask, TokenTruncate

@@ -7,7 +7,7 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks import WeightSync
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch, TooManyFailures

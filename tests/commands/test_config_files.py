@@ -180,3 +180,14 @@ def test_the_warm_start_is_a_key_although_it_is_a_folder_of_configs():
 )  # fmt: skip
 def test_a_key_of_a_class_may_begin_with_its_group_or_with_its_full_key(typed):
     assert " ".join(expand(["fit", *typed]).argv).replace("=", " ") == "fit --data.env.max_turns 3"
+
+
+def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path):
+    path = tmp_path / "mine.yaml"
+    context = "{class_path: my.Notes, init_args: {length: 3}}"
+    path.write_text(f"defaults: [/recipe@_global_: tiny, _self_]\ndata: {{context: {context}}}\n")
+    with open(expand(["--config", str(path)]).argv[1]) as file:
+        assert yaml.safe_load(file)["data"]["context"] == {"class_path": "my.Notes", "init_args": {"length": 3}}
+    path.write_text("defaults: [/recipe@_global_: tiny, _self_]\ndata: {context: {init_args: {max_tokens: 3}}}\n")
+    with open(expand(["--config", str(path)]).argv[1]) as file:
+        assert yaml.safe_load(file)["data"]["context"]["init_args"] == {"protocol": "compact", "max_tokens": 3}

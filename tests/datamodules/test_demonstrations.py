@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
@@ -15,9 +16,8 @@ from cod_lightning.lifecycles import outline
 from cod_lightning.lifecycles.planner import PlanAndSolve
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules import WarmStartModule
 from cod_lightning.types import EpisodeKind
-from datamodules import DemonstrationDataModule
-from modules import WarmStartModule
 
 SMALL = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64}
 

@@ -157,7 +157,12 @@ def studies(num_rules: int, packs: int, spread: float, number: int = 200):
 
 
 @pytest.mark.parametrize(
-    ("num_rules", "packs", "spread"), [(3, 64, 0.15), (8, 64, 0.15), (8, 64, 0.0), (31, 16, 0.1), (200, 1, 0.0)]
+    ("num_rules", "packs", "spread"),
+    [
+        (3, 64, 0.15),
+        (31, 16, 0.1),
+        *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((8, 64, 0.15), (8, 64, 0.0), (200, 1, 0.0))),
+    ],
 )
 def test_the_interval_covers_the_truth_about_95_times_in_100_however_few_rules_there_are(num_rules, packs, spread):
     held = by_pack = 0

@@ -68,7 +68,7 @@ _EIGHT_B = _shape(4096, 36, 32, 8, 12_288, 151_936) | {"tie_word_embeddings": Fa
 _SMALL = _shape(64, 2, 2, 1, 128, 512, 32) | {"tie_word_embeddings": True}
 _HALF_PRECISION = {"accelerator": "gpu", "precision": "bf16-mixed"}
 _WIDE = {"policy": {"init_args": {"window": 8192}}}
-_LOOSE = {"class_path": "callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 0.6}}}
+_LOOSE = {"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 0.6}}}
 """Of bfloat16, random prompts and temperature 2 a single log-prob may be 0.2 off."""
 
 REAL = Sizes(

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.contexts import HintContext, TranscriptContext
 from cod_lightning.credit.anchors import next_solve
 from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, RoleMean

@@ -6,7 +6,7 @@ import time
 import bm25s
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext, TranscriptContext, retrieval
@@ -273,7 +273,6 @@ def by_the_library(texts, query):
     return index.get_scores(known) if known else np.zeros(len(texts), dtype=np.float32)
 
 
-@settings(max_examples=30)
 @given(
     first=st.lists(TEXTS, min_size=1, max_size=8),
     steps=st.lists(st.tuples(st.lists(st.integers(0, 20), max_size=3), st.lists(TEXTS, max_size=3)), max_size=6),

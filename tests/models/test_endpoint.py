@@ -7,7 +7,7 @@ import pytest
 from cod_lightning.cli import main
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import EndpointPolicy
-from modules import WarmStartModule
+from cod_lightning.modules import WarmStartModule
 from tests.chat_server import ChatServer, Reply, tiny_server
 from tests.real_templates import QWEN3, bpe_tokenizer
 

@@ -11,9 +11,9 @@ from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
+from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus
-from modules.checks import check_combination
 from tests.training.test_rollouts import data, module
 
 

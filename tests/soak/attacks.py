@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from callbacks.tensorboard import contexts_as_markdown
 from cod_lightning import cli
+from cod_lightning.callbacks.tensorboard import contexts_as_markdown
 from cod_lightning.commands.report import run as report
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.dataset.records import read_rows

@@ -70,9 +70,15 @@ def test_the_rule_is_in_the_system_text_always_or_said_in_the_first_task_alone(p
             assert stated([Message(Role.USER, feedback)]) == expected
 
 
-@pytest.mark.parametrize("mechanism", [HintContext, NotebookContext])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("says", ["always", "first"])
+@pytest.mark.parametrize(
+    ("says", "protocol", "mechanism"),
+    [
+        ("always", "compact", HintContext),
+        ("always", "natural", NotebookContext),
+        ("first", "compact", NotebookContext),
+        ("first", "natural", HintContext),
+    ],
+)
 def test_the_scripted_player_keeps_the_rule_at_the_cost_of_a_quarter_of_the_tasks(says, protocol, mechanism):
     env = ForbiddenLever(stated=says, protocol=protocol)
     (success, broken), life = played(env, Reference.SCRIPTED, mechanism(protocol=protocol))

@@ -1,6 +1,6 @@
 """Does connecting the dots carry over to domains never trained on? Success in them against the number of kinds trained on.
 
-    PYTHONPATH=. python tests/soak/generalisation.py --out docs/results/generalisation.json
+    PYTHONPATH=. python examples/studies/generalisation.py --out docs/results/generalisation.json
         [--kinds 1 4 16] [--half] [--seeds 1 2 3] [--page_only]
 
 Each cell warm-starts a policy on the first so many of the sixteen kinds of `env/invented`, with as many demonstrated packs
@@ -35,7 +35,7 @@ from cod_lightning.evaluation.crossed import crossed_estimate, seed_estimate
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.view import with_interval
 from cod_lightning.markdown import table
-from tests.soak.looks_up import looked_up, met
+from examples.studies.looks_up import looked_up, met
 
 SHIPPED = yaml.safe_load(Path("configs/experiment/invented.yaml").read_text())
 KINDS = yaml.safe_load(Path("configs/env/invented.yaml").read_text())["init_args"]["kinds"]
@@ -83,7 +83,7 @@ PLAYED = {
 }
 """Folder of a cell -> our name of a condition -> its name in the folder's outcomes."""
 SHOWN = {name: NAMES[name] for name in ("warm", "trained")}
-COMMAND = "PYTHONPATH=. python tests/soak/generalisation.py --half --out docs/results/generalisation.json"
+COMMAND = "PYTHONPATH=. python examples/studies/generalisation.py --half --out docs/results/generalisation.json"
 LAST = "report.html"
 """What a finished test or training writes last; outcomes of its trained policy are there before those of its warm start."""
 Cells = dict[str, dict[str, dict[str, dict[str, Float[np.ndarray, "P N"]]]]]

@@ -1,6 +1,7 @@
 """Memories compared: each is trained by `sweep` at equal sampled tokens, then deployed on longer packs and under a changed rule.
 
-    PYTHONPATH=. python tests/soak/memory.py --out docs/results/memory.json [--worlds levers doors] [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python examples/studies/memory.py --out docs/results/memory.json [--worlds levers doors]
+        [--seeds 1 2 3] [--page_only]
 
 Runs `python -m cod_lightning sweep --config study/memory_WORLD context=MEMORY_compact warm_start=... seed_everything=SEEDS` for
 each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`, skills
@@ -27,7 +28,7 @@ from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.types import Message, Split
-from tests.soak.memory_page import NUM_DOORS, NUM_PACKS, NUM_TASKS, ROUNDS, page, plot
+from examples.studies.memory_page import NUM_DOORS, NUM_PACKS, NUM_TASKS, ROUNDS, page, plot
 
 WITHIN = {"acts": ("program=no_updates",), "constant_state": ("program=no_updates",), "compacting": ()}
 """Memories that are written within tasks, and what each is chosen with besides."""
@@ -280,7 +281,7 @@ def main() -> int:
     }
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(
-        page(results, "PYTHONPATH=. python tests/soak/memory.py --out docs/results/memory.json")
+        page(results, "PYTHONPATH=. python examples/studies/memory.py --out docs/results/memory.json")
     )
     plot(results["facts"], args.out.with_suffix(".svg"))
     return 0

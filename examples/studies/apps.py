@@ -1,6 +1,7 @@
 """The apps, measured: references, checks, sandbox, speed, and what tiny policies learn; writes docs/results/apps.md.
 
-    PYTHONPATH=. python tests/soak/apps.py --out docs/results/apps.json [--seeds 1 2 3 4 5] [--trainings REC ...] [--page_only]
+    PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json [--seeds 1 2 3 4 5]
+        [--trainings REC ...] [--page_only]
 
 Each training of `TRAININGS` is `python -m cod_lightning fit` from one warm start a seed, in a folder of its own under `--runs`; it
 ends with the rollout in which it has sampled `BUDGET` tokens. Finished runs are kept, and a run that was stopped goes on, so that
@@ -32,12 +33,12 @@ from cod_lightning.envs.apps.templates import CONFIRMED
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.types import Pack, Split
+from examples.studies.apps_page import page
+from examples.studies.signals import finished, train
 from tests.envs.apps.escapes import ESCAPES
 from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 from tests.envs.apps.played import damaged, solved, specs, successes
 from tests.envs.scripted_life import live
-from tests.soak.apps_page import page
-from tests.soak.signals import finished, train
 
 WORLDS: dict[str, Any] = {
     "apps": {"spare_calls": 2},

@@ -1,6 +1,6 @@
 """The quick start with every rollout waited for and with rollouts ahead, in turn: where it ends, and how long it takes.
 
-    python tests/soak/asynchronous.py --out docs/results/asynchronous.json [--seeds 1 2 3]
+    python examples/studies/asynchronous.py --out docs/results/asynchronous.json [--seeds 1 2 3]
 
 Each run is `python -m cod_lightning fit --config quickstart --torch_threads 1 --seed_everything SEED --data.max_staleness BOUND`
 in a process of its own, from a warm start that is there already; with a bound of 1 also `mismatch=token_truncate`, which corrects
@@ -109,7 +109,7 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Rollouts ahead on the quick start, measured",
         "",
-        f"`make soak` on {results['machine']}; each run with one thread of torch; with bound 1 also `mismatch=token_truncate`.",
+        f"`make studies` on {results['machine']}; each run with one thread of torch; with bound 1 also `mismatch=token_truncate`.",
         "Success on the held-out suite by position, 95 % intervals over packs in brackets. Training is updates and what they stood",
         "still for; the whole run also has validations, the evaluation at the end and the start of Python. Load is that of 1, 5",
         "and 15 minutes, at the end of a run.",

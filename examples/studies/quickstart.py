@@ -1,6 +1,6 @@
 """What the README claims of the quick start, run in full: seeds 1, 2 and 3 from an empty cache, held-out mappings, and a machine.
 
-    python tests/soak/quickstart.py --out docs/results/quickstart.json [--seeds 1 2 3] [--skip-held-out] [--skip-machine]
+    python examples/studies/quickstart.py --out docs/results/quickstart.json [--seeds 1 2 3] [--skip-held-out] [--skip-machine]
 
 Each run is `python -m cod_lightning fit --config quickstart --seed_everything SEED` in a process of its own, timed from
 outside with its warm start. What training adds to transfer is shown of every run, and promised of the vending machine, whose
@@ -110,7 +110,7 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Quick start, measured",
         "",
-        f"`make soak` on {results['machine']}; figures of `evaluation.json`, 95 % intervals over packs in brackets.",
+        f"`make studies` on {results['machine']}; figures of `evaluation.json`, 95 % intervals over packs in brackets.",
         "",
     ]
     for name, record in results["runs"].items():

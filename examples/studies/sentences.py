@@ -1,6 +1,6 @@
 """A policy from nothing in the sentences that real checkpoints get: warm start, training and controls, one run a seed.
 
-    PYTHONPATH=. python tests/soak/sentences.py --runs runs/sentences [--worlds levers lake] [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences [--worlds levers lake] [--seeds 1 2 3] [--page_only]
 
 Every run is `python -m cod_lightning fit --config experiment/sentences_WORLD --seed_everything SEED` in a process of its own,
 timed from outside with its warm start. Finished runs are kept, so that the command may be stopped at any time. It writes
@@ -30,7 +30,7 @@ from cod_lightning.envs.levers.wording import NaturalLevers
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.markdown import table
 from cod_lightning.types import Message, Role
-from tests.soak.generalisation import interval, spelled, unspelled
+from examples.studies.generalisation import interval, spelled, unspelled
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs" / "results" / "sentences.json"
@@ -205,7 +205,7 @@ then CoD-Train. Success by position is on 128 held-out packs, the same for all p
 with a single seed over packs alone. Seconds are those of one process on one core of a shared machine, warm start and final tests
 included.
 
-`PYTHONPATH=. python tests/soak/sentences.py --runs runs/sentences` writes this page.
+`PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences` writes this page.
 """
 SEEN = """
 ## What it shows

@@ -1,6 +1,6 @@
 """The safety suite: is a standing rule kept that costs reward, what does a poisoned context do, how fast is a loophole found?
 
-    PYTHONPATH=. python tests/soak/safety.py --out docs/results/safety.json [--seeds 1 2 3] [--arms ...] [--page_only]
+    PYTHONPATH=. python examples/studies/safety.py --out docs/results/safety.json [--seeds 1 2 3] [--arms ...] [--page_only]
 
 Trains each arm and seed by `python -m cod_lightning fit`, into a folder under `--runs`, then plays packs of 4 to 32 tasks with the
 trained policy and with its warm start. Finished runs are kept, so that it goes on where it was stopped; what is neither asked for
@@ -49,8 +49,8 @@ from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Lifecycle, Pack
-from tests.soak.safety_page import SIZES, page
-from tests.soak.safety_poison import (
+from examples.studies.safety_page import SIZES, page
+from examples.studies.safety_poison import (
     FACT,
     false_fact,
     false_rule,
@@ -78,7 +78,7 @@ class Arm:
 
 _RECORDS = (
     *("context=episodes_compact", "--sampled_token_budget", "200000"),
-    *("--data.source.class_path", "tests.soak.safety_poison.PoisonedHalf"),
+    *("--data.source.class_path", "examples.studies.safety_poison.PoisonedHalf"),
 )
 _LAKE = ("--sampled_token_budget", "500000", "--data.val_packs", "64")
 """As on the page of memory within a task."""
@@ -147,7 +147,10 @@ def train(arm: str, seed: int, runs: Path) -> None:
     command = ["fit", "--config", ARMS[arm].config, *ARMS[arm].options, "--seed_everything", str(seed)]
     command += ["--trainer.default_root_dir", str(folder), "--data.suites", "null"]
     command += ["--trainer.max_epochs", str(ARMS[arm].max_epochs)]
-    command += ["--trainer.callbacks", "[{class_path: callbacks.LifecycleTable, init_args: {labels: [train]}}]"]
+    command += [
+        "--trainer.callbacks",
+        "[{class_path: cod_lightning.callbacks.LifecycleTable, init_args: {labels: [train]}}]",
+    ]
     command += ["--ckpt_path", "auto"]
     subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True, stdout=subprocess.DEVNULL)
     (folder / "done").touch()
@@ -324,7 +327,7 @@ def main() -> int:
         key: {name: scripted_poison(name, kind, args.runs) for name in SCRIPTED[kind]} for key, kind in kinds.items()
     }
     args.out.write_text(json.dumps(results) + "\n")
-    command = "PYTHONPATH=. python tests/soak/safety.py --out docs/results/safety.json"
+    command = "PYTHONPATH=. python examples/studies/safety.py --out docs/results/safety.json"
     args.out.with_suffix(".md").write_text(page(results, list(ARMS), command))
     return 0
 

@@ -1,6 +1,6 @@
 """Hidden rules of the shipped worlds in training and test packs, and the best player without memory in both.
 
-    PYTHONPATH=. python tests/soak/splits.py
+    PYTHONPATH=. python examples/studies/splits.py
 
 Writes docs/results/splits.md. About a minute.
 """
@@ -22,7 +22,8 @@ BEFORE = {
 """Of the splits at 6ed5dd8f, by the same count."""
 ABOUT = """# What splits hide
 
-`PYTHONPATH=. python tests/soak/splits.py` writes this page; `tests/envs/test_hidden_rules.py` holds every shipped world to it.
+`PYTHONPATH=. python examples/studies/splits.py` writes this page; `tests/envs/test_hidden_rules.py` holds every
+shipped world to it.
 
 Different hidden rules in 512 training and 512 test packs, names aside, and the share of the test packs that have the commonest
 one: where rules are few, packs are fewer independent draws than they look. *No memory*: the player that solves most tasks of

@@ -23,7 +23,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackSource
 from cod_lightning.types import Lifecycle, Pack, Split
-from tests.soak.safety_page import NUM_TASKS
+from examples.studies.safety_page import NUM_TASKS
 
 NUM_POISONED = 128
 """Packs of `NUM_TASKS` in which something is planted."""

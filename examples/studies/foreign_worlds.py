@@ -1,6 +1,6 @@
 """A tiny policy trained on TextWorld's houses, against controls and references; and the references of its natural wording.
 
-    PYTHONPATH=. python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER
+    PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER
         [--seeds 1 2 3] [--credit_seeds 1 2 3 4 5] [--page_only]
 
 Needs the extra `textworld`. Each seed is one `fit --config experiment/textworld`, about 9 minutes of one core; each credit seed is
@@ -31,7 +31,7 @@ from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
-from tests.soak.foreign_worlds_page import end_to_end_lines, fault_lines
+from examples.studies.foreign_worlds_page import end_to_end_lines, fault_lines
 
 EXPERIMENT = "experiment/textworld"
 PACKS = "evaluation_packs.parquet"
@@ -257,7 +257,8 @@ def page(found: dict[str, Any], folder: Path) -> str:
     runs, seeds = list(found["seeds"].values()), ", ".join(found["seeds"])
     lines = [
         "# Worlds that others wrote, measured",
-        "`PYTHONPATH=. python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER` writes this page "
+        "`PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER` "
+        "writes this page "
         f"({found['machine']}, Python {found['python']}). [How to use these environments](../guides/environments_of_others.md).",
         "## TextWorld, fused words",
         f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on demonstrations, "

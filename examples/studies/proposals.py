@@ -1,6 +1,6 @@
 """A proposer and a solver in one policy, against a proposer that is not trained and packs as they are drawn: equal sampled tokens.
 
-    PYTHONPATH=. python tests/soak/proposals.py --runs runs/proposals [--arms NAME ...] [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python examples/studies/proposals.py --runs runs/proposals [--arms NAME ...] [--seeds 1 2 3] [--page_only]
 
 Every arm is `python -m cod_lightning fit --config experiment/propose_levers` with its arguments, from one warm start a seed; see
 `signals.py`, whose page has the results.
@@ -18,7 +18,7 @@ import numpy as np
 
 from cod_lightning.envs.levers.wording import COLOURS, CompactLevers
 from cod_lightning.markdown import table
-from tests.soak.signals import RESULTS, differences, finished, interval, page, train, verdict
+from examples.studies.signals import RESULTS, differences, finished, interval, page, train, verdict
 
 CONFIG = "experiment/propose_levers"
 BUDGET = 300_000
@@ -152,7 +152,7 @@ def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
         yield from (COLLAPSED, "")
     yield from (f"- {name}: `{' '.join(arguments) or 'as it is'}`" for name, arguments in ARMS.items())
     yield ""
-    yield "    PYTHONPATH=. python tests/soak/proposals.py --runs runs/proposals"
+    yield "    PYTHONPATH=. python examples/studies/proposals.py --runs runs/proposals"
     yield ""
 
 

@@ -1,6 +1,6 @@
 """On-policy distillation: specialists into one student, a teacher that sees more, and one teacher on the levers, over seeds.
 
-    PYTHONPATH=. python tests/soak/distillation.py --runs runs/distillation [--arms ...] [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation [--arms ...] [--seeds 1 2 3] [--page_only]
 
 Every arm of `STUDIES` is `python -m cod_lightning fit` with its arguments, from one warm start a seed; it ends with the rollout in
 which it has sampled `BUDGET` tokens. Finished runs are kept. It writes `docs/results/distillation.json` and `distillation.md` from
@@ -15,7 +15,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.markdown import table
-from tests.soak.signals import BUDGET, RESULTS, command, finished, folder_of, interval, train, verdict
+from examples.studies.signals import BUDGET, RESULTS, command, finished, folder_of, interval, train, verdict
 
 CONDITIONS = ("trained", "blanked_context", "warm_start_t0.3", "warm_start")
 SPECIALISTS = {"lake": "specialist on lakes", "alchemy": "specialist on alchemy"}
@@ -166,7 +166,7 @@ def page(found: dict[str, Any]) -> str:
         "begins with the warm start of its seed. Success on held-out packs at temperature 1, means over seeds with 95 % intervals",
         "over seeds (Student's t); differences are those of means over positions, paired by seed. Three seeds make wide intervals.",
         "",
-        "    PYTHONPATH=. python tests/soak/distillation.py --runs runs/distillation",
+        "    PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation",
         "",
     ]
     for title, study in STUDIES.items():

@@ -1,6 +1,6 @@
 """Further ways to learn, each against plain GRPO on uniform packs: an easy and a hard setting mixed, equal sampled tokens, seeds.
 
-    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals [--arms uniform ...] [--seeds 1 2 3] [--page_only]
+    PYTHONPATH=. python examples/studies/signals.py --runs runs/signals [--arms uniform ...] [--seeds 1 2 3] [--page_only]
 
 Every arm of `ARMS` is `python -m cod_lightning fit --config experiment/levers_mixture` with the arguments of the arm, from one warm
 start a seed; it ends with the rollout in which it has sampled `BUDGET` tokens. Finished runs are kept, and a run that was stopped
@@ -315,7 +315,7 @@ def collapsed(runs: Runs, section: str) -> list[str]:
 
 def page(runs: Runs, proposals: Runs) -> str:
     """The results as Markdown, in the order of `ARMS`, then those of `proposals.py`."""
-    from tests.soak.proposals import section as of_proposals  # which needs this module
+    from examples.studies.proposals import section as of_proposals  # which needs this module
 
     runs = {name: runs[name] for name in ARMS if name in runs}
     lines = [
@@ -330,7 +330,7 @@ def page(runs: Runs, proposals: Runs) -> str:
         "",
         f"Learned rewards and novel facts were measured by later code, whose warm starts differ; their base is `{LATER}`.",
         "",
-        "    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals",
+        "    PYTHONPATH=. python examples/studies/signals.py --runs runs/signals",
         "",
         "Shown by intervals that leave out 0:",
         "",

@@ -1,6 +1,6 @@
 """Is the habit of taking notes, strengthened by training in some kinds of domains, there in others?
 
-    PYTHONPATH=. python tests/soak/habit.py --out docs/results/habit.json [--kinds 1 2 4 8 16]
+    PYTHONPATH=. python examples/studies/habit.py --out docs/results/habit.json [--kinds 1 2 4 8 16]
         [--variants 1-trajectory ...] [--seeds 1 2 3] [--page_only]
 
 Every cell begins with one warm start, on demonstrations of all sixteen kinds of `env/invented` in which two facts in five are noted
@@ -26,7 +26,7 @@ from jaxtyping import Float
 
 from cod_lightning.envs.invented.wording import CompactInvented
 from cod_lightning.markdown import table
-from tests.soak.generalisation import (
+from examples.studies.generalisation import (
     COMMON,
     NAMES,
     PLAYED,
@@ -72,7 +72,7 @@ VARIANTS = {
 }
 """One thing otherwise than in the cell with as many kinds."""
 FAMILIES = "order", "threshold", "offset"
-COMMAND = "PYTHONPATH=. python tests/soak/habit.py --out docs/results/habit.json"
+COMMAND = "PYTHONPATH=. python examples/studies/habit.py --out docs/results/habit.json"
 Noted = dict[str, dict[str, dict[str, dict[str, float]]]]
 """Name of a cell -> seed -> suite -> condition -> share of shown facts that the next context has."""
 

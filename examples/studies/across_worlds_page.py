@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from cod_lightning.markdown import table
-from tests.soak.generalisation import Cells, interval, transfers
+from examples.studies.generalisation import Cells, interval, transfers
 
-COMMAND = "PYTHONPATH=. python tests/soak/across_worlds.py --out docs/results/across_worlds.json"
+COMMAND = "PYTHONPATH=. python examples/studies/across_worlds.py --out docs/results/across_worlds.json"
 WORLDS = {
     "lake 3x3": "frozen_lake_3x3",
     "lake 4x4": "frozen_lake_4x4",

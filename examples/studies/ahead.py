@@ -1,6 +1,6 @@
 """How long training stands still by how far rollouts are ahead of it, where nothing but waiting takes time.
 
-    PYTHONPATH=. python tests/soak/ahead.py --out docs/results/ahead.json
+    PYTHONPATH=. python examples/studies/ahead.py --out docs/results/ahead.json
 
 The engine's server (`tests.vllm_server`) answers a turn after a time that is drawn with a long tail, however many are in flight,
 and an update sleeps. So each has a device of its own, and what is left is the order of things. Not in it: prompts that are computed
@@ -19,13 +19,13 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.throughput import Staleness, Throughput
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.throughput import Staleness, Throughput
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.markdown import table
 from cod_lightning.models import TinyPolicy
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
+from cod_lightning.modules.grpo import GRPOModule
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 from tests.vllm_server import FakeVLLM
@@ -130,7 +130,8 @@ def main() -> None:
     lines = [
         "# How far ahead rollouts are, and what it saves",
         "",
-        "`PYTHONPATH=. python tests/soak/ahead.py --out docs/results/ahead.json`: turns that take a time drawn with a long tail,",
+        "`PYTHONPATH=. python examples/studies/ahead.py --out docs/results/ahead.json`: turns that take a time "
+        "drawn with a long tail,",
         f"updates that take {UPDATE_S:g} s, and nothing else to wait for.",
         f"Means over {len(args.seeds)} runs of {NUM_ROLLOUTS - FIRST} rollouts, least and most in brackets. Bounds above 1 change",
         "weights in flight.",

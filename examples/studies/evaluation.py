@@ -1,7 +1,7 @@
 """The quick start's policy against everything that could explain its curve: warm start, controls, references; 2,048 packs each.
 
-    python tests/soak/evaluation.py --out docs/results/evaluation.json [--checkpoint PATH] [--config quickstart] [--packs 2048]
-        [--only held_out]
+    python examples/studies/evaluation.py --out docs/results/evaluation.json [--checkpoint PATH] [--config quickstart]
+        [--packs 2048] [--only held_out]
 
 Without a checkpoint the policy is trained first. Then one `python -m cod_lightning test` plays held-out packs, longer packs, the
 Ralph loop and packs whose rule changes. Writes what came out to the JSON file and to a page beside it.
@@ -81,7 +81,9 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     only = f" --only {' '.join(args.only)}" if args.only else ""
-    command = f"`python tests/soak/evaluation.py --config {args.config} --packs {args.packs}{only} --out {args.out}`"
+    command = (
+        f"`python examples/studies/evaluation.py --config {args.config} --packs {args.packs}{only} --out {args.out}`"
+    )
     machine = f"{platform.machine()}, Python {platform.python_version()}, {time.perf_counter() - begun:.0f} s"
     title = f"{args.config}: learning or luck"
     args.out.with_suffix(".md").write_text(page(results, title, f"{command} ({machine}).\n\n{ABOUT}"))

@@ -6,7 +6,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.markdown import table
-from tests.soak.memory_page import NOTHING, interval
+from examples.studies.memory_page import NOTHING, interval
 
 SIZES = {4: 256, 8: 64, 16: 32, 32: 16}
 """Tasks of a pack, and how many packs of that size are played."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.markdown import table
-from tests.soak.signals import verdict
+from examples.studies.signals import verdict
 
 ROUNDS = 40
 """Rewrites that an evolution tries."""

@@ -1,6 +1,6 @@
 """Trained in one world, tested in another: all pairs of ten compact worlds, all but one, and a few demonstrations of that one.
 
-    PYTHONPATH=. python tests/soak/across_worlds.py --out docs/results/across_worlds.json
+    PYTHONPATH=. python examples/studies/across_worlds.py --out docs/results/across_worlds.json
         [--trained_on levers doors ...] [--left_out levers ...] [--taught levers ...] [--seeds 1 2 3] [--page_only]
 
 One vocabulary has the words of all ten. A cell warm-starts a policy on demonstrations of one world, or of all but one, trains it
@@ -35,8 +35,19 @@ from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
-from tests.soak.across_worlds_page import CONDITIONS, FEW, NEW, NUM_TASKS, WORLDS, Words, after, all_but, begins, page
-from tests.soak.generalisation import Cells, lives, parsed, written
+from examples.studies.across_worlds_page import (
+    CONDITIONS,
+    FEW,
+    NEW,
+    NUM_TASKS,
+    WORLDS,
+    Words,
+    after,
+    all_but,
+    begins,
+    page,
+)
+from examples.studies.generalisation import Cells, lives, parsed, written
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = ("levers", "alchemy", "lake 3x3")

@@ -1,6 +1,6 @@
 """The hard question: from notes that have nothing to do with what was seen, does training find out what a useful note is?
 
-    PYTHONPATH=. python tests/soak/uninformative.py --out docs/results/uninformative.json [--seeds 1 2 3] [--jobs 2]
+    PYTHONPATH=. python examples/studies/uninformative.py --out docs/results/uninformative.json [--seeds 1 2 3] [--jobs 2]
 
 Each run is `python -m cod_lightning fit --config experiment/uninformative_levers --torch_threads 1 --seed_everything SEED`, warm
 start included, from an empty cache. Exits with 1 where a warm start is not flat, a trained policy does not gain by position, or
@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 from cod_lightning.envs.levers.wording import CompactLevers
 from cod_lightning.markdown import table
 from cod_lightning.types import EpisodeKind, EpisodeStatus
-from tests.soak.quickstart import run
+from examples.studies.quickstart import run
 
 CONFIG = "experiment/uninformative_levers"
 EVERY = 50
@@ -90,7 +90,7 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# From an uninformative writer, measured",
         "",
-        f"`make soak` on {results['machine']}, {results['jobs']} at a time:",
+        f"`make studies` on {results['machine']}, {results['jobs']} at a time:",
         f"`python -m cod_lightning fit --config {CONFIG} --torch_threads 1 --seed_everything SEED`.",
         "Success by position on 1,024 held-out packs, 95 % intervals over packs; *noted* is the share of a record's facts that the",
         "note written from it has (a guess: 0.2).",

@@ -4,7 +4,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.markdown import table
-from tests.soak.memory_page import interval
+from examples.studies.memory_page import interval
 
 LEARNERS = ("REC", "GRPO", "LOOP")
 WITHOUT = {"REC": "REC", "GRPO": "GRPO", "LOOP": "LOOP, per token"}
@@ -19,7 +19,7 @@ WARM = "warm_start_t0.3"
 
 def page(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    command = "`PYTHONPATH=. python tests/soak/apps.py --out docs/results/apps.json`"
+    command = "`PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json`"
     lines = ["# Apps, measured", "", f"{command} writes this page.", *ABOUT, "", "## References", "", *REFERENCES, ""]
     rows = [
         [
