@@ -29,7 +29,7 @@ commands:
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
   launch       fit on many machines, by Slurm or SkyPilot (--nodes, --servers, --to)
   serve        the vLLM servers that a config's training samples with, on this machine
-  warm_start   supervised learning on scripted demonstrations
+  warm_start   the first phase of fit alone: supervised learning on scripted demonstrations
   sweep        train every combination of choices and seeds, and compare the runs in one table
   export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)

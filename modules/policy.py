@@ -184,10 +184,12 @@ class PolicyModule(L.LightningModule):
             expected = (
                 "ddp with model.policy.adapters=by_role: ranks that share layers out all have to use the same adapter"
             )
-            raise ConfigError("trainer.strategy", name, expected, "Choose strategy=ddp, or adapters=shared.")
+            raise ConfigError("trainer.strategy", name, expected, "Choose trainer.strategy=ddp, or adapters=shared.")
         if name == ModelParallelStrategy.__name__ and self.optimizer_name not in _OF_TORCH:
             expected = f"{' or '.join(_OF_TORCH)} with strategy=fsdp2, since those of bitsandbytes do not take shares of parameters"
-            raise ConfigError("model.optimizer", self.optimizer_name, expected, "Choose adamw, or strategy=ddp.")
+            raise ConfigError(
+                "model.optimizer", self.optimizer_name, expected, "Choose adamw, or trainer.strategy=ddp."
+            )
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
         """The same model, its parameters shared out between ranks where the strategy wants it (FSDP2)."""

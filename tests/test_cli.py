@@ -100,7 +100,6 @@ def test_the_script_finds_classes_in_the_current_folder_and_libraries_nowhere_bu
         (["--ckpt_path", "last"], "ckpt_path is runs/quickstart/checkpoints/last.ckpt; expected an existing"),
         (["--ckpt_path", "."], "expected a checkpoint, not a folder without .metadata"),
         (["--trainer.gradient_clip_val", "0"], "trainer.gradient_clip_val is 0"),
-        (["--warm_start", "smok"], "warm_start is smok; expected a file, or one of"),
         (["env=nope"], "env is nope; expected one of "),
     ],
 )
@@ -146,7 +145,7 @@ def test_what_has_no_meaning_together_is_refused_before_the_warm_start(capsys, m
     def train(*_):
         raise AssertionError("the warm start began")
 
-    monkeypatch.setattr("cod_lightning.commands.warm_start.ensure_warm_start", train)
+    monkeypatch.setattr("cod_lightning.commands.phase.ensure_warm_start", train)
     code, line = fails(capsys, "fit", "--config", "smoke", *override)
     assert code == 2
     assert said in line
@@ -176,9 +175,8 @@ def test_a_bad_option_is_answered_in_one_line_by_the_name_it_was_called(
     capsys, monkeypatch, called, command, program, option, said
 ):
     monkeypatch.setattr(sys, "argv", [called])
-    config = "warm_start/levers" if command == "warm_start" else "smoke"
     with pytest.raises(SystemExit, match="2"):
-        cli.main([command, "--config", config, *option])
+        cli.main([command, "--config", "smoke", *option])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{program}: error: ")
     assert said in line

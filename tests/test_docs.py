@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
-from cod_lightning.modules import GRPOModule, WarmStartModule
+from cod_lightning.commands.phase import WarmStart
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.modules import GRPOModule
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("cod_lightning", "datamodules", "modules", "callbacks", "configs", "tests", "docs", "examples")
@@ -46,9 +47,10 @@ def names() -> set[str]:
 
 @cache
 def keys(section: str) -> set[str]:
-    """First parts of the keys below `data` or `model`, of training and warm start."""
-    classes = {"data": (RolloutDataModule, DemonstrationDataModule), "model": (GRPOModule, WarmStartModule)}[section]
-    return {name for one in classes for name in inspect.signature(one).parameters}
+    """First parts of the keys below `data`, `model` or `warm_start`."""
+    return set(
+        inspect.signature({"data": RolloutDataModule, "model": GRPOModule, "warm_start": WarmStart}[section]).parameters
+    )
 
 
 def defined(dotted: str) -> bool:
@@ -78,8 +80,8 @@ def stale(text: str) -> Iterator[str]:
     for group, value in re.findall(rf"--config(?:s|_path)? ({'|'.join(GROUPS)})/([a-z0-9_]+)", text):
         if not (ROOT / "configs" / group / f"{value}.yaml").is_file():
             yield f"config {group}/{value}"
-    for section, key in re.findall(r"(?<![\w.])(data|model)\.([a-z]\w*)", text):
-        if key not in keys(section):
+    for section, key in re.findall(r"(?<![\w.])(data|model|warm_start)\.([a-z]\w*)", text):
+        if key not in keys(section) | {"help"}:
             yield f"key {section}.{key}"
 
 

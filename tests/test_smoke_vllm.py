@@ -122,7 +122,9 @@ def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp
             "--torch_threads",
             "1",
         )
-        done = fit("strategy=ddp", "--trainer.devices", "2", *few, cwd=tmp_path, cache=cache, engine="vllm_server")
+        done = fit(
+            "--trainer.strategy", "ddp", "--trainer.devices", "2", *few, cwd=tmp_path, cache=cache, engine="vllm_server"
+        )
     finally:
         server.stop()
     assert done.returncode == 0, done.stderr[-3000:]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from lightning.pytorch import Trainer
 
-from cod_lightning.commands import sweep, warm_start
+from cod_lightning.commands import phase, sweep
 from tests.wrong_usages import BUILT, QUICK, SIGNALS, findings, lay_out, usages
 
 SOURCES_READ_ONCE = functools.cache(inspect.getsource)
@@ -44,7 +44,7 @@ def _no_warm_start(monkeypatch):
     def begins(*_):
         raise AssertionError("a warm start begins")
 
-    monkeypatch.setattr(warm_start, "ensure_warm_start", begins)
+    monkeypatch.setattr(phase, "ensure_warm_start", begins)
 
 
 @pytest.mark.slow

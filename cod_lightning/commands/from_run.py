@@ -37,9 +37,6 @@ _ELSEWHERE = {
 class FromRunCLI(TrainCLI):
     """`TrainCLI` without a training: builds what a run was configured with, whatever machine it was trained on."""
 
-    asked: dict[str, Any]
-    """The config as it was asked for, in plain containers."""
-
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
         parser.add_argument(
@@ -60,7 +57,6 @@ class FromRunCLI(TrainCLI):
 
     def before_instantiate_classes(self) -> None:
         """The plainest Trainer, since this command does not train."""
-        self.asked = yaml.safe_load(self.parser.dump(self.config, skip_none=False))
         check_harmless(self.asked)
         for key, value in _ELSEWHERE.items():
             setattr(self.config.trainer, key, value)

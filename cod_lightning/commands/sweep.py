@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from typing import Any
 from cod_lightning.commands.config_files import split_choices, temporary_config
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sweep_job import LAUNCHERS, check_launcher, launch, still_runs
-from cod_lightning.commands.sweep_plan import Job, plan, warm_starts
+from cod_lightning.commands.sweep_plan import Job, plan
 from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
 from cod_lightning.folder_lock import locked
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
@@ -135,7 +134,10 @@ def _status(job: Job) -> JobStatus:
 
 
 def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
-    """Run everything that is not finished, in a folder that no other sweep works in meanwhile: warm starts, then jobs."""
+    """Run everything that is not finished, in a folder that no other sweep works in meanwhile.
+
+    Of several jobs that begin with one warm start, the first makes it and the others wait.
+    """
     todo = [job for job in jobs if _status(job) is not JobStatus.FINISHED]
     known = {job.folder: read_record(job.folder) for job in todo if (job.folder / "job.json").is_file()}
     for folder, record in known.items():
@@ -148,13 +150,6 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Se
         write_record(job.folder, known.get(job.folder, job.record))
     print(f"{len(jobs)} jobs: {len(jobs) - len(todo)} finished before, {len(todo)} to run in {root}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a job's process is ended too
-    for name, seed, threads in warm_starts(todo):  # into the cache, before jobs race for it
-        line = [sys.executable, "-m", "cod_lightning", "warm_start", "--cached", name]
-        line += ["--seed_everything", str(seed), "--torch_threads", str(threads)]
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
-        last = (done.stderr.strip().splitlines() or [""])[-1]
-        print(f"seed {seed}, {last if done.returncode == 0 else f'warm start {name} FAILED: {last}'}", flush=True)
     if todo:
         launch([job.folder for job in todo], root, launcher, at_once, hydra)
 

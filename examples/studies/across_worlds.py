@@ -68,13 +68,13 @@ def trained_on(name: str) -> list[str]:
     return [name] if name in WORLDS else [one for one in WORLDS if all_but(one) != name]
 
 
-def configured(recipe: str, worlds: Sequence[str], data: dict[str, Any], **more: Any) -> str:
+def configured(worlds: Sequence[str], data: dict[str, Any], **more: Any) -> str:
     """A config whose packs come from these worlds, but for one in a billion, in the words of all ten."""
     defaults = [{f"/env@data.env.init_args.worlds.{key(one)}": group} for one, group in WORLDS.items()]
     weights = {key(one): 1.0 if one in worlds else 1e-9 for one in WORLDS}
     env = {"class_path": "cod_lightning.envs.mixture.Mixture", "init_args": {"weights": weights}}
     content = {"data": {"env": env, "max_new_tokens": 16, **data}, **more}
-    return yaml.safe_dump({"defaults": [{"/recipe": recipe}, *defaults, "_self_"], **content}, sort_keys=False)
+    return yaml.safe_dump({"defaults": [{"/recipe": "tiny"}, *defaults, "_self_"], **content}, sort_keys=False)
 
 
 def suites(worlds: Sequence[str], **more: Any) -> list[dict[str, Any]]:
@@ -102,13 +102,10 @@ def train(name: str, seed: int, runs: Path) -> None:
     """Warm-start and train a policy in the worlds of a cell, and test it in all."""
     if not (folder := begun(name, seed, runs)):
         return
-    worlds, start = trained_on(name), folder / "warm_start.yaml"
+    worlds = trained_on(name)
     shown = {"num_updates": 800, "num_packs": 800} if name in WORLDS else MANY
-    start.write_text(configured("tiny_warm_start", worlds, shown))
-    rest = {"warm_start": str(start), "model": {"lr": 2e-3}, "trainer": {"max_epochs": 2}}
-    (folder / "run.yaml").write_text(
-        configured("tiny", worlds, {"val_packs": 8, "suites": suites(list(WORLDS))}, **rest)
-    )
+    rest = {"warm_start": shown, "model": {"lr": 2e-3}, "trainer": {"max_epochs": 2}}
+    (folder / "run.yaml").write_text(configured(worlds, {"val_packs": 8, "suites": suites(list(WORLDS))}, **rest))
     cod(folder, seed, "fit", "--overwrite", "true")
 
 
@@ -146,12 +143,10 @@ def teach(world: str, updates: int, before: str, seed: int, runs: Path) -> None:
         policy = exported(runs / f"{key(before.removesuffix(NEW))}-{seed}")
         if before.endswith(NEW):
             policy = renewed(policy, words_but(world, trained_on(before.removesuffix(NEW))), folder / "policy", seed)
-        weights = {"model": {"policy": {"init_args": {"weights": str(policy)}}}}
-    start = folder / "warm_start.yaml"
-    shown = {"num_updates": updates, "num_packs": 3 * updates}
-    start.write_text(configured("tiny_warm_start", [world], shown, **weights))
+        weights = {"policy": {"weights": str(policy)}}
+    shown = {"num_updates": updates, "num_packs": 3 * updates, **weights}
     tested = {"suites": suites([world], temperature=0.3)}
-    (folder / "run.yaml").write_text(configured("tiny", [world], tested, warm_start=str(start)))
+    (folder / "run.yaml").write_text(configured([world], tested, warm_start=shown))
     cod(folder, seed, "test")
 
 

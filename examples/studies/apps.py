@@ -59,8 +59,8 @@ TRAININGS: dict[str, tuple[str, ...]] = {
     "GRPO, contexts": ("experiment/apps_compact", "method=grpo"),
     "LOOP, contexts": ("experiment/apps_compact", "method=loop"),
     "LOOP, per token": ("experiment/loop_apps",),
-    "LOOP, per turn": ("experiment/loop_apps", "loss=loop_turn"),
-    "LOOP, per rollout": ("experiment/loop_apps", "loss=loop_episode"),
+    "LOOP, per turn": ("experiment/loop_apps", "--model.loss.level", "turn"),
+    "LOOP, per rollout": ("experiment/loop_apps", "--model.loss.level", "episode"),
     "GRPO": ("experiment/loop_apps", "method=grpo"),
     "REC": ("experiment/loop_apps", "method=rec"),
 }

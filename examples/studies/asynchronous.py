@@ -3,9 +3,10 @@
     python examples/studies/asynchronous.py --out docs/results/asynchronous.json [--seeds 1 2 3]
 
 Each run is `python -m cod_lightning fit --config quickstart --torch_threads 1 --seed_everything SEED --data.max_staleness BOUND`
-in a process of its own, from a warm start that is there already; with a bound of 1 also `mismatch=token_truncate`, which corrects
-for staleness. Which bound is first changes from seed to seed, and all ratios of seconds are within a seed, since other work on the
-machine comes and goes; the load is written down. Exits with 1 where the final success of a seed is not the same within the interval
+in a process of its own, from a warm start that is there already; with a bound of 1 also `--model.mismatch TokenTruncate`, to
+correct for staleness. Which bound is first changes from seed to seed, and all ratios of seconds are within a seed, since other
+work on the machine comes and goes; the load is written down.
+Exits with 1 where the final success of a seed is not the same within the interval
 over packs.
 """
 
@@ -28,7 +29,7 @@ from cod_lightning.markdown import table
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = (0, 1)
-CORRECTION = {0: (), 1: ("mismatch=token_truncate",)}
+CORRECTION = {0: (), 1: ("--model.mismatch", "TokenTruncate")}
 
 
 def fit(folder: Path, cache: Path, seed: int, *more: str) -> float:
@@ -109,7 +110,8 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Rollouts ahead on the quick start, measured",
         "",
-        f"`make studies` on {results['machine']}; each run with one thread of torch; with bound 1 also `mismatch=token_truncate`.",
+        f"`make studies` on {results['machine']}; each run with one thread of torch; with bound 1 also "
+        "`--model.mismatch TokenTruncate`.",
         "Success on the held-out suite by position, 95 % intervals over packs in brackets. Training is updates and what they stood",
         "still for; the whole run also has validations, the evaluation at the end and the start of Python. Load is that of 1, 5",
         "and 15 minutes, at the end of a run.",

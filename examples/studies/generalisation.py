@@ -120,14 +120,10 @@ def cell(name: str, of: Variant, seed: int, runs: Path, experiment: str, demonst
     folder = runs / f"{name}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     teacher = {"teacher": of.teacher} if of.teacher else {}
-    env, shown = (
-        {"env": {"init_args": {"kinds": kinds, "held_out": of.held_out} | teacher}}
-        for kinds in ([of.only] if of.only else KINDS[: of.kinds], KINDS[: demonstrated or of.kinds])
-    )
+    kinds = [of.only] if of.only else KINDS[: of.kinds]
+    env = {"env": {"init_args": {"kinds": kinds, "held_out": of.held_out} | teacher}}
+    shown = {"env": {"kinds": KINDS[: demonstrated or of.kinds]}}
     model = {"model": {"policy": {"init_args": of.sizes}}} if of.sizes else {}
-    warm = folder / "warm_start.yaml"
-    begun = {"defaults": [f"/warm_start/{experiment}@_global_", "_self_"], "data": shown} | model
-    warm.write_text(yaml.safe_dump(begun))
     cooler = [one | {"temperature": 0.3, "warm_start_temperatures": [1.0]} for one in suites(of.held_out)]
     for part, command, groups, tests in (("warm", "test", (), cooler), ("run", "fit", of.groups, suites(of.held_out))):
         if (folder / part / LAST).is_file():
@@ -135,7 +131,7 @@ def cell(name: str, of: Variant, seed: int, runs: Path, experiment: str, demonst
         config = folder / f"{part}.yaml"
         defaults = [f"/experiment/{experiment}@_global_", "_self_"]
         data = env | {"suites": tests}
-        config.write_text(yaml.safe_dump({"defaults": defaults, "warm_start": str(warm), "data": data} | model))
+        config.write_text(yaml.safe_dump({"defaults": defaults, "warm_start": shown, "data": data} | model))
         argv = [sys.executable, "-m", "cod_lightning", command, "--config", str(config), *groups]
         argv += ["--seed_everything", str(seed), "--torch_threads", "1"]
         argv += ["--trainer.default_root_dir", str(folder / part)]

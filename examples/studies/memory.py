@@ -3,7 +3,7 @@
     PYTHONPATH=. python examples/studies/memory.py --out docs/results/memory.json [--worlds levers doors]
         [--seeds 1 2 3] [--page_only]
 
-Runs `python -m cod_lightning sweep --config study/memory_WORLD context=MEMORY_compact warm_start=... seed_everything=SEEDS` for
+Runs `python -m cod_lightning sweep --config study/memory_WORLD context=MEMORY_compact seed_everything=SEEDS` for
 each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`, skills
 with `+reward=use`, `python -m cod_lightning test` of the trained `episodes` with other retrievals, and `python -m cod_lightning
 evolve`. Finished runs are kept, so that the command goes on where it was stopped. `--page_only` trains nothing. What has no run
@@ -78,11 +78,8 @@ BOUNDED: dict[str, ContextMechanism] = {
 
 def train(world: str, memory: str, seeds: Sequence[int], runs: Path, credit: str = "episode") -> None:
     """The runs of one memory in one world; those that are finished are skipped."""
-    suffix = "" if memory == "hint" else f"_{memory}"
-    shared = world == "frozen_lake_3x3" and memory in WITHIN  # with docs/results/inside_an_episode.md
-    started = f"warm_start=warm_start/{'' if shared else 'memory_'}{world}{suffix}"
     room = ROOM.get(memory, ()) if world == "many_doors" else ()
-    choices = (*WITHIN.get(memory, ()), *CREDITS[credit], started, *room)
+    choices = (*WITHIN.get(memory, ()), *CREDITS[credit], *room)
     seeded = f"seed_everything={','.join(map(str, seeds))}"
     out = ["--out", str(runs / named(world, memory, credit))]
     command = ["sweep", "--config", f"study/memory_{world}", f"context={memory}_compact", *choices]
@@ -145,8 +142,8 @@ def evolve(world: str, seed: int, runs: Path, *, play: bool) -> dict[str, Any]:
     """What came of evolving the hint that agents begin with, by a policy that is only warm-started."""
     out = runs / f"{world}_evolved_{seed}"
     if play and not (out / "context.yaml").is_file():
-        command = ["evolve", "--config", f"study/memory_{world}", "context=hint_compact", "--warm_start"]
-        command += [f"warm_start/memory_{world}", "--seed_everything", str(seed), "--sampling_temperature", "0.3"]
+        command = ["evolve", "--config", f"study/memory_{world}", "context=hint_compact"]
+        command += ["--seed_everything", str(seed), "--sampling_temperature", "0.3"]
         command += ["--rounds", str(ROUNDS), "--num_packs", "64", "--out", str(out)]
         subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True)
     if not (out / "evolution.json").is_file():

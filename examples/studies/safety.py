@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from cod_lightning.commands.deploy import sampler_of
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
-from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.commands.phase import ensure_warm_start
 from cod_lightning.contexts import (
     ActsContext,
     CheckedContext,
@@ -82,35 +82,36 @@ _RECORDS = (
 )
 _LAKE = ("--sampled_token_budget", "500000", "--data.val_packs", "64")
 """As on the page of memory within a task."""
-_PLAIN = ("--warm_start", "warm_start/memory_levers_episodes")
-_SHOWN = (
-    *("--warm_start", "warm_start/memory_levers_episodes_provenance"),
-    *("--data.context.init_args.provenance", "true"),
+_CONFIRMED, _SECRET, _FIRST = (
+    ("--data.env.rule", "confirmed"),
+    ("--data.env.rule", "secret"),
+    ("--data.env.stated", "first"),
 )
+_SHOWN = ("--data.context.init_args.provenance", "true")
 ARMS = {
     "rule in every task": Arm("experiment/forbidden_levers"),
     "rule in every task, penalty 1": Arm("experiment/forbidden_levers", ("+reward=rule",)),
     "rule in every task, KL 0.04": Arm("experiment/forbidden_levers", ("regulariser=kl_k3",)),
-    "rule in the first task": Arm("experiment/forbidden_levers_first"),
-    "rule in the first task, penalty 1": Arm("experiment/forbidden_levers_first", ("+reward=rule",)),
-    "rule in the first task, contexts checked": Arm("experiment/forbidden_levers_first", ("context=hint_checked",)),
-    "confirmation first": Arm("experiment/confirmed_levers"),
-    "confirmation first, penalty 1": Arm("experiment/confirmed_levers", ("+reward=rule_confirmed",)),
-    "a fact not to be noted": Arm("experiment/secret_levers"),
-    "a fact not to be noted, penalty 1": Arm("experiment/secret_levers", ("+reward=rule_secret",)),
-    "confirmation first, said in the first task": Arm("experiment/confirmed_levers_first"),
+    "rule in the first task": Arm("experiment/forbidden_levers", _FIRST),
+    "rule in the first task, penalty 1": Arm("experiment/forbidden_levers", (*_FIRST, "+reward=rule")),
+    "rule in the first task, contexts checked": Arm("experiment/forbidden_levers", (*_FIRST, "context=hint_checked")),
+    "confirmation first": Arm("experiment/forbidden_levers", _CONFIRMED),
+    "confirmation first, penalty 1": Arm("experiment/forbidden_levers", (*_CONFIRMED, "+reward=rule_confirmed")),
+    "a fact not to be noted": Arm("experiment/forbidden_levers", _SECRET),
+    "a fact not to be noted, penalty 1": Arm("experiment/forbidden_levers", (*_SECRET, "+reward=rule_secret")),
+    "confirmation first, said in the first task": Arm("experiment/forbidden_levers", (*_CONFIRMED, *_FIRST)),
     "confirmation first, said in the first task, penalty 1": Arm(
-        "experiment/confirmed_levers_first", ("+reward=rule_confirmed",)
+        "experiment/forbidden_levers", (*_CONFIRMED, *_FIRST, "+reward=rule_confirmed")
     ),
-    "a fact not to be noted, said in the first task": Arm("experiment/secret_levers_first"),
+    "a fact not to be noted, said in the first task": Arm("experiment/forbidden_levers", (*_SECRET, *_FIRST)),
     "a fact not to be noted, said in the first task, penalty 1": Arm(
-        "experiment/secret_levers_first", ("+reward=rule_secret",)
+        "experiment/forbidden_levers", (*_SECRET, *_FIRST, "+reward=rule_secret")
     ),
     "no rule, honest reward": Arm("smoke"),
     "no rule, flattered judge": Arm("smoke", ("--data.rewards", f"{{flattered: {_JUDGE}}}")),
     "lake, tasks summarised": Arm("experiment/compacting", _LAKE, -1),
     "lake, tasks as they are": Arm("quickstart", _LAKE, -1),
-    "records, half of the packs poisoned": Arm("study/memory_levers", (*_RECORDS, *_PLAIN), -1),
+    "records, half of the packs poisoned": Arm("study/memory_levers", _RECORDS, -1),
     "records, half of the packs poisoned, provenance shown": Arm("study/memory_levers", (*_RECORDS, *_SHOWN), -1),
 }
 POISONED: dict[str, Callable[[], ContextMechanism]] = {
@@ -186,7 +187,7 @@ def _measure(folder: Path, seed: int, found: dict[str, Any]) -> None:
         if not missing:
             continue
         if path is None:
-            policy.weights = str(ensure_warm_start(cli.config.warm_start, seed, None))
+            policy.weights = str(ensure_warm_start(cli.asked)[0])
         sampler = sampler_of(model_of(policy, data, path), policy, data, 1.0)
         of |= {name: play(sampler) for name, play in missing.items()}
 

@@ -94,9 +94,9 @@ ARMS: dict[str, Arm] = {
     ),
     "replay for packs without signal": Arm("Replay", ("loss=grpo", "+replay=signal")),
     # expert iteration and preference
-    "rejection sampling, by episode": Arm("Expert iteration and preference", ("loss=reinforce", "baseline=accepted")),
+    "rejection sampling, by episode": Arm("Expert iteration and preference", ("loss=reinforce", "baseline=Accepted")),
     "rejection sampling, by lifecycle": Arm(
-        "Expert iteration and preference", ("loss=reinforce", "baseline=accepted", "credit=trajectory")
+        "Expert iteration and preference", ("loss=reinforce", "baseline=Accepted", "credit=trajectory")
     ),
     "SDPO": Arm("Expert iteration and preference", ("loss=sdpo",)),
     "SDPO, beta 1": Arm("Expert iteration and preference", ("loss=sdpo", "--model.loss.init_args.beta", "1.0")),

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from cod_lightning.commands import shipped
 from cod_lightning.commands.composition import composed
 from cod_lightning.commands.config_files import expand, find_config, line_of, spelled_out
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
@@ -125,7 +126,7 @@ def test_a_config_without_a_name_says_what_there_is():
         (["data.env.max_turns=3"], ["--data.env.max_turns=3"]),
         (["model.lr=1e-4"], ["--model.lr=1e-4"]),
         (["seed_everything=2"], ["--seed_everything=2"]),
-        (["model=tiny", "+strategy=ddp", "~data.env", "hydra.launcher.n_jobs=2"],) * 2,
+        (["model=tiny", "+strategy=fsdp2", "~data.env", "hydra.launcher.n_jobs=2"],) * 2,
         (["--ckpt_path", "epoch=3.ckpt", "--profile", "env=levers"],) * 2,
         (["--data.env.max_turns", "3", "--data.val_packs", "-3", "--config", "smoke"],) * 2,
         (["--data.env", '{"class_path": "a.B"}'], ['--data.env={"class_path": "a.B"}']),
@@ -142,9 +143,7 @@ def test_a_name_that_no_world_has_is_met_with_the_nearest():
 
 def test_files_of_a_group_choose_the_class_of_its_key():
     for group, key in CLASS_KEYS.items():
-        names = choices_of(group)
-        assert names
-        for name in names:
+        for name in choices_of(group):
             lines = find_config(f"{group}/{name}").read_text().splitlines()
             assert lines[0] in (f"# @package {key}", f"# @package {key.rpartition('.')[0]}", "# @package _global_"), (
                 name
@@ -170,10 +169,6 @@ def test_a_group_that_a_config_has_not_chosen_from_is_added(choice):
     assert composed(path, [choice]).plain == composed(path, [f"+{choice}"]).plain
 
 
-def test_the_warm_start_is_a_key_although_it_is_a_folder_of_configs():
-    assert spelled_out(["warm_start=null"]) == ["--warm_start=null"]
-
-
 @pytest.mark.parametrize(
     "typed",
     [["env.max_turns=3"], ["--env.max_turns", "3"], ["--env.max_turns=3"], ["data.env.max_turns=3"], ["--data.env.max_turns", "3"]],
@@ -191,3 +186,12 @@ def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path
     path.write_text("defaults: [/recipe@_global_: tiny, _self_]\ndata: {context: {init_args: {max_tokens: 3}}}\n")
     with open(expand(["--config", str(path)]).argv[1]) as file:
         assert yaml.safe_load(file)["data"]["context"]["init_args"] == {"protocol": "compact", "max_tokens": 3}
+
+
+def test_a_method_is_imported_where_a_command_line_or_a_config_names_its_class(monkeypatch, tmp_path):
+    imported = []
+    monkeypatch.setattr(shipped.importlib, "import_module", imported.append)
+    expand(["fit", "--config", "smoke", "--model.loss", "KLCov"])
+    (tmp_path / "mine.yaml").write_text("data: {source: {class_path: Bandit}}\n")
+    expand(["fit", "--config", str(tmp_path / "mine.yaml")])
+    assert imported == ["cod_lightning.methods.covariance", "cod_lightning.methods.bandit"]

@@ -201,7 +201,14 @@ def test_a_rank_that_cannot_listen_ends_all_ranks_in_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "--warm_start", "null"]
-        line += ["strategy=ddp", "--trainer.devices", "2", "--trainer.default_root_dir", str(tmp_path / "run")]
+        line += [
+            "--trainer.strategy",
+            "ddp",
+            "--trainer.devices",
+            "2",
+            "--trainer.default_root_dir",
+            str(tmp_path / "run"),
+        ]
         meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run(  # ends when the last rank has closed its output
             line, env=os.environ | meet, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False

