@@ -1,9 +1,9 @@
 """What ships as YAML: where it is, and by which names a command line takes it."""
 
-import importlib
 import re
 import sys
 import sysconfig
+from importlib import import_module
 from pathlib import Path
 
 CLASS_KEYS = {
@@ -29,7 +29,7 @@ def import_methods(text: str) -> None:
     words = set(re.findall(r"\b[A-Z]\w+", text))
     for file in sorted((Path(__file__).resolve().parents[1] / "methods").glob("[a-z]*.py")):
         if words & set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)):
-            importlib.import_module(f"cod_lightning.methods.{file.stem}")
+            import_module(f"cod_lightning.methods.{file.stem}")
 
 
 def config_folders() -> list[Path]:

@@ -190,7 +190,7 @@ def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path
 
 def test_a_method_is_imported_where_a_command_line_or_a_config_names_its_class(monkeypatch, tmp_path):
     imported = []
-    monkeypatch.setattr(shipped.importlib, "import_module", imported.append)
+    monkeypatch.setattr(shipped, "import_module", imported.append)
     expand(["fit", "--config", "smoke", "--model.loss", "KLCov"])
     (tmp_path / "mine.yaml").write_text("data: {source: {class_path: Bandit}}\n")
     expand(["fit", "--config", str(tmp_path / "mine.yaml")])
