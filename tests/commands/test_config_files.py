@@ -188,10 +188,11 @@ def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path
         assert yaml.safe_load(file)["data"]["context"]["init_args"] == {"protocol": "compact", "max_tokens": 3}
 
 
-def test_a_method_is_imported_where_a_command_line_or_a_config_names_its_class(monkeypatch, tmp_path):
+def test_methods_and_programs_are_imported_where_a_command_line_or_a_config_names_their_classes(monkeypatch, tmp_path):
     imported = []
     monkeypatch.setattr(shipped, "import_module", imported.append)
-    expand(["fit", "--config", "smoke", "--model.loss", "KLCov"])
+    expand(["fit", "--config", "smoke", "--model.loss", "KLCov", "--data.program", "BestOfN"])
     (tmp_path / "mine.yaml").write_text("data: {source: {class_path: Bandit}}\n")
     expand(["fit", "--config", str(tmp_path / "mine.yaml")])
-    assert imported == ["cod_lightning.methods.covariance", "cod_lightning.methods.bandit"]
+    named = ("lifecycles.best_of_n", "methods.covariance", "methods.bandit")
+    assert imported == [f"cod_lightning.{name}" for name in named]
