@@ -10,6 +10,9 @@ LOCKED = $(PIP) --no-deps --no-build-isolation --require-hashes
 # A file's tests in one process, files in the order given: those that take longest come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
+# Compiled tests are kept: pytest rewrites their assertions, 10 seconds a worker.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: quickstart pretrained test lint docs smoke vllm soak studies bench gpu lock clean
 
 quickstart: .venv/installed
@@ -22,7 +25,7 @@ pretrained: .venv/installed
 	.venv/bin/python -m cod_lightning fit --config configs/pretrained.yaml
 
 test: .venv/installed-test
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2 --dist loadfile
 
 lint: .venv/installed-dev
 	.venv/bin/ruff check .
@@ -62,6 +65,9 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/rank_stops.py --out docs/results/rank_stops.json
 	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/attacks.py --out docs/results/attacks.json
+	PYTHONPATH=. .venv/bin/python tests/soak/syncs.py --out docs/results
+	PYTHONPATH=. .venv/bin/python tests/soak/doctor.py --out docs/results
+	PYTHONPATH=. .venv/bin/python tests/soak/store_sizes.py --out docs/results/store_sizes.json
 	PYTHONPATH=. .venv/bin/python tests/soak/openenv_faults.py --out docs/results/openenv_faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
 	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python tests/soak/same_curves.py --out docs/results/same_curves.json

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from cod_lightning import __version__
-from cod_lightning.commands import COMMANDS, LIGHTNING
+from cod_lightning.commands import COMMANDS, LIGHT, LIGHTNING
 from cod_lightning.errors import CodLightningError, ConfigError, DataError, Stopped, did_you_mean
 
 _HELP = f"""cod_lightning {__version__}: train and deploy LLMs as long-lifecycle agents.
@@ -40,6 +40,7 @@ commands:
   play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside
   references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side (--plots: also PNG and SVG)
+  doctor       name what ails a training that does not learn, from what its run recorded
   completion   print what completes cod-lightning's commands and keys with the tab key, for bash and zsh
 
   COMMAND --help              its keys; fit --help model: every key of a group, with its default
@@ -108,7 +109,7 @@ def _answered(args: list[str]) -> int:
         if command == "worlds" and rest and not rest[0].startswith("-"):
             command, rest = "check", ["--env", "dataset", "--env.path", *rest]
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
-        if sys.stderr is not None and sys.stderr.isatty() and not {"-h", "--help"} & set(rest):
+        if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
         module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else COMMANDS[command]}")
         return module.run(args if command in LIGHTNING else rest)

@@ -40,7 +40,6 @@ from cod_lightning.commands.shipped import CLASS_KEYS, config_names
 from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.trainer_settings import (
     check_devices,
-    check_intervals,
     check_lengths,
     check_nodes,
     check_shards,
@@ -52,6 +51,7 @@ from cod_lightning.commands.trainer_settings import (
 )
 from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
 from cod_lightning.folder_lock import check_folder, held, locked
+from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 
 _NOISE = (
     ".*isinstance\\(treespec, LeafSpec\\).*",
@@ -173,7 +173,6 @@ class CodCLI(LightningCLI):
         config = self._own()
         self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
         refuse_trainer_flags(config.trainer)
-        check_intervals(config.trainer)
         check_devices(config.trainer)
         check_started(config.trainer)
         if self.subcommand:
@@ -198,9 +197,13 @@ class CodCLI(LightningCLI):
             config.ckpt_path = found and str(found)
 
     def instantiate_classes(self) -> None:
-        """As ever; a class that refuses its values does so in its own words."""
-        with own_refusals():
+        """As ever; a class that refuses its values does so in its own words, and one that never comes back is given up."""
+        stall_s = self._own().get("data.deadlines.stall_s")
+        label = "building environment, data and policy"
+        with own_refusals(), Watchdog(Liveness(), stall_s, self.root / STALLED, label):
             super().instantiate_classes()
+        if (runner := getattr(self.datamodule, "runner", None)) is not None:
+            runner.folder = self.root
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""

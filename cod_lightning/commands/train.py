@@ -29,6 +29,7 @@ from cod_lightning.commands import memory, phase, report
 from cod_lightning.commands.changes import check_same_policy, differences
 from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI
+from cod_lightning.commands.parser import program
 from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import num_processes
@@ -37,6 +38,9 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.training.shares import check_shares
+
+_MOST_CAUSES = 2
+"""That are named at the end of a `fit`."""
 
 
 class TrainCLI(CodCLI):
@@ -197,6 +201,12 @@ class TrainCLI(CodCLI):
         if self.memory_plan is not None:
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
+        if self.trainer.is_global_zero and (self.root / "metrics.csv").is_file():
+            from cod_lightning.diagnosis.causes import causes_of
+            from cod_lightning.diagnosis.evidence import read_evidence
+
+            for one in causes_of(read_evidence(self.root))[:_MOST_CAUSES]:
+                print(f"note: {one.cause}: {one.seen}. {program()} doctor {self.root} says more.", file=sys.stderr)
 
     def after_test(self) -> None:
         """The trained policy has been played; the references and the warm start have not."""

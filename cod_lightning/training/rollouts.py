@@ -167,9 +167,10 @@ class TrainingRollouts:
 
         This rank's rows, with all that an update needs to know of them.
         """
-        if self.runner.engine.in_flight:  # else a checkpoint waits for it, too
-            with self.runner.interruptible():
-                self.runner.ahead.settle(1)
+        with (
+            self.runner.interruptible()
+        ):  # a signal ends the wait; a checkpoint then waits for this rollout, and for no next one
+            self.runner.ahead.settle(1)
         played: PlayedRollout | None = self.runner.ahead.take()
         played_s = 0.0
         if played is None:
@@ -206,7 +207,8 @@ class TrainingRollouts:
         Its packs are chosen here and now, on all ranks at the same place in the order of observations.
         """
         try:
-            drawn = self.packs.draw(first + num_waiting, self.packs_per_rollout, num_waiting)
+            with self.runner.phase("choosing training packs"):
+                drawn = self.packs.draw(first + num_waiting, self.packs_per_rollout, num_waiting)
         except ConfigError as error:  # raised again where the rollout is taken
             self.runner.ahead.begin(partial(_raise, error))
         else:
@@ -232,7 +234,8 @@ class TrainingRollouts:
         parts: list[RolloutPart] = []
         for number in range(1 + self.resample_packs):
             if number or not drawn:
-                drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
+                with self.runner.phase("choosing training packs"):
+                    drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
             ranks = owners(
                 len(drawn), 1 if number else self.updates_per_rollout
             )  # replacements are shared out as they come

@@ -13,7 +13,6 @@ from rich.console import Console
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import TaskCredit
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.outcomes import Outcomes, pass_at
 from cod_lightning.evaluation.results import results_of
@@ -81,11 +80,6 @@ def test_an_outline_has_no_attempts_and_a_control_plays_none():
     assert steps == [(kind, n) for n in range(3) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE)][:-1]
     for group in live(program=Controlled(shown=Shown.EMPTY, program=BestOfN(n=5))):
         assert all(not life.attempts for life in group.lifecycles)
-
-
-def test_one_attempt_is_refused():
-    with pytest.raises(ConfigError, match=r"data\.program\.n is 1; expected at least 2"):
-        BestOfN(n=1)
 
 
 def by_definition(attempts, k):

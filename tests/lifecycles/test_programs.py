@@ -78,12 +78,6 @@ def test_outside_training_nothing_is_proposed_and_every_task_is_one_of_the_pack_
     assert [step.task for step in found if step.kind is SOLVE] == list(range(7))
 
 
-@pytest.mark.parametrize("every", [0, -1])
-def test_updates_after_no_task_are_refused(every):
-    with pytest.raises(ConfigError, match=rf"data\.program\.every is {every}; expected at least 1"):
-        ConnectTheDots(every=every)
-
-
 TABLES = {
     "the paper's": lambda seed: random_table(seed),
     "every second task": lambda seed: random_table(seed, tasks=6, program=ConnectTheDots(every=2)),

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 
-from cod_lightning.errors import ConfigError
 from cod_lightning.methods.sdpo import SDPO
 from tests.loss_inputs import LOSSES, gradient, inputs, rows_of
 
@@ -19,9 +17,3 @@ def test_siblings_without_an_advantage_are_in_no_pair_and_in_no_share():
     torch.testing.assert_close(whole[0], without[0])
     torch.testing.assert_close(whole[0], LOSSES["sdpo"][1](x))
     assert (whole[1][3] == 0).all()
-
-
-@pytest.mark.parametrize("beta", [0.0, float("inf")])
-def test_a_scale_without_a_meaning_is_refused(beta):
-    with pytest.raises(ConfigError, match=rf"model\.loss\.beta is {beta}; expected a finite number above 0"):
-        SDPO(beta=beta)
