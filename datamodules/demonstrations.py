@@ -182,7 +182,7 @@ class DemonstrationDataModule(ItemDataModule):
                     remedy = "Write its propose() (of a Play: proposal()), or name another warm_start.program."
                     raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
                 episodes.append(proposal)
-            else:
+            elif kind is EpisodeKind.UPDATE:  # texts that a program asks for have no demonstrator
                 episodes.append(await run_update_episode(env, episodes[-1], setting, who))
         return episodes
 
