@@ -44,10 +44,7 @@ CLASSES = {
             "cod_lightning.credit.returns",
             "cod_lightning.credit.baselines",
             "cod_lightning.credit.reweight",
-            *(
-                f"cod_lightning.objective.losses.{one}"
-                for one in ("base", "rec", "ppo", "cispo", "reinforce", "covariance")
-            ),
+            *(f"cod_lightning.objective.losses.{one}" for one in ("base", "rec", "ppo", "cispo", "reinforce")),
             "cod_lightning.objective.mismatch",
         ),
     ),
