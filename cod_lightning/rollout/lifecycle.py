@@ -20,7 +20,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
 from cod_lightning.lifecycles import Shown
 from cod_lightning.rewards import paid
-from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end
+from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
@@ -112,7 +112,7 @@ class Life:
             episode = await run_solve_episode(env, task, state, self.setting, who, position, self.ends)
             return await self.setting.scored(episode, task)
         finally:
-            crossing(EnvironmentFailure, env.close)
+            await closed(env, self.setting.sampler.deadlines.episode_s)
 
     async def _episode(
         self,
@@ -177,10 +177,10 @@ class Life:
         self.previous, self.state = self.state, updated.state_after
         return updated
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the environment. Raises `EnvironmentFailure` where that fails."""
         if self.env is not None:
-            crossing(EnvironmentFailure, self.env.close)
+            await closed(self.env, self.setting.sampler.deadlines.episode_s)
 
 
 async def _guarded(kind: EpisodeKind, position: int, play: Callable[[], Awaitable[Episode]]) -> Episode:
@@ -202,7 +202,7 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
     finally:
         episodes = agent.episodes
         try:
-            agent.close()
+            await agent.close()
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
     if any(episode.kind is EpisodeKind.PROPOSE for episode in episodes):
