@@ -124,12 +124,15 @@ def check_proposals(
     _see_room(prompt, window, max_new_tokens, made, "Raise the window, or shorten the offer.")
 
 
-def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:
+def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int, in_order: bool = True) -> None:
     """What rollouts that are played beside training need."""
     check_at_least("data.max_staleness", max_staleness, 0, "0 waits for every rollout, 1 plays the next one meanwhile.")
     if max_staleness and engine.sleeps:
         expected = "0 with data.engine.sleep, since the engine serves while training goes on"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
+    if not in_order and not engine.in_flight:
+        expected = "true, except with engine=vllm_server and data.max_staleness above 1: others wait for all groups"
+        raise ConfigError("data.in_order", in_order, expected, "Leave it out.")
     if max_staleness > 1 and resample:
         expected = (
             f"0 or 1 with data.resample_packs={resample}, since only a rollout that is over tells which pack is next"

@@ -28,7 +28,7 @@ from cod_lightning.rewards import RewardPart, rewards_of
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.group import run_group, run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.frozen import FrozenRole
@@ -78,6 +78,8 @@ class RolloutDataModule(ItemDataModule):
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
         max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training
             (docs/guides/asynchronous.md).
+        in_order: Whether updates take groups in the order in which they began; false takes those that are complete first, with
+            servers whose weights change in flight.
         anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
         counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
@@ -116,6 +118,7 @@ class RolloutDataModule(ItemDataModule):
         passes_per_rollout: int = 1,
         resample_packs: int = 0,
         max_staleness: int = 0,
+        in_order: bool = True,
         anchors: Anchors | None = None,
         counterfactual: Counterfactual | None = None,
         rollouts_per_epoch: int = 10,
@@ -149,7 +152,7 @@ class RolloutDataModule(ItemDataModule):
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
-        self.max_staleness, self.val_packs = max_staleness, val_packs
+        self.max_staleness, self.in_order, self.val_packs = max_staleness, in_order, val_packs
         self.branching = Branching(program=program, anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
@@ -172,6 +175,9 @@ class RolloutDataModule(ItemDataModule):
             dump=context.dump,
             replay=replay and ReplayBuffer(replay, seed),
             num_ahead=self._num_ahead if max_staleness else None,
+            play_group=lambda pack: run_group(pack, group_size, self._training_setting()),
+            max_staleness=max_staleness,
+            in_order=in_order,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
             passes_per_rollout=passes_per_rollout,
@@ -197,8 +203,8 @@ class RolloutDataModule(ItemDataModule):
         if stage == "fit":
             self.check_trainable()
             check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
-            check_staleness(self.max_staleness, self.engine, self.resample_packs, num_ranks())
             self.engine.max_staleness = self.max_staleness
+            check_staleness(self.max_staleness, self.engine, self.resample_packs, num_ranks(), self.in_order)
         if stage in ("fit", "test"):
             self.check_suites()
 
@@ -322,10 +328,11 @@ class RolloutDataModule(ItemDataModule):
 
     def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
         """Siblings of each pack, played by the engine's weights as they are now."""
-        setting = self._setting(self.temperature)
-        if label == "train":
-            setting = replace(setting, program=self.branching)
+        setting = self._training_setting() if label == "train" else self._setting(self.temperature)
         return run_groups(packs, num_siblings, setting, label=label)
+
+    def _training_setting(self) -> Setting:
+        return replace(self._setting(self.temperature), program=self.branching)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
         sampler = self._sampler(temperature, suite)
@@ -358,7 +365,8 @@ class RolloutDataModule(ItemDataModule):
             needed = (self.stream.left + epochs * len(self.stream)) / updates
         if trainer.max_steps >= 0:
             needed = min(needed, (trainer.max_steps - trainer.global_step) / updates)
-        return min(self.max_staleness, math.ceil(needed) - 1) if needed < math.inf else self.max_staleness
+        most = self.max_staleness - (not self.in_order)  # a group that is overtaken may be one version older
+        return min(most, math.ceil(needed) - 1) if needed < math.inf else most
 
     def _sampler(self, temperature: float, suite: Suite | None) -> Sampler:
         return Sampler(

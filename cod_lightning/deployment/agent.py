@@ -15,7 +15,7 @@ from msgspec import structs
 
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
-from cod_lightning.errors import DataError
+from cod_lightning.errors import DataError, EnvironmentFailure, note_fault
 from cod_lightning.lifecycles import OutlineStep, outline
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
@@ -71,6 +71,13 @@ class DeployedAgent:
         self._resumed = True
         position = self.store.num_solved()
         return self._play(self._steps(position), task)[0]
+
+    def close(self) -> None:
+        """Close the environment; where that fails, the log says so."""
+        try:
+            asyncio.run(self.life.close())
+        except EnvironmentFailure as error:
+            note_fault(error)
 
     def _steps(self, position: int) -> list[tuple[int, OutlineStep]]:
         """The episodes of a task, each with its index in a lifecycle in which other tasks follow."""

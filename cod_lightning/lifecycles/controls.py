@@ -33,11 +33,11 @@ class _Controlled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
 
-    async def solve(self, task: Task, *, again: bool = False, **_: Any) -> Episode:
+    async def solve(self, task: Task, **more: Any) -> Episode:
         context = None if self._contexts is None else next(self._contexts)
         if self._contexts is not None and context is None:
             return self._agent.skip(EpisodeKind.SOLVE)
-        return await self._agent.solve(task, again=again, shown=self._shown, context=context)
+        return await self._agent.solve(task, **more | {"shown": self._shown, "context": context})
 
     async def rewrite(self, solved: Episode) -> Episode | None:
         return await self._agent.rewrite(solved, skip=self._contexts is not None)

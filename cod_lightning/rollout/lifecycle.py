@@ -68,11 +68,19 @@ class Life:
         """Episodes begin now, of a pack or of a task."""
         self.ends, self.failed, self.episodes = pack_ends(self.setting.sampler.deadlines), False, []
 
-    async def solve(self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None) -> Episode:
+    async def solve(
+        self,
+        task: Task,
+        *,
+        again: bool = False,
+        shown: Shown = Shown.OWN,
+        context: Any = None,
+        compared_with: str = "",
+    ) -> Episode:
         position = self.position
         self.position += 1
         play = partial(self._solve, position, task, again, shown, context)
-        return await self._episode(EpisodeKind.SOLVE, position, play, own=context is None, shown=shown)
+        return await self._episode(EpisodeKind.SOLVE, position, play, context is None, shown, compared_with)
 
     def skip(self, kind: EpisodeKind) -> Episode:
         self.position += kind is EpisodeKind.SOLVE
@@ -119,14 +127,17 @@ class Life:
         kind: EpisodeKind,
         position: int,
         play: Callable[[TextEnv, str], Awaitable[Episode]],
-        *,
         own: bool = True,
         shown: Shown = Shown.OWN,
+        compared_with: str = "",
     ) -> Episode:
         """The next episode, appended; it is skipped after one that failed. `own` is False with a context from elsewhere."""
         if self.failed:
-            return self._append(Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED))
+            skipped = Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED, compared_with=compared_with)
+            return self._append(skipped)
         episode = await _guarded(kind, position, partial(self._played, play, own, shown))
+        if compared_with:
+            episode = structs.replace(episode, compared_with=compared_with)
         self.failed = episode.status is EpisodeStatus.FAILED
         self.setting.monitor.episode(episode)
         return self._append(episode)

@@ -129,7 +129,7 @@ class RolloutRunner(RolloutMonitor):
         """The rollout without the report; any thread may call it."""
         engine, start = self.engine, time.perf_counter()
         prompts, cached, cut = engine.num_prompt_tokens, engine.num_cached_tokens, engine.num_interrupted_turns
-        with self._watched(f"the rollout '{label}'"):
+        with self.watched(f"the rollout '{label}'"):
             groups = play()
         return RolloutPart(
             groups=groups,
@@ -152,10 +152,11 @@ class RolloutRunner(RolloutMonitor):
         """Nothing samples within, unless weights change in flight; a stall is reported under that label."""
         if not self.engine.in_flight:
             self.ahead.settle()
-        with self._watched(label):
+        with self.watched(label):
             yield
 
-    def _watched(self, label: str) -> Watchdog:
+    def watched(self, label: str) -> Watchdog:
+        """What ends the process where nothing moves within; the report has that label."""
         name = f"stalled.rank{rank()}.txt" if rank() else "stalled.txt"
         return Watchdog(self.liveness, self.stall_s, self.folder / name, label)
 

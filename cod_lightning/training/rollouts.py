@@ -4,9 +4,9 @@ A rollout that was played and is not trained on yet is kept by checkpoints.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, Protocol
 
 from msgspec import structs
@@ -21,6 +21,7 @@ from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
 from cod_lightning.seeds import derive_seed
+from cod_lightning.training.in_flight import RolloutsInFlight
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.scorers import Prompt
@@ -37,7 +38,8 @@ class Learner(Protocol):
         ...
 
     def score(self, rows: Batch, prompt: Prompt, *, several_updates: bool) -> Batch:
-        """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now."""
+        """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now; with a
+        critic also with an advantage for each token."""
         ...
 
 
@@ -155,6 +157,11 @@ class TrainingRollouts:
     """Episodes of earlier rollouts; None replays none."""
     num_ahead: Callable[[], int] | None = None
     """How many rollouts after the one that training takes now are to be begun by then; None plays none ahead of training."""
+    play_group: Callable[[Pack], Coroutine[Any, Any, Group]] | None = None
+    """K siblings of a pack, for an engine whose weights change while they are under way."""
+    max_staleness: int = 0
+    in_order: bool = True
+    """Whether rollouts take groups in the order in which they began."""
     packs_per_rollout: int
     updates_per_rollout: int
     """Of one pass."""
@@ -162,15 +169,26 @@ class TrainingRollouts:
     resample_packs: int = 0
     seed: int = 0
 
+    @cached_property
+    def in_flight(self) -> RolloutsInFlight:
+        """Those ahead of training with an engine whose weights change meanwhile."""
+        return RolloutsInFlight(
+            packs=self.packs,
+            play=self.play_group,
+            runner=self.runner,
+            num_ahead=self.num_ahead,
+            packs_per_rollout=self.packs_per_rollout,
+            updates_per_rollout=self.updates_per_rollout,
+            bound=self.max_staleness,
+            in_order=self.in_order,
+        )
+
     def next(self, number: int, first: int, learner: Learner) -> Rollout:
         """Rollout `number`, from training pack `first` on: the one played ahead, else played now. Others ahead begin.
 
         This rank's rows, with all that an update needs to know of them.
         """
-        if self.runner.engine.in_flight:  # else a checkpoint waits for it, too
-            with self.runner.interruptible():
-                self.runner.ahead.settle(1)
-        played: PlayedRollout | None = self.runner.ahead.take()
+        played = self._taken(number, first)
         played_s = 0.0
         if played is None:
             played = self.played(first, partial(self.runner.run, "train"), learner)
@@ -183,7 +201,7 @@ class TrainingRollouts:
         own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
         index = {one.pack.id: g for g, one in enumerate(played.packs)}
         rows = collate(segments_of(own.values()), table, index, pad_id=self.pad_id())
-        rows = replace(rows, advantages=credit.advantages[rows.episode])
+        rows = replace(rows, advantages=credit.advantages[rows.episode], returns=credit.known_returns[rows.episode])
         shares = self._shares(number)
         if self.replay is not None:
             rows, shares = self.replay.join(number, rows, credit, shares)
@@ -196,9 +214,22 @@ class TrainingRollouts:
             figures |= self.replay.metrics
         if self.num_ahead is not None:
             figures["time/wait_s"] = max(gathered(self.runner.ahead.waited_s() + played_s))
-            for number_ahead in range(len(self.runner.ahead), self.num_ahead()):
-                self._begin(first + played.num_packs, number_ahead * self.packs_per_rollout, learner)
-        return Rollout(batch=replace(rows, figures=figures), shares=shares, num_packs=played.num_packs)
+            if self.runner.engine.in_flight:
+                figures["rollout/num_overtaken_groups"] = float(self.in_flight.overtaken)
+                self.in_flight.begin(number, first + played.num_packs)
+            else:
+                for number_ahead in range(len(self.runner.ahead), self.num_ahead()):
+                    self._begin(first + played.num_packs, number_ahead * self.packs_per_rollout, learner)
+        return Rollout(
+            batch=replace(rows, figures={**rows.figures, **figures}), shares=shares, num_packs=played.num_packs
+        )
+
+    def _taken(self, number: int, first: int) -> PlayedRollout | None:
+        """The rollout ahead, once it is over; None where none was begun."""
+        if not self.runner.engine.in_flight:
+            return self.runner.ahead.take()
+        taken = self.in_flight.take(number, first)
+        return taken and PlayedRollout(packs=[PlayedPack(*one) for one in taken[0]], parts=[taken[1]])
 
     def _begin(self, first: int, num_waiting: int, learner: Learner) -> None:
         """Begin the rollout from training pack `first + num_waiting` on; `num_waiting` packs before it are not observed yet.
@@ -298,12 +329,14 @@ class TrainingRollouts:
     def state_dict(self) -> dict[str, Any]:
         """The state of source and replay, and the rollouts ahead; every rank has to call it.
 
-        All that were begun are waited for; where weights change in flight, those are kept that are over on every rank.
+        All that were begun are waited for, except where weights change in flight.
         """
-        if not self.runner.engine.in_flight:
-            self.runner.ahead.settle()
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
-        return {"source": self.packs.state_dict(), "ahead": self._kept(), **replay}
+        kept = {"source": self.packs.state_dict(), **replay}
+        if self.runner.engine.in_flight:
+            return kept | {"ahead": [], "in_flight": self.in_flight.state()}
+        self.runner.ahead.settle()
+        return kept | {"ahead": self._kept()}
 
     def _kept(self) -> list[dict[str, Any]]:
         over = self.runner.ahead.over()
@@ -322,6 +355,7 @@ class TrainingRollouts:
         if self.replay is not None and "replay" in state_dict:
             self.replay.load_state_dict(state_dict["replay"])
         self.runner.ahead.drop()
+        self.in_flight.restore(state_dict.get("in_flight", []))
         kept = state_dict["ahead"] or []
         for state in [kept] if isinstance(kept, dict) else kept:  # one, as versions up to 0.2 kept it
             self.runner.ahead.put(restored(state, self.packs.pack))

@@ -1,5 +1,6 @@
 """Rollouts that are played while training goes on: by which weights, what of them is kept, and how they end."""
 
+import asyncio
 import math
 import signal
 import threading
@@ -359,9 +360,14 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
     runner.follow(observer)
     unused = dict.fromkeys(("packs", "play", "prompts", "pad_id"))
     rollouts = TrainingRollouts(**unused, runner=runner, packs_per_rollout=1, updates_per_rollout=1)  # pyright: ignore
-    runner.ahead.begin(lambda: over.wait(5.0))
+
+    async def waits():
+        while not over.is_set():
+            await asyncio.sleep(0.01)
+
+    rollouts.in_flight.groups.begin_group("pack", 0, waits)
     with pytest.raises(Stopped):
         rollouts.next(0, 0, None)
-    assert len(runner.ahead) == 1
+    assert len(runner.ahead) == len(rollouts.in_flight.groups.begun) == 1
     over.set()
     runner.ahead.drop()
