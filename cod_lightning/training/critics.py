@@ -140,7 +140,7 @@ class CriticAtWork:
         of_ranks = gathered(([gradient.cpu() for gradient in own], self._sums))
         errors, num, squares = (sum(sums) for sums in zip(*(sums for _, sums in of_ranks), strict=True))
         for parameter, gradients in zip(parameters, zip(*(found for found, _ in of_ranks), strict=True), strict=True):
-            parameter.grad = sum(gradients[1:], gradients[0]).to(parameter) / max(1.0, num)
+            parameter.grad = torch.stack(gradients).sum(dim=0).to(parameter) / max(1.0, num)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self._sums = (0.0, 0.0, 0.0)
