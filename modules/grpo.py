@@ -31,7 +31,16 @@ from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.critics import Critic, CriticAtWork
 from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scoring
-from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update, split_by_token_budget
+from cod_lightning.training.update import (
+    MOST_PADDING,
+    Totals,
+    Update,
+    UpdateStats,
+    added,
+    padded,
+    plan_update,
+    split_by_token_budget,
+)
 from cod_lightning.types import EpisodeKind, Group
 from modules.checks import check_combination, check_kinds, check_numbers, check_terms
 from modules.policy import OptimizerName, PolicyModule
@@ -258,10 +267,11 @@ class GRPOModule(PolicyModule):
         """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own."""
         kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
         of_kind = [rows[kinds == kind] for kind in kinds.unique()]
+        most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
         return [
             some[part]
             for some in of_kind
-            for part in split_by_token_budget(batch.lengths[some], together[some], self.token_budget)
+            for part in split_by_token_budget(batch.lengths[some], together[some], self.token_budget, most_padding)
         ]
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:

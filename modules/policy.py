@@ -168,11 +168,12 @@ class PolicyModule(L.LightningModule):
         model = self.policy.model(self._tokenizer)
         _leave_out_dropout(model)
         use_grouped_attention(model)
-        if self.trainer.strategy.root_device.type == "cpu":  # GPUs have kernels of their own for it
-            use_rms_norm(model)
-            keep_freed_memory()
-        elif self.policy.kernels:
+        if self.policy.kernels:
             use_liger(model)
+        else:
+            use_rms_norm(model)
+        if self.trainer.strategy.root_device.type == "cpu":
+            keep_freed_memory()
         if model.get_output_embeddings() is not None:  # a model behind an endpoint has no weights
             output_layer(model)  # refused before anything is trained
         return model

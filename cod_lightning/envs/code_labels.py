@@ -30,6 +30,22 @@ UNSEEN_NAMES = (
     ("spring", "summer", "autumn", "winter"),
 )
 """Names that are drawn where packs are to have none of `NAMES`."""
+_WORDS = """
+anchor apple arrow badger bamboo basket beetle bottle bridge butter candle carrot castle cedar cherry cloud coffee
+copper cotton desert donkey dragon eagle engine feather fiddle forest garden ginger hammer harbor helmet honey island
+jacket kettle ladder lemon lizard magnet maple marble meadow mirror monkey mountain needle ocean onion otter paper
+pepper piano pillow planet pocket pumpkin rabbit ribbon river rocket saddle salmon shadow shovel spider sugar summit
+table temple thunder tiger tomato tunnel turtle velvet violin wagon walnut window wizard
+"""
+WORDS = tuple(_WORDS.split())
+"""Single words that are names where they are drawn one by one."""
+_UNSEEN_WORDS = """
+almond bucket cactus camel cannon circus comet dolphin falcon finger glacier goblet guitar igloo jungle lantern lobster
+mango medal muffin napkin parrot peanut pebble penguin pirate puzzle raven sailor sandal teapot tulip umbrella valley
+wallet
+"""
+UNSEEN_WORDS = tuple(_UNSEEN_WORDS.split())
+"""The same, where packs are to have none of `WORDS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +61,10 @@ class CodeLabels(Unchanging):
 
     @property
     def span(self) -> str:
-        """All names in short, as in `1 to 4`."""
-        return f"{self.names[0]} to {self.names[-1]}"
+        """All names, in short where they have a usual order, as in `1 to 4`."""
+        if self.names in NAMES or self.names in UNSEEN_NAMES:
+            return f"{self.names[0]} to {self.names[-1]}"
+        return f"{', '.join(self.names[:-1])} and {self.names[-1]}"
 
     @property
     def listed(self) -> str:
@@ -78,7 +96,11 @@ class CodeLabels(Unchanging):
 def drawn_names(
     rng: random.Random, nouns: Sequence[str], names: Sequence[tuple[str, ...]] = NAMES
 ) -> tuple[str, tuple[str, ...]]:
-    """A noun and four names."""
+    """A noun and four names.
+
+    >>> drawn_names(random.Random(0), ["Move"], [("A", "B", "C", "D")])
+    ('Move', ('A', 'B', 'C', 'D'))
+    """
     return rng.choice(nouns), rng.choice(names)
 
 

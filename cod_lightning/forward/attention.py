@@ -119,10 +119,29 @@ def attend(
     """The same without a module: [b, width, heads, dim]."""
     if softcap is not None or _is_written_out(query, key, dropout):
         return _written_out(query, key, value, mask, _scale(query, scaling), softcap)
+    width = query.shape[2]
+    return fused(
+        query,
+        key,
+        value,
+        mask if width == 1 else mask.repeat(1, 1, query.shape[1] // key.shape[1], 1),
+        scaling,
+        dropout,
+    )
+
+
+def fused(
+    query: Float[Tensor, "b heads width dim"],
+    key: Float[Tensor, "b kv columns dim"],
+    value: Float[Tensor, "b kv columns v"],
+    mask: Tensor,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "b width heads v"]:
+    """By torch's kernel. The mask is [b, 1, heads / kv * width, columns], one query head after the other, or fits it: true where a
+    query sees, or what is added to scores."""
     batch, heads, width, dim = query.shape
-    kv_heads = key.shape[1]
-    mask = mask if width == 1 else mask.repeat(1, 1, heads // kv_heads, 1)
-    folded = query.reshape(batch, kv_heads, heads // kv_heads * width, dim)
+    folded = query.reshape(batch, key.shape[1], -1, dim)
     out = torch.nn.functional.scaled_dot_product_attention(folded, key, value, mask, dropout, scale=scaling)
     return out.reshape(batch, heads, width, value.shape[3]).transpose(1, 2).contiguous()
 

@@ -6,7 +6,7 @@ one pass. Only attention looks at rows: a block of similar ones at a time, over 
 
 from bisect import bisect_left
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
-from cod_lightning.forward.attention import GROUPED, attend, grouped_attention, reads_some, use_grouped_attention
+from cod_lightning.forward.attention import GROUPED, attend, fused, grouped_attention, reads_some, use_grouped_attention
 from cod_lightning.forward.decode_graphs import DecodeGraphs
 from cod_lightning.forward.last_layer import read_only_at
 from cod_lightning.forward.shared_prefix import keeps_keys_and_values
@@ -37,6 +37,10 @@ _WORTH_SPLITTING = 2000
 """Columns, summed over rows of a single id, that a further block has to leave out."""
 _NEXT_QUERIES = 5
 """Further ids of a row that cost as much per column as reading the column does."""
+_ALIGNED = 8
+"""Elements between lines of a bias, or a multiple of it."""
+_ONE_BLOCK = 2**23
+"""Most scores of a head in a block that pads rows of several classes: on a GPU kernels of a further block cost more."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +88,22 @@ class Rows:
         ends = (classes[1:] != classes[:-1]).nonzero()[0] + 1
         return [slice(begin, end) for begin, end in pairwise((0, *ends.tolist(), len(classes)))]
 
-    def blocks(self) -> list[slice]:
-        """The same, but first rows and last rows of a class apart where this leaves out enough columns: best in their order."""
-        return list(chain.from_iterable(map(self._in_two, self.similar())))
+    def blocks(self, *, few: bool = False) -> list[slice]:
+        """Rows that attention takes as one rectangle each.
+
+        They are of one class, first rows and last rows apart where this leaves out enough columns: best in their order. Where `few`
+        are wanted they are of as many classes as give at most `_ONE_BLOCK` scores.
+        """
+        if not few:
+            return list(chain.from_iterable(map(self._in_two, self.similar())))
+        parts: list[slice] = []
+        for part in self.similar():
+            both = slice(parts[-1].start if parts else 0, part.stop)
+            if parts and (both.stop - both.start) * self.lengths[both].max() * self.used[both].max() <= _ONE_BLOCK:
+                parts[-1] = both
+            else:
+                parts.append(part)
+        return parts
 
     def _in_two(self, part: slice) -> list[slice]:
         used, num = self.used[part], part.stop - part.start
@@ -110,6 +127,8 @@ def width_class(num_ids: int) -> int:
 class Block:
     """Similar rows of a pass as a rectangle of `width` places; a row's last id takes those after it, too, and they are not read."""
 
+    fused: bool
+    """Whether torch's kernel attends, over a bias that layers share."""
     fed: Rows
     tokens: slice
     """Of the pass."""
@@ -125,9 +144,11 @@ class Block:
     """Which token is at each place; None where rows are equally long."""
     gathered: Int[Tensor, " n"] | None
     """Which place each token is at."""
+    biases: dict[tuple[int | None, int], Tensor] = field(default_factory=dict)
+    """What `bias` gave: layers alike share it."""
 
     @classmethod
-    def of(cls, rows: Rows, part: slice, device: torch.device) -> "Block":
+    def of(cls, rows: Rows, part: slice, device: torch.device, *, fused: bool) -> "Block":
         """That part of the rows."""
         some = rows[part]
         first = int(rows.ends[part.start] - rows.lengths[part.start])
@@ -142,6 +163,7 @@ class Block:
         in_a_row = bool((np.diff(some.slots) == 1).all())  # read where they are
         where = slice(int(some.slots[0]), int(some.slots[-1]) + 1) if in_a_row else _tensor(some.slots, device)
         return cls(
+            fused=fused,
             fed=some,
             tokens=slice(first, first + len(some.ids)),
             rows=where,
@@ -161,6 +183,16 @@ class Block:
         if window is None or window >= self.num_columns:
             return seen
         return seen & (torch.arange(self.num_columns, device=seen.device) > positions - window)
+
+    def bias(self, window: int | None, times: int, dtype: torch.dtype) -> Float[Tensor, "b 1 times_W C"]:
+        """What is added to scores, of so many query heads that share keys: 0 where an id sees, -inf elsewhere."""
+        if (window, times) not in self.biases:
+            seen = self.seen(window).repeat(1, 1, times, 1)
+            room = -seen.shape[3] % _ALIGNED  # a kernel copies biases whose lines begin elsewhere
+            hidden = torch.nn.functional.pad(seen, (0, room)).logical_not_()
+            bias = torch.zeros(hidden.shape, dtype=dtype, device=seen.device)
+            self.biases[window, times] = bias.masked_fill_(hidden, -torch.inf)
+        return self.biases[window, times][..., : self.num_columns]
 
     def read(self, store: Float[Tensor, "S h C d"]) -> Float[Tensor, "b h c d"]:
         """What the cache has of these rows."""
@@ -193,6 +225,8 @@ class PackedForward:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._decode = DecodeGraphs(self._one_each) if model.device.type == "cuda" else None
+        self.fused = model.device.type != "cpu"
+        """Whether starting a kernel costs more than what it computes: few blocks, and one bias for all layers."""
         self.most_further = 2 if self._decode is None else 8
         """Passes that a turn which is over waits at most for others. A pass in which prompts join has no graph: on an H200 it takes
         several times as long as one that only decodes."""
@@ -230,7 +264,7 @@ class PackedForward:
         positions = columns[:, None, None, None]
         visible = torch.arange(num_columns, device=device) <= positions
         fed = Rows(*np.zeros((4, num), np.int64))  # what a graph takes is not known when it is recorded
-        block = Block(fed, slice(0, num), slice(0, num), num_columns, 1, positions, visible, None, None)
+        block = Block(self.fused, fed, slice(0, num), slice(0, num), num_columns, 1, positions, visible, None, None)
         return self._through([block], ids, columns, cache)
 
     def _packed(self, rows: Rows, cache: SlotCache) -> Float[Tensor, "b D"]:
@@ -242,8 +276,7 @@ class PackedForward:
         if num_ids - len(last) >= _MANY_UNREAD:
             at_last = torch.zeros((1, num_ids), dtype=torch.bool, device=device).index_fill_(1, last, True)
             reading = read_only_at(model, at_last)
-        parts = rows.blocks() if device.type == "cpu" else rows.similar()  # elsewhere calls cost more than columns
-        blocks = [Block.of(rows, part, device) for part in parts]
+        blocks = [Block.of(rows, part, device, fused=self.fused) for part in rows.blocks(few=self.fused)]
         with reading:
             return self._through(blocks, _tensor(rows.ids, device), columns, cache).index_select(0, last)
 
@@ -287,8 +320,12 @@ def packed_attention(
         if block.spread is not None:
             some = some.index_select(1, block.spread)
         some = some.unflatten(1, (-1, block.width)).transpose(0, 1)
-        seen = block.seen(window)
-        found = attend(some, block.read(key), block.read(value), seen, scaling, softcap=softcap).flatten(0, 1)
+        keys, values = block.read(key), block.read(value)
+        if block.fused and softcap is None:
+            found = fused(some, keys, values, block.bias(window, some.shape[1] // keys.shape[1], some.dtype), scaling)
+        else:
+            found = attend(some, keys, values, block.seen(window), scaling, softcap=softcap)
+        found = found.flatten(0, 1)
         out.append(found if block.gathered is None else found.index_select(0, block.gathered))
     return (out[0] if len(out) == 1 else torch.cat(out))[None], None
 

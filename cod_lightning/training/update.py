@@ -15,8 +15,8 @@ from cod_lightning.objective.losses import LossMetrics, PolicyLoss, UpdateTokens
 from cod_lightning.objective.mismatch import MismatchSums
 from cod_lightning.ranks import gathered, rank
 
-_MOST_PADDING = 4096
-"""Tokens of padding between the episodes of a micro-batch."""
+MOST_PADDING = 4096
+"""Tokens of padding between the episodes of a micro-batch, where padding is computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +79,15 @@ def _marked(loss: PolicyLoss, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "
     return out
 
 
-def split_by_token_budget(lengths: Int[Tensor, " B"], keys: Int[Tensor, " B"], budget: int) -> list[Int[Tensor, " b"]]:
+def split_by_token_budget(
+    lengths: Int[Tensor, " B"], keys: Int[Tensor, " B"], budget: int, most_padding: int = MOST_PADDING
+) -> list[Int[Tensor, " b"]]:
     """Row indices of each micro-batch: rows * longest row <= budget, unless one episode alone is larger.
 
     Rows are ordered by the length of their episode's longest row, so that little is padding, and where short rows end and long ones
-    begin a micro-batch ends: at most a quarter of the budget, and no more than 4,096 tokens, is padding between episodes, since a
-    further pass costs less than that. Rows with the same key stay together, because sequence-level losses need a whole episode.
+    begin a micro-batch ends: at most a quarter of the budget, and no more than `most_padding` tokens, is padding between episodes.
+    On a CPU a further pass costs less than 4,096 of them. Rows with the same key stay together, because sequence-level losses need
+    a whole episode.
 
     >>> [part.tolist() for part in split_by_token_budget(torch.tensor([2, 9, 3, 8]), torch.tensor([0, 1, 2, 3]), 18)]
     [[0, 2], [3, 1]]
@@ -101,7 +104,7 @@ def split_by_token_budget(lengths: Int[Tensor, " B"], keys: Int[Tensor, " B"], b
     for key, rows in groupby(order, key=episodes.__getitem__):
         episode, width = list(rows), widths[key]
         together = (len(parts[-1]) + len(episode)) * width if parts else 0
-        if parts and together <= budget and together - room - len(episode) * width <= min(budget / 4, _MOST_PADDING):
+        if parts and together <= budget and together - room - len(episode) * width <= min(budget / 4, most_padding):
             parts[-1] += episode
         else:
             parts.append(episode)

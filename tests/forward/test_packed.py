@@ -40,10 +40,12 @@ DIALOGUES = st.lists(
     seed=st.integers(0, 99),
     only_last=st.booleans(),
     split=st.booleans(),
+    few=st.booleans(),
     name=st.sampled_from(list(MAKES)),
 )
-def test_every_row_ends_as_it_would_by_itself(dialogues, seed, only_last, split, name):
+def test_every_row_ends_as_it_would_by_itself(dialogues, seed, only_last, split, few, name):
     plain, forward, cache = _model(name), PackedForward(_model(name)), SlotCache()
+    forward.fused = few  # as a GPU has them
     slots = np.random.default_rng(seed).permutation(12)[: len(dialogues)].tolist()
     for step in range(3):  # dialogues have up to three turns; those that are over sit aside
         live = sorted(
@@ -87,7 +89,7 @@ def test_a_model_with_attention_of_its_own_is_not_packed():
 @pytest.mark.parametrize("slots", [[4, 5, 6], [6, 0, 3]])
 def test_rows_side_by_side_are_read_where_they_are(slots):
     store = torch.randn(8, 2, 9, 3)
-    block = Block.of(rows_of(slots, [2, 3, 4], [[1], [1], [1]]), slice(0, 3), store.device)
+    block = Block.of(rows_of(slots, [2, 3, 4], [[1], [1], [1]]), slice(0, 3), store.device, fused=False)
     seen = block.read(store)
     assert torch.equal(seen, store[slots, :, :5])
     assert (seen.untyped_storage().data_ptr() == store.untyped_storage().data_ptr()) == (slots == [4, 5, 6])
@@ -137,3 +139,20 @@ def test_rows_of_one_width_class_are_alike(lengths):
 def test_rows_that_use_few_columns_are_a_block_of_their_own_where_it_pays(used, width, expected):
     rows = rows_of(range(len(used)), [num - width for num in used], [[0] * width for _ in used])
     assert [part.stop - part.start for part in rows.blocks()] == expected
+
+
+@pytest.mark.parametrize(
+    ("lengths", "columns", "expected"),
+    [
+        ([1, 2, 16, 17, 42, 43], 900, [6]),
+        (
+            [1] * 100 + [400] * 30 + [800] * 9,
+            900,
+            [100, 30, 9],
+        ),  # 130 x 400 x 900 scores are too many, and 39 x 800 x 900
+        ([1] * 9 + [400] * 3, 900, [12]),
+    ],
+)
+def test_few_blocks_are_of_several_classes_where_that_is_not_too_much(lengths, columns, expected):
+    rows = rows_of(range(len(lengths)), [columns - length for length in lengths], [[0] * length for length in lengths])
+    assert [part.stop - part.start for part in rows.blocks(few=True)] == expected

@@ -18,32 +18,44 @@ from tests.gpu.parts import Rows, attempt
 from tests.gpu.sizes import Sizes
 
 ROOT = Path(__file__).parents[2]
-KEPT = ("evaluation.json", "metrics.csv")
-"""Files of a run that are kept beside the page."""
+KEPT = ("evaluation.json", "metrics.csv", "output.txt", "report.html")
+"""Files of a run that are kept beside the page, its recorded lifecycles too."""
+_TWIN_TIME = "00:00:01:00"
+"""Most that the twin trains: none of its answers has been well-formed, and then nothing is learnt from reward."""
 
 
 def cod(sizes: Sizes) -> Rows:
     """CoD-Train of SmolLM2-135M, its contexts in English: success by position in 128 packs of the test split, per seed.
 
-    `random twin` has the same architecture and starts from random numbers. Runs come one after the other: processes that share
-    a card wait for each other.
+    `random twin` has the same architecture and starts from random numbers. Runs come one after the other, unless GPU_TOGETHER lets
+    them share the card, where each takes longer and all together less.
     """
     with TemporaryDirectory() as folder:
         root = Path(folder)
         runs = [(f"seed {seed}", seed, sizes.checkpoint) for seed in sizes.seeds]
         if sizes.twin:
             runs.append(("random twin", sizes.seeds[0], _twin(sizes.checkpoint, root)))
-        for name, seed, checkpoint in runs:
-            process, run = _fit(root, seed, sizes, checkpoint)
-            try:
-                code = process.wait(timeout=sizes.run_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                code = process.wait()
-            _keep(run, sizes, name)
-            yield from _evaluated(run, name)
-            if code:
-                yield {"run": name, "not run": f"ended with {code}: {_last_line(run)}"}
+        if not sizes.together:
+            for name, seed, checkpoint in runs:
+                yield from _ended(*_fit(root, seed, sizes, checkpoint), name, sizes, time.monotonic() + sizes.run_s)
+            return
+        end = time.monotonic() + sizes.run_s
+        begun = [(name, *_fit(root, seed, sizes, checkpoint)) for name, seed, checkpoint in runs]
+        for name, process, run in reversed(begun):
+            yield from _ended(process, run, name, sizes, end)
+
+
+def _ended(process: "subprocess.Popen[bytes]", run: Path, name: str, sizes: Sizes, end: float) -> Rows:
+    """Its figures, once it has ended or its time is over."""
+    try:
+        code = process.wait(timeout=max(1, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait()
+    _keep(run, sizes, name)
+    yield from _evaluated(run, name)
+    if code:
+        yield {"run": name, "not run": f"ended with {code}: {_last_line(run)}"}
 
 
 def resume(sizes: Sizes) -> Rows:
@@ -94,6 +106,8 @@ def _fit(root: Path, seed: int, sizes: Sizes, checkpoint: str) -> tuple["subproc
     more = {"COD_LIGHTNING_CACHE": str(root / "cache"), "OMP_NUM_THREADS": "3"}
     with (run / "output.txt").open("wb") as said:
         to = ["--trainer.default_root_dir", str(run)]
+        if checkpoint != sizes.checkpoint:
+            to += ["--trainer.max_time", _TWIN_TIME]
         return subprocess.Popen([*command, *to], cwd=ROOT, stdout=said, stderr=said, env=os.environ | more), run
 
 
@@ -152,9 +166,11 @@ def _keep(run: Path, sizes: Sizes, name: str) -> None:
         return
     to = sizes.keep / name.replace(" ", "_")
     to.mkdir(parents=True, exist_ok=True)
-    for file in (*KEPT, "output.txt"):
+    for file in KEPT:
         if (run / file).exists():
             shutil.copy(run / file, to / file)
+    if (run / "lifecycles").exists():
+        shutil.copytree(run / "lifecycles", to / "lifecycles", dirs_exist_ok=True)
 
 
 def _last_line(run: Path) -> str:

