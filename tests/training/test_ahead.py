@@ -324,6 +324,8 @@ def test_what_cannot_be_together_with_it_is_refused():
         check_staleness(2, TransformersEngine(), 3, 1)
     with pytest.raises(ConfigError, match=r"data\.max_staleness is -1; expected at least 0"):
         check_staleness(-1, TransformersEngine(), 0, 1)
+    with pytest.raises(ConfigError, match=r"data\.in_order is False; expected true, except with engine=vllm_server"):
+        check_staleness(2, TransformersEngine(), 0, 1, in_order=False)
     policy = TinyPolicy()
     check_combination(GRPOModule(policy), made())
     check_combination(GRPOModule(policy, loss=RLOO()), made(0))
