@@ -10,7 +10,10 @@ LOCKED = $(PIP) --no-deps --no-build-isolation --require-hashes
 # A file's tests in one process, files in the order given: those that take longest come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
-.PHONY: quickstart pretrained test lint docs smoke vllm soak bench gpu lock clean
+# Compiled tests are kept: pytest rewrites their assertions, 10 seconds a worker.
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: quickstart pretrained test lint docs smoke vllm soak studies bench gpu lock clean
 
 quickstart: .venv/installed
 	.venv/bin/python -m cod_lightning fit --config configs/quickstart.yaml
@@ -22,7 +25,7 @@ pretrained: .venv/installed
 	.venv/bin/python -m cod_lightning fit --config configs/pretrained.yaml
 
 test: .venv/installed-test
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2 --dist loadfile
 
 lint: .venv/installed-dev
 	.venv/bin/ruff check .
@@ -51,9 +54,8 @@ vllm:
 
 soak: .venv/installed-test
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'soak and not vllm' -n 2 $(BY_FILE)
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2 --hypothesis-profile full $$(grep -rl 'from hypothesis' tests --include='test_*.py')
 	$(MAKE) vllm VLLM_TESTS='vllm and soak'
-	.venv/bin/python tests/soak/quickstart.py --out docs/results/quickstart.json
-	.venv/bin/python -m cod_lightning references --num_packs 200 --out docs/results/references
 	PYTHONPATH=. .venv/bin/python tests/soak/fuzz_worlds.py --out docs/results/fuzz_worlds.json
 	PYTHONPATH=. .venv/bin/python tests/soak/deploy_kills.py --out docs/results/deploy_kills.json
 	PYTHONPATH=. .venv/bin/python tests/soak/train_kills.py --out docs/results/train_kills.json
@@ -63,24 +65,32 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/rank_stops.py --out docs/results/rank_stops.json
 	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/attacks.py --out docs/results/attacks.json
-	PYTHONPATH=. .venv/bin/python tests/soak/safety.py --out docs/results/safety.json
-	PYTHONPATH=. .venv/bin/python tests/soak/apps.py --out docs/results/apps.json
+	PYTHONPATH=. .venv/bin/python tests/soak/syncs.py --out docs/results
+	PYTHONPATH=. .venv/bin/python tests/soak/doctor.py --out docs/results
+	PYTHONPATH=. .venv/bin/python tests/soak/store_sizes.py --out docs/results/store_sizes.json
 	PYTHONPATH=. .venv/bin/python tests/soak/openenv_faults.py --out docs/results/openenv_faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
 	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python tests/soak/same_curves.py --out docs/results/same_curves.json
-	PYTHONPATH=. .venv/bin/python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs runs/foreign_worlds
-	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
-	PYTHONPATH=. .venv/bin/python tests/soak/ahead.py --out docs/results/ahead.json
-	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
-	PYTHONPATH=. .venv/bin/python tests/soak/distillation.py --runs runs/distillation
-	PYTHONPATH=. .venv/bin/python tests/soak/memory.py --out docs/results/memory.json
-	PYTHONPATH=. .venv/bin/python tests/soak/signals.py --runs runs/signals
-	PYTHONPATH=. .venv/bin/python tests/soak/proposals.py --runs runs/proposals
-	PYTHONPATH=. .venv/bin/python tests/soak/generalisation.py --half --out docs/results/generalisation.json
-	PYTHONPATH=. .venv/bin/python tests/soak/habit.py --out docs/results/habit.json
-	PYTHONPATH=. .venv/bin/python tests/soak/across_worlds.py --out docs/results/across_worlds.json
-	PYTHONPATH=. .venv/bin/python tests/soak/sentences.py --runs runs/sentences
-	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
+
+# The pages of docs/results/, anew: days on two cores.
+studies: .venv/installed-test
+	.venv/bin/python examples/studies/quickstart.py --out docs/results/quickstart.json
+	.venv/bin/python -m cod_lightning references --num_packs 200 --out docs/results/references
+	PYTHONPATH=. .venv/bin/python examples/studies/safety.py --out docs/results/safety.json
+	PYTHONPATH=. .venv/bin/python examples/studies/apps.py --out docs/results/apps.json
+	PYTHONPATH=. .venv/bin/python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs runs/foreign_worlds
+	.venv/bin/python examples/studies/asynchronous.py --out docs/results/asynchronous.json
+	PYTHONPATH=. .venv/bin/python examples/studies/ahead.py --out docs/results/ahead.json
+	PYTHONPATH=. .venv/bin/python examples/studies/uninformative.py --out docs/results/uninformative.json
+	PYTHONPATH=. .venv/bin/python examples/studies/distillation.py --runs runs/distillation
+	PYTHONPATH=. .venv/bin/python examples/studies/memory.py --out docs/results/memory.json
+	PYTHONPATH=. .venv/bin/python examples/studies/signals.py --runs runs/signals
+	PYTHONPATH=. .venv/bin/python examples/studies/proposals.py --runs runs/proposals
+	PYTHONPATH=. .venv/bin/python examples/studies/generalisation.py --half --out docs/results/generalisation.json
+	PYTHONPATH=. .venv/bin/python examples/studies/habit.py --out docs/results/habit.json
+	PYTHONPATH=. .venv/bin/python examples/studies/across_worlds.py --out docs/results/across_worlds.json
+	PYTHONPATH=. .venv/bin/python examples/studies/sentences.py --runs runs/sentences
+	.venv/bin/python examples/studies/evaluation.py --out docs/results/evaluation.json
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.
 bench: .venv/installed-test

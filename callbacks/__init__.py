@@ -1,15 +1,18 @@
-"""What watches and serves a training, named from YAML as `callbacks.NAME`."""
+"""What watches and serves a training, named from YAML as `cod_lightning.callbacks.NAME`."""
 
-from callbacks.evaluation import Evaluation as Evaluation
-from callbacks.lifecycle_table import LifecycleTable as LifecycleTable
-from callbacks.mismatch_guard import MismatchGuard as MismatchGuard
-from callbacks.notes import Notes as Notes
-from callbacks.progress import Progress as Progress
-from callbacks.step_profile import StepProfile as StepProfile
-from callbacks.tensorboard import PositionCurve as PositionCurve
-from callbacks.tensorboard import Sample as Sample
-from callbacks.throughput import Staleness as Staleness
-from callbacks.throughput import Throughput as Throughput
-from callbacks.token_budget import TokenBudget as TokenBudget
-from callbacks.transcripts import Transcripts as Transcripts
-from callbacks.weight_sync import WeightSync as WeightSync
+if __name__ != "cod_lightning.callbacks":  # from a checkout's folder; its classes would be there twice
+    raise ImportError(f"import cod_lightning.callbacks: {__name__} is a part of that package")
+
+from cod_lightning.callbacks.evaluation import Evaluation as Evaluation
+from cod_lightning.callbacks.lifecycle_table import LifecycleTable as LifecycleTable
+from cod_lightning.callbacks.mismatch_guard import MismatchGuard as MismatchGuard
+from cod_lightning.callbacks.notes import Notes as Notes
+from cod_lightning.callbacks.progress import Progress as Progress
+from cod_lightning.callbacks.step_profile import StepProfile as StepProfile
+from cod_lightning.callbacks.tensorboard import PositionCurve as PositionCurve
+from cod_lightning.callbacks.tensorboard import Sample as Sample
+from cod_lightning.callbacks.throughput import Staleness as Staleness
+from cod_lightning.callbacks.throughput import Throughput as Throughput
+from cod_lightning.callbacks.token_budget import TokenBudget as TokenBudget
+from cod_lightning.callbacks.transcripts import Transcripts as Transcripts
+from cod_lightning.callbacks.weight_sync import WeightSync as WeightSync

@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback, Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.distributed.checkpoint.api import CheckpointException
 
-from callbacks.runner import follow
+from cod_lightning.callbacks.runner import follow
 from cod_lightning.checkpoints.folder import BEST, CheckpointFolder, num_updates_of, remove
 from cod_lightning.checkpoints.integrity import digests, seal
 from cod_lightning.checkpoints.io import DurableIO

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import lightning as L
 
-from callbacks.runner import RolloutCallback, lifecycles_file
+from cod_lightning.callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.types import Group
 
 if TYPE_CHECKING:

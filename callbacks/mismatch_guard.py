@@ -45,14 +45,14 @@ class MismatchGuard(Callback):
             raise EngineMismatch(
                 f"{_KL} is {divergence:.3g} nats a token, and was {self.stop_at:g} or more in {self.patience} updates in a row: "
                 "what the engine samples from is not the policy that is trained. Let both compute in one precision "
-                "(data.engine.dtype, trainer.precision), look at engine/self_test_gap, or choose mismatch=token_mask; to go on "
-                "all the same, raise stop_at of callbacks.MismatchGuard."
+                "(data.engine.dtype, trainer.precision), look at engine/self_test_gap, or add --model.mismatch TokenMask; "
+                "to go on all the same, raise stop_at of callbacks.MismatchGuard."
             )
         if divergence >= self.warn_at and not self.warned:
             self.warned = True
             warnings.warn(
                 f"{_KL} is {divergence:.3g} nats a token, {self.warn_at:g} or more: engine and training drift apart; the run "
-                f"ends at {self.stop_at:g}. mismatch=token_truncate corrects for it.",
+                f"ends at {self.stop_at:g}. --model.mismatch TokenTruncate corrects for it.",
                 stacklevel=2,
             )
 

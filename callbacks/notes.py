@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from callbacks.runner import RolloutCallback
+from cod_lightning.callbacks.runner import RolloutCallback
 from cod_lightning.types import EpisodeKind, Group, StopReason
 
 _CUT = 0.5

@@ -10,8 +10,8 @@ from lightning.pytorch.trainer.states import TrainerFn
 from rich.console import Console
 from rich.live import Live
 
-from callbacks.board import Board, Tally, clock, success_text, train_summary, validation_summary
-from callbacks.runner import find_runner
+from cod_lightning.callbacks.board import Board, Tally, clock, success_text, train_summary, validation_summary
+from cod_lightning.callbacks.runner import find_runner
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.terminal import Screen

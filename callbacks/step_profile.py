@@ -13,7 +13,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch.profiler import ProfilerActivity, profile
 
-from callbacks.runner import runner_of
+from cod_lightning.callbacks.runner import runner_of
 from cod_lightning.reports.step_profile import Function, Phases, Spent, summary
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Group

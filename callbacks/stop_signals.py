@@ -14,8 +14,8 @@ import lightning as L
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.checkpoints import RunCheckpoint
-from callbacks.runner import find_runner
+from cod_lightning.callbacks.checkpoints import RunCheckpoint
+from cod_lightning.callbacks.runner import find_runner
 from cod_lightning.errors import Stopped
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver

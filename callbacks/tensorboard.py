@@ -11,8 +11,8 @@ from lightning.fabric.utilities.logger import _flatten_dict
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.tensorboard.summary import hparams
 
-from callbacks.checkpoints import RunConfig
-from callbacks.runner import RolloutCallback
+from cod_lightning.callbacks.checkpoints import RunConfig
+from cod_lightning.callbacks.runner import RolloutCallback
 from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.markdown import fenced, visible
 from cod_lightning.rollout import story

@@ -6,7 +6,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.runner import runner_of
+from cod_lightning.callbacks.runner import runner_of
 from cod_lightning.ranks import gathered
 
 

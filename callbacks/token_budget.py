@@ -5,7 +5,7 @@ from typing import Any
 
 import lightning as L
 
-from callbacks.runner import RolloutCallback
+from cod_lightning.callbacks.runner import RolloutCallback
 from cod_lightning.errors import check_at_least
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.stats import RolloutStats

@@ -15,7 +15,7 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from callbacks.runner import RolloutCallback, lifecycles_file
+from cod_lightning.callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
 from cod_lightning.errors import FAULT_LOG, DataError, check_at_least
 from cod_lightning.markdown import visible

@@ -1,14 +1,16 @@
 """Keeps the engine on the policy's weights: before anything is sampled, and after the last update of every rollout."""
 
 import time
+from functools import partial
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.runner import runner_of
+from cod_lightning.callbacks.runner import runner_of
 from cod_lightning.engines.self_test import SelfTest
+from cod_lightning.engines.sync_proof import Arrival, Probes
 from cod_lightning.models.sharded import inside
 from cod_lightning.ranks import gathered
 
@@ -24,18 +26,24 @@ class WeightSync(Callback):
     `data.passes_per_rollout` above 1 the later updates of a rollout train on tokens of the version before; the next sync
     comes when the rollout is used up. One that is played ahead (`data.max_staleness`) is waited for first.
 
-    Logs `time/sync_s` and, where the self-test ran, `engine/self_test_gap`: the largest difference (nats) between the engine's
-    log-probs of a fixed prompt's continuation and the training forward's, on any rank. Both repeat until the next sync. It does
-    not run while all servers of a rank are gone.
+    Three things are proven after each sync, or the run stops: every tensor that an engine in this process holds is the one that was
+    sent (`Arrival`), engine and training forward agree on log-probs (`SelfTest`), and the engine is not nearer to the weights of an
+    earlier sync (`Probes`). The last two do not run while all servers of a rank are gone.
+
+    Logs `time/sync_s` and, where those ran, `engine/self_test_gap`, the largest difference (nats) between the engine's log-probs of
+    a fixed prompt's continuation and the training forward's, on any rank, and `engine/policy_moved`, how far the sync moved the
+    training forward's log-probs of a fixed prompt (mean nats). All repeat until the next sync.
 
     Args:
-        self_test: What is compared after each sync; null compares nothing.
+        self_test: How closely engine and training have to agree; null proves nothing of all this.
     """
 
     def __init__(self, self_test: SelfTest | None = SelfTest()) -> None:  # noqa: B008  (frozen; the CLI's default)
         self.self_test = self_test
         self.policy_version = 0
         self.last_gap: float | None = None
+        self.last_moved: float | None = None
+        self._arrival, self._probes = Arrival(), Probes()
         self.last_sync_s = 0.0
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -55,10 +63,10 @@ class WeightSync(Callback):
         Between two updates of a rollout the engine gets newer weights than it had, but samples nothing until the next sync.
         """
         if runner_of(trainer).engine.policy_version != self.policy_version or not self.policy_version:
-            restored, logged = self.policy_version > 0, (self.last_gap, self.last_sync_s)
+            restored, logged = self.policy_version > 0, (self.last_gap, self.last_moved, self.last_sync_s)
             self._sync(trainer, pl_module, new=not restored)
             if restored:
-                self.last_gap, self.last_sync_s = logged
+                self.last_gap, self.last_moved, self.last_sync_s = logged
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
@@ -73,8 +81,9 @@ class WeightSync(Callback):
         if not batch.updates_left:
             self._sync(trainer, pl_module)
         pl_module.log("time/sync_s", self.last_sync_s, on_step=True, on_epoch=False, batch_size=1)
-        if self.last_gap is not None:
-            pl_module.log("engine/self_test_gap", self.last_gap, on_step=True, on_epoch=False, batch_size=1)
+        for name, value in {"self_test_gap": self.last_gap, "policy_moved": self.last_moved}.items():
+            if value is not None:
+                pl_module.log(f"engine/{name}", value, on_step=True, on_epoch=False, batch_size=1)
 
     def _sync(self, trainer: L.Trainer, pl_module: Any, *, new: bool = True) -> None:
         runner = runner_of(trainer)
@@ -88,21 +97,32 @@ class WeightSync(Callback):
             if engine.sleeps and torch.cuda.is_available():
                 torch.cuda.empty_cache()  # what activations had, torch keeps; the engine takes its memory outside of torch's cache
             engine.wake("weights")
-            engine.update_weights(pl_module.synced_weights(adapter=engine.takes_adapters), self.policy_version)
+            weights = partial(pl_module.synced_weights, adapter=engine.takes_adapters)
+            proven = self.self_test is not None and engine.has_weights
+            engine.update_weights(
+                self._arrival.sending(weights(), engine) if proven else weights(), self.policy_version
+            )
             engine.wake("kv_cache")
             self.last_sync_s = time.perf_counter() - begun
             if new:
                 pl_module.weights_synced()
-            self.last_gap = None
-            if self.self_test is not None and engine.has_weights and all(gathered(bool(engine.replicas()))):
+            self.last_gap = self.last_moved = None
+            if self.self_test is None or not proven:
+                return
+            self._arrival.check(engine, pl_module.model, weights)
+            if all(gathered(bool(engine.replicas()))):
                 context = trainer.precision_plugin.forward_context
                 model, window = pl_module.model, pl_module.policy.window
+                self.last_moved = self._probes(engine, model, window=window, new=new, context=context, inside=inside)
                 gap = self.self_test(engine, model, window=window, context=context, inside=inside)
                 self.last_gap = gap.size
 
     def state_dict(self) -> dict[str, Any]:
-        return {"policy_version": self.policy_version, "last_gap": self.last_gap, "last_sync_s": self.last_sync_s}
+        logged = {"last_gap": self.last_gap, "last_moved": self.last_moved, "last_sync_s": self.last_sync_s}
+        return {"policy_version": self.policy_version, "probes": self._probes.last} | logged
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.policy_version = state_dict["policy_version"]
         self.last_gap, self.last_sync_s = state_dict["last_gap"], state_dict["last_sync_s"]
+        self.last_moved = state_dict.get("last_moved")
+        self._probes.last = state_dict.get("probes", {})

@@ -94,6 +94,16 @@ def plain_form(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name.replace(".base_layer.", "."), torch.empty(whole.shape, dtype=whole.dtype, device="meta")
 
 
+def adapter_scales(model: nn.Module, *, acting: bool = False) -> dict[str, float]:
+    """By layer and adapter, `LAYER.ADAPTER`, how many times its product is added; with `acting` 0 for what is switched off now."""
+    found: dict[str, float] = {}
+    for name, layer in _layers(model):
+        on = [] if layer.disable_adapters else layer.active_adapters
+        for adapter in layer.lora_A:
+            found[f"{name}.{adapter}"] = float(layer.scaling[adapter]) if adapter in on or not acting else 0.0
+    return found
+
+
 def adapter_rank(model: Any) -> int:
     """The rank of the model's adapters."""
     return int(next(iter(model.peft_config.values())).r)

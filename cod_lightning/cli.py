@@ -1,23 +1,20 @@
 """The command line: `python -m cod_lightning fit --config quickstart`.
 
-Nothing heavy is imported before a command needs it. With `commands/` this is the only place that looks up to the three
-Lightning-facing packages beside `cod_lightning`; because their names are generic, a guard first checks that they are ours.
+Nothing heavy is imported before a command needs it.
 """
 
 import errno
 import faulthandler
 import importlib
-import importlib.util
 import io
 import os
 import select
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from cod_lightning import __version__
-from cod_lightning.commands import COMMANDS, LIGHTNING
+from cod_lightning.commands import COMMANDS, LIGHT, LIGHTNING
 from cod_lightning.errors import CodLightningError, ConfigError, DataError, Stopped, did_you_mean
 
 _HELP = f"""cod_lightning {__version__}: train and deploy LLMs as long-lifecycle agents.
@@ -30,9 +27,9 @@ commands:
   test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--suites)
   predict      play lifecycles and write them down, as JSON lines and as a Parquet table
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
-  launch       fit on many machines, by Slurm, SkyPilot or Docker Compose (--nodes, --servers, --to)
+  launch       fit on many machines, by Slurm or SkyPilot (--nodes, --servers, --to)
   serve        the vLLM servers that a config's training samples with, on this machine
-  warm_start   supervised learning on scripted demonstrations
+  warm_start   the first phase of fit alone: supervised learning on scripted demonstrations
   sweep        train every combination of choices and seeds, and compare the runs in one table
   export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
@@ -43,6 +40,7 @@ commands:
   play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside
   references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side (--plots: also PNG and SVG)
+  doctor       name what ails a training that does not learn, from what its run recorded
   completion   print what completes cod-lightning's commands and keys with the tab key, for bash and zsh
 
   COMMAND --help              its keys; fit --help model: every key of a group, with its default
@@ -104,7 +102,6 @@ def _answered(args: list[str]) -> int:
         except FileNotFoundError as error:
             folder = os.environ.get("PWD")
             raise ConfigError("current folder", folder, "one that has not been deleted", "cd to another.") from error
-        guard_packages()
         command, rest = args[0], args[1:]
         if command not in COMMANDS:
             meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
@@ -112,6 +109,8 @@ def _answered(args: list[str]) -> int:
         if command == "worlds" and rest and not rest[0].startswith("-"):
             command, rest = "check", ["--env", "dataset", "--env.path", *rest]
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
+        if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
+            print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
         module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else COMMANDS[command]}")
         return module.run(args if command in LIGHTNING else rest)
     except (ConfigError, DataError) as error:
@@ -138,15 +137,3 @@ def _answered(args: list[str]) -> int:
         if stopped.message:
             print(stopped.message, file=sys.stderr)
         return 128 + stopped.number
-
-
-def guard_packages() -> None:
-    """Raise `ConfigError` if a foreign module would be imported in place of one of our three sibling packages."""
-    home = Path(__file__).resolve().parents[1]
-    for name in ("datamodules", "modules", "callbacks"):
-        spec = importlib.util.find_spec(name)
-        found = Path(spec.origin).resolve() if spec and spec.origin else None
-        expected = home / name / "__init__.py"
-        if found != expected:
-            remedy = "Another module of that name shadows it: rename it, or run from another folder or environment."
-            raise ConfigError(f"the package '{name}'", found or "missing", str(expected), remedy)

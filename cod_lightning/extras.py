@@ -5,25 +5,25 @@ from importlib.metadata import PackageNotFoundError, version
 from cod_lightning.errors import ConfigError
 
 _OLDEST = {
-    "peft": ("0.18", "lora"),
-    "bitsandbytes": ("0.50", "qlora"),
-    "liger-kernel": ("0.8", "liger"),
-    "gguf": ("0.19", "gguf"),
-    "reasoning-gym": ("0.1.25", "reasoning-gym"),
-    "textarena": ("0.7.4", "textarena"),
-    "textworld": ("1.7.0", "textworld"),
-    "openenv": ("0.10.0", "openenv"),
-    "mcp": ("1.24.0", "mcp"),
+    "peft": "0.18",
+    "bitsandbytes": "0.50",
+    "liger-kernel": "0.8",
+    "gguf": "0.19",
+    "reasoning-gym": "0.1.25",
+    "textarena": "0.7.4",
+    "textworld": "1.7.0",
+    "openenv": "0.10.0",
+    "mcp": "1.24.0",
 }
-"""Oldest version that works, and the extra that installs it."""
+"""Oldest version that works."""
 
 
 def require(package: str, key: str, value: object) -> None:
     """Raise `ConfigError` unless `package` is installed and not too old for the `value` of `key`."""
     from packaging.version import Version
 
-    oldest, extra = _OLDEST[package]
-    install = f"Do pip install 'cod-lightning[{extra}]'."
+    oldest = _OLDEST[package]
+    install = f"Do pip install '{package}>={oldest}'."
     try:
         installed = version(package)
     except PackageNotFoundError:

@@ -15,7 +15,7 @@ from jsonargparse._common import parsing_settings
 
 from cod_lightning.errors import ConfigError
 
-OWN = ("cod_lightning", "datamodules", "modules", "callbacks")
+OWN = ("cod_lightning",)
 STRATEGIES = ("lightning.pytorch.strategies",)
 """What the shipped configs name beside our own packages."""
 

@@ -1,4 +1,7 @@
 """LightningDataModules: online rollouts, and the demonstrations of the warm start."""
 
-from datamodules.demonstrations import DemonstrationDataModule as DemonstrationDataModule
-from datamodules.rollout import RolloutDataModule as RolloutDataModule
+if __name__ != "cod_lightning.datamodules":  # from a checkout's folder; its classes would be there twice
+    raise ImportError(f"import cod_lightning.datamodules: {__name__} is a part of that package")
+
+from cod_lightning.datamodules.demonstrations import DemonstrationDataModule as DemonstrationDataModule
+from cod_lightning.datamodules.rollout import RolloutDataModule as RolloutDataModule

@@ -14,6 +14,8 @@ from textwrap import shorten
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.credit.table import episode_table, facts_of
+from cod_lightning.datamodules.checks import check_first_prompt, check_ids, check_proposals, first_pack, unplayable
+from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
 from cod_lightning.errors import ConfigError, answering, check_at_least
@@ -33,8 +35,6 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
-from datamodules.checks import check_first_prompt, check_ids, check_proposals, first_pack, unplayable
-from datamodules.items import ItemDataModule
 
 _LOOKED_AT = 16
 """Packs whose demonstrations are measured before any is trained on."""
@@ -51,8 +51,9 @@ class DemonstrationDataModule(ItemDataModule):
         num_updates: Optimizer updates of the warm start.
         packs_per_update: Packs whose episodes make one update.
         num_packs: Different packs; more updates than these hold go over them again.
-        max_new_tokens: Most tokens of one response.
+        max_new_tokens: Most tokens of one response, its end of turn apart.
         seed: Seed of the packs and of the demonstrators' choices; linked to `seed_everything`.
+        words: The policy's vocabulary; null takes that of `env` and `context`.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class DemonstrationDataModule(ItemDataModule):
         num_packs: int = 1500,
         max_new_tokens: int = 16,
         seed: int = 1,
+        words: list[str] | None = None,
     ) -> None:
         super().__init__()
         for key, value in (
@@ -73,24 +75,29 @@ class DemonstrationDataModule(ItemDataModule):
             ("packs_per_update", packs_per_update),
             ("pack_size", pack_size),
         ):
-            check_at_least(f"data.{key}", value, 1, "Leave it out for the default.")
+            check_at_least(f"warm_start.{key}", value, 1, "Leave it out for the default.")
         if num_packs < packs_per_update:
-            raise ConfigError(
-                "data.num_packs", num_packs, f"at least data.packs_per_update={packs_per_update}", "Raise it."
-            )
+            expected = f"at least warm_start.packs_per_update={packs_per_update}"
+            raise ConfigError("warm_start.num_packs", num_packs, expected, "Raise it.")
         self.env, self.context, self.program = env, context, program
         self.pack_size, self.num_updates, self.packs_per_update = pack_size, num_updates, packs_per_update
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
+        self._words = None if words is None else tuple(words)
+
+    def words_for(self, policy: Policy) -> tuple[str, ...]:
+        """As ever, or the words of the run in whose vocabulary another environment is demonstrated."""
+        return super().words_for(policy) if self._words is None else self._words
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer; refuse a window below the first prompt, and a bound that would cut off a demonstrated response of a
         closed vocabulary."""
         policy: Policy = self.learner.policy
         if self._chat is None:
-            self._check_with(policy)
+            self.check_with(policy)
         self.learner.meet(self, stage)
 
-    def _check_with(self, policy: Policy) -> None:
+    def check_with(self, policy: Policy) -> None:
+        """Raise `ConfigError` for demonstrations that the policy cannot read, or could not say within the run's bounds."""
         self._speak_as(policy)
         first = first_pack(self.env, self.pack_size, self.seed)
         check_ids(self.env, first, self.seed)
@@ -107,7 +114,7 @@ class DemonstrationDataModule(ItemDataModule):
     def tokens_needed(self, policy: Policy) -> tuple[int, str]:
         """Tokens of the longest response in the demonstrations of the first packs, and what they are, for a message.
 
-        Nothing but the window cuts a response off there; its end of turn, which may be missing, is not counted.
+        Nothing but the window cuts a response off there; its end of turn is not counted.
         """
         uncut = copy.copy(self)
         uncut.max_new_tokens = policy.window
@@ -170,7 +177,7 @@ class DemonstrationDataModule(ItemDataModule):
                 if made is None:
                     said = proposal.error or repr(shorten(proposal.turns[-1].response, 80))
                     expected = f"a demonstrator whose proposals are tasks; one is {said}"
-                    remedy = "Write its propose() (of a Play: proposal()), or leave the warm start's data.program out."
+                    remedy = "Write its propose() (of a Play: proposal()), or name another warm_start.program."
                     raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
                 episodes.append(proposal)
             else:
@@ -189,6 +196,6 @@ class DemonstrationDataModule(ItemDataModule):
             engine=engine,
             chat=chat,
             window=self._window,
-            max_new_tokens=self.max_new_tokens,
+            max_new_tokens=self.max_new_tokens + 1,  # the end of a turn is shown, too
             seed=self.seed,
         )

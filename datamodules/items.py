@@ -7,13 +7,13 @@ import lightning as L
 import torch
 
 from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.training.stream import Sealed
-from datamodules.sentences import sentences
 
 
 def _unread(key: str, part: TextEnv | ContextMechanism, expected: str) -> ConfigError:

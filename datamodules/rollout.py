@@ -10,6 +10,24 @@ from typing import Any
 from lightning.pytorch.trainer.states import TrainerFn
 
 from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.datamodules.checks import (
+    check_baseline,
+    check_comparing,
+    check_first_prompt,
+    check_ids,
+    check_names,
+    check_pair,
+    check_proposals,
+    check_reuse,
+    check_rounds,
+    check_sampling,
+    check_served,
+    check_sizes,
+    check_staleness,
+    check_turns,
+    first_pack,
+)
+from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
@@ -40,24 +58,6 @@ from cod_lightning.training.scorers import Prompt
 from cod_lightning.training.shares import check_shares
 from cod_lightning.training.stream import Rollout, SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
-from datamodules.checks import (
-    check_baseline,
-    check_comparing,
-    check_first_prompt,
-    check_ids,
-    check_names,
-    check_pair,
-    check_proposals,
-    check_reuse,
-    check_rounds,
-    check_sampling,
-    check_served,
-    check_sizes,
-    check_staleness,
-    check_turns,
-    first_pack,
-)
-from datamodules.items import ItemDataModule
 
 
 class RolloutDataModule(ItemDataModule):
@@ -221,9 +221,10 @@ class RolloutDataModule(ItemDataModule):
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
             check_turns(self.stop_strings, self.thinking_budget, self.max_new_tokens, chat, self.engine, self.env)
-            first = first_pack(self.env, self.pack_size, self.seed)
-            check_ids(self.env, first, self.seed)
-            check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
+            with self.runner.phase("sampling the first pack"):
+                first = first_pack(self.env, self.pack_size, self.seed)
+                check_ids(self.env, first, self.seed)
+                check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             room = (policy.window, self.max_new_tokens)
             check_proposals(self.program, self.env, first, chat, self.context, *room)
             for part in self.rewards.values():
@@ -320,10 +321,11 @@ class RolloutDataModule(ItemDataModule):
     def _held_out(self, label: str, at_once: int) -> Iterator[list[Group]]:
         """The validation packs, so many at a time: this rank's share."""
         for first in range(0, self.val_packs, at_once):
-            packs = [
-                self.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=self.pack_size, seed=0)
-                for index in range(first, min(first + at_once, self.val_packs))
-            ]
+            with self.runner.phase(f"sampling packs of '{label}'"):
+                packs = [
+                    self.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=self.pack_size, seed=0)
+                    for index in range(first, min(first + at_once, self.val_packs))
+                ]
             yield list(self.runner.run(label, partial(self.groups, label, share(packs))).groups)
 
     def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.datamodules.checks import unplayable
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import answering
 from cod_lightning.evaluation.references import replying_sampler
@@ -12,7 +13,6 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Message, Pack, Split
-from datamodules.checks import unplayable
 
 _NUM_PACKS = 64
 _PACK_SIZE = 4

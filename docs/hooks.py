@@ -13,10 +13,10 @@ CLASSES = {
         "Keys of data and model",
         "After this page you know every key below `data` and `model`: the arguments of the four classes that a config builds.",
         (
-            "datamodules.RolloutDataModule",
-            "modules.GRPOModule",
-            "datamodules.DemonstrationDataModule",
-            "modules.WarmStartModule",
+            "cod_lightning.datamodules.RolloutDataModule",
+            "cod_lightning.modules.GRPOModule",
+            "cod_lightning.datamodules.DemonstrationDataModule",
+            "cod_lightning.modules.WarmStartModule",
         ),
     ),
     "contracts": (

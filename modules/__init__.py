@@ -1,4 +1,7 @@
 """LightningModules: the objective of CoD-Train, and the supervised warm start before it."""
 
-from modules.grpo import GRPOModule as GRPOModule
-from modules.warm_start import WarmStartModule as WarmStartModule
+if __name__ != "cod_lightning.modules":  # from a checkout's folder; its classes would be there twice
+    raise ImportError(f"import cod_lightning.modules: {__name__} is a part of that package")
+
+from cod_lightning.modules.grpo import GRPOModule as GRPOModule
+from cod_lightning.modules.warm_start import WarmStartModule as WarmStartModule

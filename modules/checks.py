@@ -89,12 +89,8 @@ def _check_baseline(module: Any, data: Any) -> None:
     name = type(baseline).__name__
     if data.group_size < 2 and baseline.compares and module.critic is None:
         expected = f"at least 2 with model.baseline={name}, which compares siblings"
-        raise ConfigError(
-            "data.group_size",
-            data.group_size,
-            expected,
-            "8 is the default; or a model.critic, or baseline=terms_alone.",
-        )
+        remedy = "8 is the default; or set model.critic, or baseline=TermsAlone."
+        raise ConfigError("data.group_size", data.group_size, expected, remedy)
     if isinstance(baseline, TermsAlone) and not module.terms:
         expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
         raise ConfigError("model.baseline", name, expected, "Add a term, such as KL to a teacher.")
@@ -103,15 +99,15 @@ def _check_baseline(module: Any, data: Any) -> None:
             expected = (
                 "another one with data.anchors or data.counterfactual, which compare rewards where this one accepts"
             )
-            raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=group_mean, or leave them out.")
+            raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=GroupMean, or leave them out.")
         if module.scale != "none":
-            expected = "none with baseline=accepted, whose advantages are all 1, so that nothing is left to divide by"
+            expected = "none with baseline=Accepted, whose advantages are all 1, so that nothing is left to divide by"
             raise ConfigError("model.scale", module.scale, expected, "Choose loss=reinforce, which sets it, or none.")
         if isinstance(data.packs.source, Bandit):
-            expected = "another one with baseline=accepted, whose advantages are all 1, in every category alike"
+            expected = "another one with baseline=Accepted, whose advantages are all 1, in every category alike"
             raise ConfigError("data.source", "Bandit", expected, "Choose source=learnability, or another baseline.")
         if module.loss.compares_siblings:
-            expected = "one that looks at each episode alone with baseline=accepted, which leaves out all but successes"
+            expected = "one that looks at each episode alone with baseline=Accepted, which leaves out all but successes"
             raise ConfigError("model.loss", type(module.loss).__name__, expected, "Choose loss=reinforce.")
     every = isinstance(baseline, RoleMean) or (isinstance(baseline, AsymRE) and baseline.shift < 0)
     if not every and not isinstance(baseline, TermsAlone):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -23,6 +23,8 @@ from cod_lightning.credit.table import EpisodeTable, kind_id
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.models.base import Policy
+from cod_lightning.modules.checks import check_combination, check_kinds, check_numbers, check_terms
+from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
@@ -31,19 +33,8 @@ from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.critics import Critic, CriticAtWork
 from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scoring
-from cod_lightning.training.update import (
-    MOST_PADDING,
-    Totals,
-    Update,
-    UpdateStats,
-    added,
-    padded,
-    plan_update,
-    split_by_token_budget,
-)
+from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update
 from cod_lightning.types import EpisodeKind, Group
-from modules.checks import check_combination, check_kinds, check_numbers, check_terms
-from modules.policy import OptimizerName, PolicyModule
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -203,6 +194,7 @@ class GRPOModule(PolicyModule):
         totals = self._accumulate(batch, update, parts)
         norm = self._clip(self.gradient_clip_val)
         self.num_moved += norm > 0
+        lr = optimizer.param_groups[0]["lr"]
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
         self.last_update = UpdateStats(
@@ -210,7 +202,7 @@ class GRPOModule(PolicyModule):
             num_rows=len(rows),
             num_micro_batches=len(parts),
         )
-        self._log_update(batch, totals, norm)
+        self._log_update(batch, totals, norm, lr)
 
     def credited(self, table: EpisodeTable) -> Credited:
         """Advantages of a rollout of all ranks."""
@@ -221,7 +213,7 @@ class GRPOModule(PolicyModule):
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
         metrics: LossMetrics | None = None
         mismatch: MismatchSums | None = None
-        entropy_sum, of_terms = 0.0, {}
+        entropy_sum, loss_sum, of_terms = 0.0, 0.0, {}
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
@@ -260,19 +252,9 @@ class GRPOModule(PolicyModule):
                 listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(beside.entropies.detach().sum())
-        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch)
+            loss_sum += float(loss.detach())
+        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch, loss_sum)
         return sum(gathered(own), start=Totals(None, 0.0))
-
-    def _split(self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"]) -> list[Int[Tensor, " b"]]:
-        """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own."""
-        kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
-        of_kind = [rows[kinds == kind] for kind in kinds.unique()]
-        most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
-        return [
-            some[part]
-            for some in of_kind
-            for part in split_by_token_budget(batch.lengths[some], together[some], self.token_budget, most_padding)
-        ]
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens, by the adapter of their kind where kinds have adapters of their own."""
@@ -357,7 +339,7 @@ class GRPOModule(PolicyModule):
         with without_adapter(self._model):
             yield self._model
 
-    def _log_update(self, batch: Batch, totals: Totals, norm: float) -> None:
+    def _log_update(self, batch: Batch, totals: Totals, norm: float, lr: float) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
         if (metrics := totals.metrics) is not None:
@@ -368,7 +350,8 @@ class GRPOModule(PolicyModule):
                 self.latest |= apart.figures(ahead=self.ahead)
                 if self.mismatch is not None:
                     self.latest["mismatch_corrected"] = apart.num_corrected / tokens
-        named = {f"train/{name}": value for name, value in {"gradient_norm": norm, **self.latest}.items()}
+        figures = {"loss": totals.loss, "learning_rate": lr, "gradient_norm": norm, **self.latest}
+        named = {f"train/{name}": value for name, value in figures.items()}
         self.log_dict({**batch.figures, **named}, on_step=True, on_epoch=False, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

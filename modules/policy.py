@@ -37,6 +37,7 @@ from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import num_ranks, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stochastic_adamw import StochasticAdamW
+from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
 from cod_lightning.types import EpisodeKind
 from cod_lightning.whole_file import without_link
 
@@ -56,6 +57,8 @@ class PolicyModule(L.LightningModule):
     model: PreTrainedModel | None
     seed: int
     """Of the run."""
+    token_budget: int | None
+    """Most tokens of a micro-batch, padding included; None: no bound."""
     vocabulary: int
     """A digest of the words that the tokenizer was made of."""
     _tokenizer: PreTrainedTokenizerFast
@@ -187,10 +190,12 @@ class PolicyModule(L.LightningModule):
             expected = (
                 "ddp with model.policy.adapters=by_role: ranks that share layers out all have to use the same adapter"
             )
-            raise ConfigError("trainer.strategy", name, expected, "Choose strategy=ddp, or adapters=shared.")
+            raise ConfigError("trainer.strategy", name, expected, "Choose trainer.strategy=ddp, or adapters=shared.")
         if name == ModelParallelStrategy.__name__ and self.optimizer_name not in _OF_TORCH:
             expected = f"{' or '.join(_OF_TORCH)} with strategy=fsdp2, since those of bitsandbytes do not take shares of parameters"
-            raise ConfigError("model.optimizer", self.optimizer_name, expected, "Choose adamw, or strategy=ddp.")
+            raise ConfigError(
+                "model.optimizer", self.optimizer_name, expected, "Choose adamw, or trainer.strategy=ddp."
+            )
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
         """The same model, its parameters shared out between ranks where the strategy wants it (FSDP2)."""
@@ -223,6 +228,18 @@ class PolicyModule(L.LightningModule):
 
         logprobs, entropies = (torch.nn.functional.pad(found, (shared, 0)) for found in inside(model, forward))
         return logprobs, entropies
+
+    def _split(self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"]) -> list[Int[Tensor, " b"]]:
+        """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own."""
+        assert self.token_budget is not None, "micro-batches have a bound"
+        kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
+        of_kind = [rows[kinds == kind] for kind in kinds.unique()]
+        most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
+        return [
+            some[part]
+            for some in of_kind
+            for part in split_by_token_budget(batch.lengths[some], together[some], self.token_budget, most_padding)
+        ]
 
     @torch.no_grad()
     def _hidden(self, part: Batch) -> Float[Tensor, "B T H"]:

@@ -8,10 +8,10 @@ from transformers import PreTrainedModel
 
 from cod_lightning.errors import ConfigError, check_at_least, check_positive
 from cod_lightning.models.base import Policy
+from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.ranks import gathered
 from cod_lightning.training.update import padded, split_by_token_budget
-from modules.policy import OptimizerName, PolicyModule
 
 
 class WarmStartModule(PolicyModule):
@@ -43,15 +43,15 @@ class WarmStartModule(PolicyModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        check_positive("model.lr", lr, "A tiny policy's is about 3e-3.")
+        check_positive("warm_start.lr", lr, "A tiny policy's is about 3e-3.")
         if not policy.has_weights:
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
             )
         if policy.adapter_kinds:
             expected = "shared in a warm start, whose adapter is merged into its base"
-            raise ConfigError("model.policy.adapters", "by_role", expected, "Leave it out here; `fit` has its own.")
-        check_at_least("model.token_budget", token_budget, 1, "Null takes an update whole.")
+            raise ConfigError("model.policy.adapters", "by_role", expected, "Set warm_start.policy.adapters to shared.")
+        check_at_least("warm_start.token_budget", token_budget, 1, "Null takes an update whole.")
         self._take_optimizer(optimizer, lr, betas, weight_decay)
         self.policy, self.warmup_updates, self.gradient_clip_val = policy, warmup_updates, gradient_clip_val
         self.token_budget = token_budget

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from cod_lightning.commands.config_files import expand
-from datamodules import RolloutDataModule
-from modules import GRPOModule
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.modules import GRPOModule
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "as_published.md"

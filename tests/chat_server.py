@@ -14,14 +14,14 @@ import lightning as L
 import torch
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.engines.base import Completion, Request
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules import WarmStartModule
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, StopReason
-from datamodules import DemonstrationDataModule
-from modules import WarmStartModule
 
 WINDOW = 256
 USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}

@@ -1,12 +1,16 @@
-"""One torch thread (two spinning ones collapse when another process is busy), and a cache of its own."""
+"""One torch thread (two spinning ones collapse when another process is busy), few random examples, and a cache of its own."""
 
 import os
 
 import pytest
 import torch
+from hypothesis import settings
 
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # LightningCLI 2.6 calls what jsonargparse 4.53 has renamed
 torch.set_num_threads(1)
+settings.register_profile("quick", max_examples=15, deadline=None)
+settings.register_profile("full", max_examples=300, deadline=None)  # make soak
+settings.load_profile("quick")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from callbacks.progress import Progress
+from cod_lightning.callbacks.progress import Progress
 from cod_lightning.cli import main
-from modules import GRPOModule
+from cod_lightning.modules import GRPOModule
 
 SMALL = [
     *("fit", "--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--data.suites", "null"),

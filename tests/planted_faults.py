@@ -16,20 +16,20 @@ import lightning as L
 from lightning.pytorch.loggers import CSVLogger
 from msgspec import structs
 
-from callbacks import Throughput, WeightSync
+from cod_lightning.callbacks import Throughput, WeightSync
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.base import Completion, Request
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.models import EndpointPolicy, TinyPolicy
+from cod_lightning.modules import GRPOModule
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle
-from datamodules import RolloutDataModule
-from modules import GRPOModule
 from tests.faulty_worlds import FaultyLevers
 from tests.small_fit import quiet_trainer
 

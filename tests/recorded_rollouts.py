@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.rollout import transcript
 from cod_lightning.types import Group, Pack
-from datamodules.rollout import RolloutDataModule
 
 
 class RecordedRollouts(RolloutDataModule):

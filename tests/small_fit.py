@@ -3,10 +3,10 @@
 import lightning as L
 import torch
 
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
-from datamodules import RolloutDataModule
-from modules import GRPOModule
+from cod_lightning.modules import GRPOModule
 from tests.stubs import PlainContext, WordWorld
 
 

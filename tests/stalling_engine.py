@@ -1,11 +1,13 @@
-"""An engine in this process that hangs once, if it knows a file in which to note it."""
+"""An engine in this process that hangs once, if it knows a file in which to note it, and an environment that hangs."""
 
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs.levers import Levers
+from cod_lightning.types import Pack, Split
 
 
 class StallingEngine(TransformersEngine):
@@ -26,3 +28,22 @@ class StallingEngine(TransformersEngine):
 def decoding_hangs() -> None:
     """As a device does that no longer answers."""
     time.sleep(3600)
+
+
+class HangingLevers(Levers):
+    """Levers that hang in one place.
+
+    Args:
+        hangs: While it is built (`load`), or while it samples a pack of that split (`train`, `validation`), the first one aside.
+    """
+
+    def __init__(self, hangs: str, protocol: Literal["natural", "compact"] = "compact") -> None:
+        super().__init__(protocol=protocol)
+        self.hangs, self._num = hangs, 0
+        if hangs == "load":
+            decoding_hangs()
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        if split.value == self.hangs and index > 0:
+            decoding_hangs()
+        return super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)

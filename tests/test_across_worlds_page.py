@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.soak.across_worlds import ROOT, alike, renewed, spoken, token_ids, trained_on, words_but
-from tests.soak.across_worlds_page import after, all_but, page, paired
-from tests.soak.generalisation import parsed
+from examples.studies.across_worlds import ROOT, alike, renewed, spoken, token_ids, trained_on, words_but
+from examples.studies.across_worlds_page import after, all_but, page, paired
+from examples.studies.generalisation import parsed
 
 OUT = ROOT / "docs" / "results" / "across_worlds.json"
 

@@ -14,7 +14,7 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
-from modules import GRPOModule
+from cod_lightning.modules import GRPOModule
 from tests.adapted import write_base
 from tests.command_line import rows
 from tests.forked import on_ranks

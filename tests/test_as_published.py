@@ -2,7 +2,7 @@
 
 import pytest
 
-from datamodules import RolloutDataModule
+from cod_lightning.datamodules import RolloutDataModule
 from tests.as_published import PAGE, TABLE, default, page, resolved, rows
 
 ROWS = [row for section in TABLE["sections"] for row in rows(section)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak import attacks, attacks_by_text
+from tests.soak import attacks, attacks_by_neighbours, attacks_by_text
 
 
 def test_a_damaged_store_is_refused_in_one_line_or_says_what_it_said():
@@ -55,3 +55,9 @@ def test_what_a_policy_writes_stays_a_text(name):
     assert {key: counts[key] for key in (*attacks_by_text.ZERO, "left", "changed") if counts.get(key)} == {}
     if name == "hanging_patterns":
         assert counts["refused"] == counts["patterns"]
+
+
+@pytest.mark.parametrize("name", attacks_by_neighbours.attacks(0.1))
+def test_what_stands_beside_a_run_neither_reads_nor_replaces_nor_hangs_it(name):
+    counts = attacks_by_neighbours.attacks(0.1)[name]()
+    assert {key: counts[key] for key in attacks_by_neighbours.ZERO if counts.get(key)} == {}

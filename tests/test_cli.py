@@ -1,5 +1,6 @@
 """The command line: light where it can be, and plain words for every mistake."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -10,8 +11,8 @@ import pytest
 import torch
 import yaml
 
-from callbacks.checkpoints import RunConfig
 from cod_lightning import cli
+from cod_lightning.callbacks.checkpoints import RunConfig
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.folder_lock import locked
@@ -42,18 +43,23 @@ def test_help_names_the_commands_and_imports_no_torch():
     assert all(command in done.stdout for command in ("fit", "validate", "test", "predict", "warm_start"))
 
 
-def test_a_shadowing_module_is_named(tmp_path):
-    (tmp_path / "callbacks.py").write_text("")
-    done = subprocess.run(
-        [sys.executable, "-m", "cod_lightning", "fit", "--config", "quickstart"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert str(tmp_path / "callbacks.py") in done.stderr
-    assert "rename it" in done.stderr
+def test_folders_of_the_user_named_like_ours_stop_no_command(tmp_path):
+    for name in ("callbacks", "modules", "datamodules"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(
+            "from lightning.pytorch import Callback\n\nclass Mine(Callback): ...\n"
+        )
+    line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "quickstart", "--print_config"]
+    line += ["--trainer.callbacks", "callbacks.Mine"]
+    settings = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run(line, cwd=tmp_path, env=settings, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "class_path: callbacks.Mine" in done.stdout
+
+
+def test_a_folder_of_the_checkout_is_imported_by_its_whole_name_alone():
+    with pytest.raises(ImportError, match=r"import cod_lightning\.callbacks: callbacks is a part of that package"):
+        importlib.import_module("callbacks")
 
 
 def test_the_script_finds_classes_in_the_current_folder_and_libraries_nowhere_but_where_they_are_installed(tmp_path):
@@ -94,7 +100,6 @@ def test_the_script_finds_classes_in_the_current_folder_and_libraries_nowhere_bu
         (["--ckpt_path", "last"], "ckpt_path is runs/quickstart/checkpoints/last.ckpt; expected an existing"),
         (["--ckpt_path", "."], "expected a checkpoint, not a folder without .metadata"),
         (["--trainer.gradient_clip_val", "0"], "trainer.gradient_clip_val is 0"),
-        (["--warm_start", "smok"], "warm_start is smok; expected a file, or one of"),
         (["env=nope"], "env is nope; expected one of "),
     ],
 )
@@ -140,7 +145,7 @@ def test_what_has_no_meaning_together_is_refused_before_the_warm_start(capsys, m
     def train(*_):
         raise AssertionError("the warm start began")
 
-    monkeypatch.setattr("cod_lightning.commands.warm_start.ensure_warm_start", train)
+    monkeypatch.setattr("cod_lightning.commands.phase.ensure_warm_start", train)
     code, line = fails(capsys, "fit", "--config", "smoke", *override)
     assert code == 2
     assert said in line
@@ -170,9 +175,8 @@ def test_a_bad_option_is_answered_in_one_line_by_the_name_it_was_called(
     capsys, monkeypatch, called, command, program, option, said
 ):
     monkeypatch.setattr(sys, "argv", [called])
-    config = "warm_start/levers" if command == "warm_start" else "smoke"
     with pytest.raises(SystemExit, match="2"):
-        cli.main([command, "--config", config, *option])
+        cli.main([command, "--config", "smoke", *option])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{program}: error: ")
     assert said in line

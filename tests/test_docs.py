@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from modules import GRPOModule, WarmStartModule
+from cod_lightning.commands.phase import WarmStart
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.modules import GRPOModule
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("cod_lightning", "datamodules", "modules", "callbacks", "configs", "tests", "docs", "examples")
@@ -46,16 +47,17 @@ def names() -> set[str]:
 
 @cache
 def keys(section: str) -> set[str]:
-    """First parts of the keys below `data` or `model`, of training and warm start."""
-    classes = {"data": (RolloutDataModule, DemonstrationDataModule), "model": (GRPOModule, WarmStartModule)}[section]
-    return {name for one in classes for name in inspect.signature(one).parameters}
+    """First parts of the keys below `data`, `model` or `warm_start`."""
+    return set(
+        inspect.signature({"data": RolloutDataModule, "model": GRPOModule, "warm_start": WarmStart}[section]).parameters
+    )
 
 
 def defined(dotted: str) -> bool:
     """Whether a module, or a name at the top of one, is called this."""
     parts = dotted.split(".")
     for k in range(len(parts), 0, -1):
-        base, rest = ROOT.joinpath(*parts[:k]), parts[k:]
+        base, rest = ROOT.joinpath(*parts[:k]).resolve(), parts[k:]
         file = next((f for f in (base.with_suffix(".py"), base / "__init__.py") if f in sources()), None)
         if file is not None:
             return not rest or bool(re.search(rf"\b{rest[0]}\b", file.read_text()))
@@ -78,8 +80,8 @@ def stale(text: str) -> Iterator[str]:
     for group, value in re.findall(rf"--config(?:s|_path)? ({'|'.join(GROUPS)})/([a-z0-9_]+)", text):
         if not (ROOT / "configs" / group / f"{value}.yaml").is_file():
             yield f"config {group}/{value}"
-    for section, key in re.findall(r"(?<![\w.])(data|model)\.([a-z]\w*)", text):
-        if key not in keys(section):
+    for section, key in re.findall(r"(?<![\w.])(data|model|warm_start)\.([a-z]\w*)", text):
+        if key not in keys(section) | {"help"}:
             yield f"key {section}.{key}"
 
 
@@ -123,12 +125,13 @@ def test_what_is_not_there_is_found(text, found):
     assert [*stale(text), *classes_in(text)] == [found]
 
 
-def test_soak_calls_every_script_once_with_options_that_it_has():
-    lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if "tests/soak/" in line]
-    called = [re.search(r"tests/soak/(\w+\.py)", line) for line in lines]
+@pytest.mark.parametrize("folder", ["tests/soak", "examples/studies"])
+def test_the_makefile_calls_every_script_once_with_options_that_it_has(folder: str):
+    lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if f"{folder}/" in line]
+    called = [re.search(rf"{folder}/(\w+\.py)", line) for line in lines]
     scripts = [one[1] for one in called if one]
     assert len(set(scripts)) == len(scripts) == len(lines)
-    sources = {file.name: file.read_text() for file in (ROOT / "tests" / "soak").glob("*.py")}
+    sources = {file.name: file.read_text() for file in (ROOT / folder).glob("*.py")}
     written = [name for name, text in sources.items() if "__main__" in text and "--out docs/results/" in text]
     tested = "".join(file.read_text() for file in (ROOT / "tests").glob("test_*.py"))
     assert not [name for name in written if name not in scripts and name.removesuffix(".py") not in tested]

@@ -42,7 +42,7 @@ def test_the_commands_of_the_guide_run(written):
     for command in commands:
         if any(module in command and not _installed(module) for module in ("reasoning_gym", "textarena", "textworld")):
             continue
-        if "fit" in command:  # minutes; its figures are those of tests/soak/foreign_worlds.py
+        if "fit" in command:  # minutes; its figures are those of examples/studies/foreign_worlds.py
             continue
         done = cod(*command.split()[3:], cwd=written)
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"

@@ -1,6 +1,6 @@
 """A class has a name of its own: no two of them share one, wherever they are."""
 
-import ast
+import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -15,14 +15,10 @@ def definitions() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     classes: dict[str, list[str]] = defaultdict(list)
     aliases: dict[str, list[str]] = defaultdict(list)
     for path in (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                classes[node.name].append(str(path.relative_to(ROOT)))
-        for node in tree.body:
-            target = node.targets[0] if isinstance(node, ast.Assign) else None
-            if isinstance(target, ast.Name) and ast.unparse(node.value).startswith("Callable["):
-                aliases[target.id].append(str(path.relative_to(ROOT)))
+        text = path.read_text()
+        for found, pattern in ((classes, r"^ *class (\w+)[:(\[]"), (aliases, r"^(\w+) = Callable\[")):
+            for name in re.findall(pattern, text, re.MULTILINE):
+                found[name].append(str(path.relative_to(ROOT)))
     return classes, aliases
 
 

@@ -5,14 +5,14 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from callbacks import WeightSync
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs import code_labels
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.models import PretrainedPolicy
-from datamodules import RolloutDataModule
-from modules import GRPOModule
+from cod_lightning.modules import GRPOModule
 from tests.real_templates import QWEN3, bpe_tokenizer
 from tests.small_fit import quiet_trainer
 from tests.stubs import Following

@@ -1,8 +1,10 @@
 """`examples/one_file.py` against the library: the same rows give the same advantages, loss and first updates."""
 
 import ast
+import copy
 import itertools
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,10 +19,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from cod_lightning import types
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.models.base import Policy
+from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import LossInputs
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Segment, Split
-from modules import GRPOModule
 from tests.credit_tables import CreditTable, credit_table, cube, stamped
 from tests.small_fit import quiet_trainer
 
@@ -46,8 +48,8 @@ def small(one_file):
     )
 
 
-@pytest.fixture
-def played(one_file, small):
+@pytest.fixture(scope="module")
+def begun(one_file, small):
     """A policy that has begun to answer, and a rollout of it: [B][E] episodes in the order of packs and siblings."""
     torch.manual_seed(0)
     world = one_file.World(small)
@@ -56,6 +58,11 @@ def played(one_file, small):
     packs = world.packs(Split.TRAIN, 0, small.packs)
     lives = one_file.live(one_file.Sampler(policy, 0), world, [pack for pack in packs for _ in range(small.siblings)])
     return SimpleNamespace(policy=policy, world=world, packs=packs, lives=lives)
+
+
+@pytest.fixture
+def played(begun):
+    return copy.deepcopy(begun)
 
 
 def table_of(rewards, num_tokens):
@@ -320,7 +327,7 @@ class Module(GRPOModule):
     seed, _tokenizer = 0, None
     num_clipped, largest_norm = 0.0, 0.0
 
-    def _log_update(self, batch, totals, norm):
+    def _log_update(self, batch, totals, norm, lr):
         self.num_clipped += float(totals.metrics.num_clipped)
         self.largest_norm = max(self.largest_norm, norm)
 
@@ -353,10 +360,11 @@ def test_the_first_updates_are_the_librarys_on_the_same_rows(one_file, small, pl
 # ------------------------------------------------------------------ runs
 
 
+@pytest.mark.slow
 def test_a_short_run_prints_its_table_and_repeats_with_its_seed(one_file, small, capsys):
     shown = []
     for _ in range(2):
-        one_file.run(replace(small, rollouts=5))
+        one_file.run(replace(small, packs=4, rollouts=5, warm_updates=10, eval_packs=4))
         shown.append(re.sub(r"\d+ s\n", "", capsys.readouterr().out))
     assert shown[0] == shown[1]
     for row in ("warm start", "warm start, T=0.3", "trained", "trained, context blanked"):
@@ -364,10 +372,10 @@ def test_a_short_run_prints_its_table_and_repeats_with_its_seed(one_file, small,
     assert "rollout   5/5" in shown[0]
 
 
-def test_its_command_line_has_every_number_and_refuses_an_unknown_world():
-    command, env = [sys.executable, str(FILE), "--world", "nowhere", "--seed", "2"], {"PYTHONPATH": str(ROOT)}
-    refused = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert (refused.stderr.strip(), refused.returncode) == ("--world is 'nowhere'; expected lake or levers", 1)
+def test_its_command_line_has_every_number_and_refuses_an_unknown_world(monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(FILE), "--world", "nowhere", "--seed", "2"])
+    with pytest.raises(SystemExit, match=r"^--world is 'nowhere'; expected lake or levers$"):
+        runpy.run_path(str(FILE), run_name="__main__")
 
 
 @pytest.mark.slow

@@ -531,7 +531,7 @@ METHOD = """
 
 def test_a_third_kind_of_episode_needs_a_member_a_method_of_the_agent_and_a_program(tmp_path):
     """In a copy of the packages, in which nothing else is changed: no file of the numerics, of transcripts or of the module."""
-    for name in ("cod_lightning", "modules", "datamodules", "callbacks", "configs"):
+    for name in ("cod_lightning", "configs"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     types, lifecycle = tmp_path / "cod_lightning" / "types.py", tmp_path / "cod_lightning" / "rollout" / "lifecycle.py"
     insert(types, '    """One rewrite of the context."""\n', MEMBER)

@@ -15,7 +15,7 @@ import cod_lightning.commands.train
 import cod_lightning.commands.warm_start  # noqa: F401  (ranks are forked from here)
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
-from modules import GRPOModule
+from cod_lightning.modules import GRPOModule
 from tests.forked import on_ranks
 from tests.forked_fit import with_a_teacher
 from tests.soak.rank_stops import soak
@@ -156,8 +156,8 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit(two, teacher,
 
 def test_a_warm_start_on_two_ranks_is_that_of_one(tmp_path):
     def warm(ranks, strategy):
-        argv = ["warm_start", "--config", "warm_start/levers", "--torch_threads", "1", "--data.num_updates", "12"]
-        argv += ["--model.warmup_updates", "3", "--trainer.default_root_dir", str(tmp_path / f"{strategy}{ranks}")]
+        argv = ["warm_start", "--config", "smoke", "--torch_threads", "1", "--warm_start.num_updates", "12"]
+        argv += ["--warm_start.warmup_updates", "3", "--trainer.default_root_dir", str(tmp_path / f"{strategy}{ranks}")]
         if ranks > 1:  # three packs an update: one rank has two of them, the other one
             argv += ["--trainer.devices", str(ranks), f"+strategy={strategy}"]
         return main(argv)

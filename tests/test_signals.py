@@ -82,17 +82,16 @@ PARTS = {
         *("--data.source.init_args.max_turns", "[1, 4]"),
     ],
     "rejection sampling, learnability, JSD, teachers by world": lambda policy, transcripts: [
-        *("loss=reinforce", "baseline=accepted", "+source=learnability", *by_world(policy)),
+        *("loss=reinforce", "baseline=Accepted", "+source=learnability", *by_world(policy)),
     ],
     "rejection sampling by lifecycle, own history": lambda policy, transcripts: [
-        *("loss=reinforce", "baseline=accepted", "credit=trajectory", "+source=history"),
+        *("loss=reinforce", "baseline=Accepted", "credit=trajectory", "+source=history"),
     ],
     "replay for packs without signal, bandit": lambda policy, transcripts: [
         *("loss=grpo", "+replay=signal", *BANDIT),
     ],
     "proposer and solver, ahead": lambda policy, transcripts: [
         *("loss=grpo", "+program=propose", "--data.program.init_args.solves", "2", "--data.max_staleness", "1"),
-        *("--warm_start", "warm_start/propose_levers"),
     ],
     "solver for a frozen proposer": lambda policy, transcripts: [
         *(
@@ -100,8 +99,6 @@ PARTS = {
             "+program=propose",
             "--data.program.init_args.solves",
             "2",
-            "--warm_start",
-            "warm_start/propose_levers",
         ),
         *("--data.frozen.kind", "propose", "--model.trained_kinds", "[solve, update]"),
     ],

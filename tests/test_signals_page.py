@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.soak.signals import ARMS, RESULTS, agreement, page
+from examples.studies.signals import ARMS, RESULTS, agreement, page
 
 KEPT = json.loads((RESULTS / "signals.json").read_text())
 RUNS, PROPOSALS = KEPT["runs"], KEPT.get("proposals", {})

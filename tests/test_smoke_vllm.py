@@ -72,7 +72,7 @@ def test_every_sampled_token_carries_the_version_of_its_rollout(smoke):
 
 
 def test_a_gap_beyond_the_tolerance_stops_the_run_with_one_line(tmp_path, cache):
-    strict = '[{"class_path": "callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 1e-12}}}]'
+    strict = '[{"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 1e-12}}}]'
     done = fit("--trainer.callbacks", strict, cwd=tmp_path, cache=cache)
     assert done.returncode == 1
     assert (
@@ -122,7 +122,9 @@ def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp
             "--torch_threads",
             "1",
         )
-        done = fit("strategy=ddp", "--trainer.devices", "2", *few, cwd=tmp_path, cache=cache, engine="vllm_server")
+        done = fit(
+            "--trainer.strategy", "ddp", "--trainer.devices", "2", *few, cwd=tmp_path, cache=cache, engine="vllm_server"
+        )
     finally:
         server.stop()
     assert done.returncode == 0, done.stderr[-3000:]

@@ -4,6 +4,9 @@ import io
 import os
 import subprocess
 import sys
+import time
+
+import pytest
 
 from cod_lightning import cli
 from tests.command_line import ROOT
@@ -23,9 +26,10 @@ def test_a_reader_that_ends_early_leaves_no_traceback():
         assert process.wait() == 141
 
 
+@pytest.mark.slow
 def test_what_a_terminal_cannot_spell_is_shown_escaped():
     out, err = started(
-        "play", "--env", "frozen_lake_easy", "--policy", "scripted", PYTHONIOENCODING="ascii"
+        "play", "--env", "frozen_lake_easy", "--policy", "scripted", "--index", "1", PYTHONIOENCODING="ascii"
     ).communicate()
     assert b"rewards by position" in out
     assert b"\\u" in out
@@ -61,3 +65,32 @@ def test_the_worlds_fit_a_narrow_terminal(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 40
     assert len(lines) < 400
+
+
+def test_a_terminal_is_told_that_libraries_are_loading_before_they_are():
+    reader, writer = os.openpty()
+    line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "nosuch"]
+    settings = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(line, stdout=writer, stderr=writer, env=settings) as process:
+        os.close(writer)
+        begun = time.monotonic()
+        assert os.read(reader, 1000).startswith(b"fit: loading torch and Lightning")
+        assert time.monotonic() - begun < 2
+        process.kill()
+    os.close(reader)
+
+
+def test_what_is_piped_into_a_game_is_shown_behind_its_prompts(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("1\n2\n1 green\n\n2\n"))
+    assert cli.main(["play", "--env", "levers", "--env.protocol", "natural", "--index", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert "your answer> 1\n" in shown
+    assert "notes> 1 green\nnotes> \n" in shown
+
+
+def test_a_config_that_is_not_there_is_answered_before_torch_is_imported():
+    code = "import sys; from cod_lightning.cli import main; assert main(['fit', '--config', 'quickstrat']) == 2; "
+    code += "assert not {'torch', 'lightning', 'transformers'} & sys.modules.keys()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Did you mean quickstart?" in done.stderr

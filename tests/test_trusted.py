@@ -1,6 +1,7 @@
 """A foreign run's config names classes; only those of this project are imported without `--trust`."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 from cod_lightning.cli import main
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.from_run import with_the_runs_config
-from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, only_from
 from tests.checkpoints.test_checkpoint import content, model
@@ -177,12 +178,17 @@ def test_a_foreign_run_sends_no_key_away_and_runs_no_program(
         check_harmless({"data": judged("http://127.0.0.1:8000/v1")})
 
 
-def test_a_warm_start_that_a_foreign_run_names_runs_no_program_either(foreign):
+def test_a_warm_start_in_another_environment_of_a_foreign_run_runs_no_program_either(foreign):
     (foreign / "rows.jsonl").write_text('{"prompt": "p", "answer": "a"}\n' * 40)
-    data = {"context": LEAST["data"]["context"], "env": PLAYED}
-    (foreign / "warm.yaml").write_text(yaml.safe_dump(LEAST | {"data": data}))
+    data = LEAST["data"] | {"program": {"class_path": "cod_lightning.lifecycles.ConnectTheDots"}, "pack_size": 2}
+    run = {
+        **LEAST,
+        **{"seed_everything": 1, "torch_threads": None, "trainer": {"accelerator": "cpu", "precision": None}},
+        "warm_start": asdict(WarmStart(env=PLAYED)),
+        "data": data | {"max_new_tokens": 8},
+    }
     with only_from(OWN, trust=False), pytest.raises(ConfigError, match="nothing that runs programs"):
-        ensure_warm_start("warm.yaml", 1, None)
+        ensure_warm_start(run)
 
 
 def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_variable(foreign, monkeypatch):

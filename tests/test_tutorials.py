@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.command_line import ROOT
 from tests.random_checkpoint import saved_checkpoint
@@ -15,11 +14,8 @@ from tests.real_templates import CHATML
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 SHORT = "--trainer.max_epochs 1 --data.rollouts_per_epoch 3"
-WARM_STARTS = {
-    "experiment/notebook_levers": "configs/warm_start/levers_notebook.yaml",
-    "examples/vending_machine/machine.yaml": "examples/vending_machine/machine_warm_start.yaml",
-}
-"""Config of a training -> its warm start, of which the test makes a tenth."""
+WARM_STARTED = "experiment/notebook_levers", "examples/vending_machine/machine.yaml"
+"""Configs of trainings of whose warm starts the test makes a tenth."""
 GPU = "one_80gb_lora_8b"
 
 
@@ -27,7 +23,7 @@ SMALL = {
     "fit": "regulariser=entropy --trainer.max_epochs 1 --data.rollouts_per_epoch 1 --data.packs_per_rollout 1 "
     "--data.updates_per_rollout 1 --data.val_packs 1",
     "test": "--data.max_new_tokens 8",
-    "warm_start": "--data.num_updates 1 --data.num_packs 2",
+    "warm_start": "--warm_start.num_updates 1 --warm_start.num_packs 2",
 }
 """Command -> what makes it short. A random checkpoint never answers in form: without a further term its loss has no gradient."""
 
@@ -51,19 +47,14 @@ def test_any_checkpoint_runs_from_top_to_bottom_with_a_random_one(tmp_path):
     assert "Nothing was learnt" not in (tmp_path / "runs" / "exported" / "README.md").read_text()
 
 
-def shortened(line: str, folder: Path) -> str:
+def shortened(line: str) -> str:
     """The command with a short training, after a short warm start."""
     if " fit " not in line:
         return line
     assert not line.endswith("\\"), "a command over several lines would be shortened in the middle"
     line = f"{line.partition(' #')[0]} {SHORT}"
-    for config, warm_start in WARM_STARTS.items():
-        if config in line:
-            content = yaml.safe_load((ROOT / warm_start).read_text())
-            content["data"] = {**content["data"], "num_updates": 150, "num_packs": 150}
-            (folder / "short.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-            line += " --warm_start short.yaml"
-    return line
+    short = " --warm_start.num_updates 150 --warm_start.num_packs 150"
+    return line + short * any(config in line for config in WARM_STARTED)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +74,7 @@ def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path):
         r"^```(bash|python)\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.M
     ):
         env |= dict(re.findall(r"^export (\w+)=(\S+)$", block, re.MULTILINE))  # a reader types on in one shell
-        lines = [shortened(line, tmp_path) for line in block.splitlines() if GPU not in line]
+        lines = [shortened(line) for line in block.splitlines() if GPU not in line]
         typed = [sys.executable, "-c", block] if language == "python" else ["bash", "-euc", "\n".join(lines)]
         done = subprocess.run(typed, cwd=tmp_path, env=env, input="", capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{block}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"

@@ -34,7 +34,7 @@ def test_a_job_waits_for_a_server_that_died_and_ends_with_the_servers_node_and_g
     with namespaces.nodes(3) as nodes:
         cluster = Cluster(nodes, tmp_path / "jobs", sys.executable, [stand_in_vllm.install(tmp_path / "path")])
         root, third = tmp_path / "run", cluster.names[2]
-        more = ("strategy=ddp", "--trainer.callbacks", BLIND, "--nodes", "3", "--servers", "1")
+        more = ("--trainer.strategy", "ddp", "--trainer.callbacks", BLIND, "--nodes", "3", "--servers", "1")
         job = cluster.launch(root, *SERVED, *more)
         job.until(1)
         kill_server(third)

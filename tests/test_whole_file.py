@@ -9,9 +9,9 @@ from typing import Any
 import lightning as L
 import pytest
 
-from callbacks.checkpoints import RunConfig
-from callbacks.metrics_file import MetricsFile
-from callbacks.transcripts import FaultFile
+from cod_lightning.callbacks.checkpoints import RunConfig
+from cod_lightning.callbacks.metrics_file import MetricsFile
+from cod_lightning.callbacks.transcripts import FaultFile
 from cod_lightning.cli import main
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.table import TableWriter

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from lightning.pytorch import Trainer
 
-from cod_lightning.commands import sweep, warm_start
+from cod_lightning.commands import phase, sweep
 from tests.wrong_usages import BUILT, QUICK, SIGNALS, findings, lay_out, usages
 
 SOURCES_READ_ONCE = functools.cache(inspect.getsource)
@@ -33,8 +33,13 @@ def test_a_wrong_usage_is_answered_with_its_key_its_value_and_a_remedy(usage, na
     assert findings(usage, names) == []
 
 
+def some(table):
+    """Every third usage; `make soak` has all of them. Each builds a training."""
+    return [pytest.param(*one, marks=pytest.mark.soak if n % 3 else ()) for n, one in enumerate(usages(table))]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("usage", "names"), usages(BUILT), ids=str)
+@pytest.mark.parametrize(("usage", "names"), some(BUILT), ids=str)
 def test_a_wrong_usage_of_a_training_is_answered_likewise(usage, names):
     assert findings(usage, names) == []
 
@@ -44,12 +49,12 @@ def _no_warm_start(monkeypatch):
     def begins(*_):
         raise AssertionError("a warm start begins")
 
-    monkeypatch.setattr(warm_start, "ensure_warm_start", begins)
+    monkeypatch.setattr(phase, "ensure_warm_start", begins)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_no_warm_start")
-@pytest.mark.parametrize(("usage", "names"), usages(SIGNALS), ids=str)
+@pytest.mark.parametrize(("usage", "names"), some(SIGNALS), ids=str)
 def test_a_wrong_usage_of_a_signal_is_answered_before_a_warm_start_begins(usage, names):
     assert findings(usage, names) == []
 

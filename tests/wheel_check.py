@@ -13,7 +13,9 @@ from pathlib import Path
 def main(wheel: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, empty = Path(folder) / "venv", Path(folder) / "empty"
-        empty.mkdir()
+        for name in ("callbacks", "modules", "datamodules"):  # of the user, as in many a project on Lightning
+            (empty / name).mkdir(parents=True)
+            (empty / name / "__init__.py").write_text("raise ImportError('the user's own')\n")
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
         own = next(home.glob("lib/python*/site-packages"))
         install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--prefix", str(home), wheel]
@@ -45,7 +47,7 @@ def main(wheel: str) -> None:
             assert done.returncode == 0, f"{arguments}: {done.stderr}"
             assert done.stdout.strip(), f"{arguments} printed nothing"
             print(f"wheel runs {program[0].name} {' '.join(arguments)}: {len(done.stdout.splitlines())} lines")
-        where = [home / "bin" / "python", "-c", "import modules, cod_lightning; print(modules.__file__)"]
+        where = [home / "bin" / "python", "-c", "import cod_lightning.modules as ours; print(ours.__file__)"]
         found = subprocess.run(where, cwd=empty, env=environment, capture_output=True, text=True, check=True).stdout
         assert str(home) in found, f"the checkout was imported, not the wheel: {found}"
 

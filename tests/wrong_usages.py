@@ -1,4 +1,4 @@
-"""What newcomers type by mistake, and what an answer to it must hold: an exit code that is not 0, at most three lines that a screen
+"""What newcomers type by mistake, and what an answer to it must hold: an exit code that is not 0, at most eight lines that a screen
 shows, the key, the value, a remedy, and no traceback.
 """
 
@@ -62,7 +62,7 @@ FILES = {
 QUICK = """
 --confg
 context
-context revert 1 ## 1 | --version 1 | --state
+context revert 1 ## 1 | context revert --help
 context log
 context log --state nowhere
 context log --state afile
@@ -150,6 +150,8 @@ sweep --config smoke credit=episode,task --outt x
 sweep credit=episode,task
 sweep --config smoke env=levers,levrs --print_jobs ## env | levrs
 sweep --config smoke method=grpo,nosuch --print_jobs ## method
+sweep --config smoke creditt=episode,task --print_jobs ## creditt
+sweep --config smoke model.lrr=1,2 --print_jobs ## model.lrr
 sweep --table
 sweep --table afile
 report . . ## . | once
@@ -190,7 +192,7 @@ play --env apps_compact --env.difficulties [1,2] ## difficulties | 1, 2
 play --env apps_json --env.split_by [] ## split_by | []
 play --env apps_json --env.split_by [facts,facts] ## split_by | facts
 play --env apps_json --env.split_by [quirk] ## split_by | quirk
-play --env apps_json --env.split_by quirks ## split_by | [quirks]
+play --env apps_json --env.split_by quirks ## split_by | quirks
 play --env apps_json --env.templates [] ## templates | []
 play --env apps_json --env.templates [send_mial] ## templates | send_mial | Did you mean send_mail?
 play --env apps_json --env.misses 2
@@ -251,7 +253,6 @@ references --env faulty.Listed --num_packs 2 ## --env | Listed | faulty.py:17
 references --env faulty.Begun --num_packs 2 ## --env | levers-4 | no database
 references --env faulty.Compared --num_packs 2 ## --env | Compared
 references --worlds faulty.Nowhere --num_packs 2 ## faulty.Nowhere
-warm_start --cached levers ## --cached | Did you mean warm_start/levers?
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
@@ -359,13 +360,13 @@ SMOKE --ckpt_path damaged.ckpt
 SMOKE --ckpt_path last
 fit --config wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
 fit --config without_self.yaml ## without_self.yaml | - _self_
-fit --config smoke --warm_start wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
 fit --config named_class.yaml ## data.env | class_path
 fit --config smoke --warm_start nowhere
 fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it to 6 or more.
-fit --config smoke --warm_start afile ## afile
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Qwen/Nowhere-0.6B
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path ./folder ## ./folder | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | --model.policy.path
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
@@ -376,8 +377,6 @@ predict --config smoke --ckpt_path nowhere.ckpt
 validate --config smoke --ckpt_path nowhere.ckpt
 plan --config smoke --gpu_gb -1 ## model.policy | TinyPolicy
 plan --config nowhere
-warm_start --config smoke
-warm_start --config warm_start/nowhere
 export ## --ckpt_path | missing
 export --ckpt_path nowhere.ckpt --out x ## --ckpt_path | nowhere.ckpt
 export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
@@ -408,6 +407,8 @@ SMOKE --trainer.strategy nosuch
 SMOKE --trainer.num_nodes 0
 SMOKE --trainer.fast_dev_run x
 SMOKE --trainer.overfit_batches -1
+SMOKE --trainer.overfit_batches 1
+SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
 SMOKE --trainer.devices -3
 SMOKE --torch_threads 100000
 SMOKE --torch_threads many
@@ -446,9 +447,9 @@ SMOKE --model.loss.clip_low -1
 SMOKE --model.loss nowhere.Loss
 SMOKE --model.credit nowhere.Credit
 SMOKE --model.betas 3
-SMOKE --model.betas 0.9,0.95 ## model.betas | [0.9,0.95]
-SMOKE --model.trained_kinds solve,update ## model.trained_kinds | [solve,update]
-SMOKE source=growth --data.source.num_tasks 2,4 ## data.source | num_tasks | [2,4]
+SMOKE --model.betas 0.9,0.95 ## model.betas | 0.9,0.95
+SMOKE --model.trained_kinds solve,update ## model.trained_kinds | solve,update
+SMOKE source=growth --data.source.num_tasks 2,4 ## num_tasks | 2,4
 SMOKE --model.betas [0.9,0.9,0.9] ## model.betas | 0.9, 0.9, 0.9
 SMOKE --model.policy nowhere.P
 SMOKE --model.policy.num_layers 0
@@ -497,10 +498,9 @@ plan
 plan --config experiment/one_80gb_full_1_7b --gpu_gb 0
 plan --config experiment/one_80gb_full_1_7b --gpu_gb big
 warm_start
-warm_start --config warm_start/levers --data.num_updates 0
-warm_start --config warm_start/levers --data.num_packs x
-warm_start --config warm_start/levers --model.lr -1
-warm_start --cached nowhere
+warm_start --config smoke --warm_start.num_updates 0 ## warm_start.num_updates | 0
+warm_start --config smoke --warm_start.num_packs x ## warm_start | num_packs | x
+warm_start --config smoke --warm_start.lr -1 ## warm_start.lr | -1
 export --ckpt_path damaged.ckpt
 export --config smoke ## --ckpt_path | missing
 deploy --config nowhere --state ada ## --config | nowhere
@@ -564,21 +564,14 @@ fit --config suite/in_domain
 fit --config=
 fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --suites in_domain longer_packs ## longer_packs
-warm_start --config quickstart
-warm_start --config warm_start/levers --data.packs_per_update 0
+warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start.packs_per_update | 0
 plan --config smoke --gpu_gb nan
-fit --config smoke env=frozen_lake_3x3 ## warm_start/levers | FrozenLakeObscure
-fit --config smoke context=notebook_compact ## warm_start/levers | NotebookContext
-fit --config smoke +program=propose --data.pack_size 8 ## warm_start/levers | ConnectTheDots | program=propose
-fit --config smoke context=episodes_compact --data.context.provenance true --warm_start warm_start/memory_levers_episodes ## '@1'
-fit --config smoke --warm_start warm_start/alchemy ## warm_start/alchemy | hidden_size=96
-fit --config smoke --config quickstart ## warm_start/frozen_lake_3x3 | hidden_size=96
-fit --config smoke --model.policy.hidden_size 96 ## warm_start/levers | hidden_size=64
-fit --config smoke model.policy.num_layers=3 ## warm_start/levers | num_layers=2
-fit --config smoke --model.policy.intermediate_size 64 ## warm_start/levers | intermediate_size=256
-fit --config smoke env.teacher.note_accuracy=0 ## data.env.teacher | note_accuracy=0.0 | warm_start/levers
-fit --config smoke --warm_start levers ## warm_start | Did you mean warm_start/levers?
-fit --config smoke warm_start=levers ## warm_start | Did you mean warm_start/levers?
+fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it to 17
+warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
+fit --config smoke warm_start=levers ## warm_start | levers
+fit --config smoke --warm_start.num_update 3 ## num_update
+fit --config smoke --warm_start.teacher.note_acuracy 0.3 ## note_acuracy | note_accuracy
+fit --config smoke --warm_start.env.max_trns 3 ## max_trns | max_turns
 SMOKE env.teacher.note_acuracy=0 ## Did you mean teacher.note_accuracy?
 SMOKE --lr 3 ## --lr | Did you mean model.lr?
 SMOKE max_epochs=3 ## --max_epochs | Did you mean trainer.max_epochs?
@@ -610,7 +603,6 @@ SMOKE --trainer.max_epochs 0
 SMOKE --trainer.max_steps 0
 SMOKE --trainer.limit_train_batches 0
 SMOKE --trainer.min_epochs 9 ## trainer.min_epochs | 9 | trainer.max_epochs=3
-warm_start --config warm_start/levers --trainer.max_epochs 0
 test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 export --ckpt_path arun/checkpoints --out x ## --ckpt_path | arun/checkpoints | Did you mean arun/checkpoints/last.ckpt?
 play --ckpt_path arun ## --ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
@@ -620,8 +612,7 @@ validate --config smoke --warm_start null --trainer.default_root_dir arun ## ckp
 test --config smoke --warm_start null --trainer.limit_test_batches 0
 validate --config smoke --warm_start null --trainer.limit_val_batches 0
 predict --config smoke --warm_start null --trainer.limit_predict_batches 0
-fit --config smoke --warm_start '' ## warm_start | empty | null
-warm_start --cached quickstart ## --cached | quickstart | Did you mean warm_start/frozen_lake_3x3?
+fit --config smoke --warm_start '' ## warm_start
 sweep --config smoke credt=episode,task ## credt
 sweep --config smoke model.lrr=1,2 ## model.lrr
 sweep --config smoke model.lr=abc,def ## model.lr | abc
@@ -633,7 +624,7 @@ WARM +replay=self_imitation --data.replay.init_args.max_age 0 ## data.replay.max
 WARM +replay=signal --data.replay.init_args.priority -1 ## data.replay.priority
 WARM +replay=signal loss=rloo ## data.replay
 WARM loss=sdpo --model.loss.init_args.beta 0 ## model.loss.beta
-WARM baseline=accepted --model.baseline.init_args.at_least nan ## model.baseline
+WARM baseline=Accepted --model.baseline.init_args.at_least nan ## model.baseline
 MIXED +source=bandit --data.source.init_args.temperature 0 ## data.source.temperature | 0
 MIXED +source=bandit --data.source.init_args.step_size 2 ## data.source.step_size | 2
 WARM +source=growth --data.source.init_args.rollouts_per_stage 0 ## data.source.rollouts_per_stage | 0
@@ -692,7 +683,7 @@ WARM +program=propose --data.program.init_args.solves 3 ## data.program.solves |
 WARM +program=propose ## data.pack_size | 4 | Set it to 8
 WARM +program=propose --data.program.init_args.solves 2 env=alchemy_compact ## data.program | Alchemy | program=every_task
 WARM +program=propose +anchors=quarter ## data.anchors | ProposeAndSolve
-WARM +program=propose +counterfactual=previous ## data.counterfactual | ProposeAndSolve
+WARM +program=propose --data.counterfactual.attempts 2 ## data.counterfactual | ProposeAndSolve
 WARM +program=propose +reward=use ## data.rewards.use | EntryUse | ProposeAndSolve
 WARM +program=propose source=growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
 WARM +program=propose --data.program.init_args.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]
@@ -718,7 +709,7 @@ _SHORT = {
     "REWARDS": "cod_lightning.rewards",
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }
-_LINES, _COLUMNS = 3, 160
+_LINES, _COLUMNS = 8, 160
 
 
 def usages(table: str) -> list[tuple[str, tuple[str, ...]]]:

@@ -9,8 +9,8 @@ from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
 from cod_lightning.commands.train import TrainCLI
-from datamodules import RolloutDataModule
-from modules import GRPOModule
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.modules import GRPOModule
 
 _SCRIPT = """# Tab completion of cod-lightning for bash; zsh reads it after: autoload -U +X bashcompinit && bashcompinit
 _cod_lightning() {{

@@ -1,8 +1,9 @@
 """A config file as Hydra composes it, and what Hydra cannot compose in one line."""
 
+import copy
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from cod_lightning.commands.shipped import config_folders, config_names
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 
-_ADDED = ("program", "source", "replay", "reward", "anchors", "counterfactual")
+_ADDED = ("program", "source", "replay", "reward", "anchors")
 """Groups whose choice is added to a config that has made none: `source=bandit` is Hydra's `+source=bandit`."""
 
 _SEVERAL = ("reward",)
@@ -30,13 +31,16 @@ class Composed:
 
 
 def composed(path: Path, overrides: Sequence[str]) -> Composed:
-    """The file, composed; `ConfigError` in one line where Hydra cannot."""
+    """The file, composed; `ConfigError` in one line where Hydra cannot.
+
+    An environment or context of which the file names the class takes nothing from that of another class in its defaults.
+    """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
-    from omegaconf import OmegaConf, open_dict
+    from omegaconf import DictConfig, OmegaConf, open_dict
     from omegaconf.errors import OmegaConfBaseException
 
     for one in overrides:
@@ -46,8 +50,9 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
             raise ConfigError(several[1], f"[{several[2]}]", expected, remedy)
     GlobalHydra.instance().clear()
     folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
-    ConfigStore.instance().store(name="__main__", node=OmegaConf.load(path), package="_global_")
-    try:
+
+    def compose(node: Any) -> tuple[Any, Any]:
+        ConfigStore.instance().store(name="__main__", node=node, package="_global_")
         with initialize_config_dir(config_dir=folders[0], version_base="1.3"):
             extra = ",".join(f"file://{folder}" for folder in folders[1:])
             search = [f"hydra.searchpath=[{extra}]"] if extra else []
@@ -56,7 +61,16 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
                 config = hydra_compose("__main__", overrides=[*overrides, *search], return_hydra_config=True)
         with open_dict(config):
             hydra = config.pop("hydra")
-        plain: Any = OmegaConf.to_container(config, resolve=True)
+        return OmegaConf.to_container(config, resolve=True), hydra
+
+    try:
+        node: Any = OmegaConf.load(path)
+        plain, hydra = compose(node)
+        for key in ("env", "context"):
+            if isinstance(mine := (node.get("data") or {}).get(key), DictConfig) and "class_path" in mine:
+                without = copy.deepcopy(node)
+                del without.data[key]
+                _without_arguments_of_another(plain["data"][key], compose(without)[0]["data"].get(key), mine, overrides)
     except UserWarning as error:
         expected = "_self_ in its defaults list, without which the defaults replace what the file says itself"
         raise ConfigError("--config", path, expected, "Add `- _self_` as the last of them.") from error
@@ -71,6 +85,17 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
         raise _not_composed(path, reason) from error
     chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
     return Composed(plain, chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
+
+
+def _without_arguments_of_another(
+    merged: dict[str, Any], before: Any, own: Mapping[str, Any], overrides: Sequence[str]
+) -> None:
+    """Take out of a class that the file names itself the arguments of the one that its defaults named."""
+    if not isinstance(before, dict) or before.get("class_path") in (None, merged["class_path"]):
+        return
+    typed = (one.partition("=")[0].rpartition(".")[2] for one in overrides)
+    stated = {*own, *(own.get("init_args") or ()), *typed}
+    merged["init_args"] = {name: value for name, value in merged.get("init_args", {}).items() if name in stated}
 
 
 def _not_composed(path: Path, reason: str) -> ConfigError:

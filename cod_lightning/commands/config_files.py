@@ -7,7 +7,7 @@ becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition com
 environment or context of another class replace that of an earlier file whole.
 
 Short forms are spelled out first: `env=levers`, `--env levers` and `--data.env levers` choose the shipped world, `env=shop.Shop`
-the class, and `env.max_turns=3`, `data.env.max_turns=3` are `--data.env.max_turns 3`.
+and `baseline=LeaveOneOut` the class, and `env.max_turns=3`, `data.env.max_turns=3` are `--data.env.max_turns 3`.
 
 `in_domain` among `data.suites` stands for the contents of `configs/suite/in_domain.yaml`. Such a file holds one suite, or a list of
 them; a suite without a `name` has that of its file. The `env` of any suite may be the name of a shipped world, which stands for
@@ -25,12 +25,22 @@ from typing import Any
 import yaml
 
 from cod_lightning.commands.composition import composed
-from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_folders, config_names, files_of, groups
+from cod_lightning.commands.shipped import (
+    CLASS_KEYS,
+    CLASS_NAME,
+    choices_of,
+    config_folders,
+    config_names,
+    files_of,
+    groups,
+)
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
 from cod_lightning.trusted import read_config
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
+_WITH_MODULES = ("env", "engine")
+"""Groups whose classes are imported when a config names them by their paths; a name alone does not find them."""
 _FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots")
 
 
@@ -46,9 +56,9 @@ class Expanded:
 # ---------------------------------------------------------------------- files by name
 
 
-def find_config(name: str, key: str = "--config") -> Path:
-    """The file that `name`, the value of `key`, means: a path, or a shipped config with or without `.yaml`."""
-    return _find(name, key, "", config_names(), "a file")
+def find_config(name: str) -> Path:
+    """The file that `--config NAME` means: a path, or a shipped config with or without `.yaml`."""
+    return _find(name, "--config", "", config_names(), "a file")
 
 
 def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> Path:
@@ -58,7 +68,6 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     for folder in config_folders():
         if (path := folder / f"{group}{stem}.yaml").is_file():
             return path
-    names = [one for one in names if one.startswith("warm_start/")] if key in ("warm_start", "--cached") else names
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
     beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml"))] if name else []
     meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.3)
@@ -146,7 +155,7 @@ def _replacing_flags(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
     for before, arg in zip(["", *argv], argv, strict=False):
         key, is_assigned, value = arg.partition("=") if arg.startswith("--") else (before, "", arg)
         if key in ("--data.env", "--data.context") and is_assigned:
-            named: Any = {"class_path": value if re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", value) else None}
+            named: Any = {"class_path": value if CLASS_NAME.fullmatch(value) else None}
             if value.endswith((".yaml", ".yml")) and Path(value).is_file():
                 named = _content(Path(value), key, value)
             elif value.lstrip().startswith("{"):
@@ -199,7 +208,7 @@ def below_init_args(value: Any) -> Any:
 
 def spelled_out(argv: Sequence[str]) -> list[str]:
     """The command line with `GROUP=CHOICE` for what is shipped, and `--KEY=VALUE` for every other key."""
-    chosen_in = groups() - {"warm_start"}
+    chosen_in = groups()
     of_key = {key: group for group, key in CLASS_KEYS.items()}
     out: list[str] = []
     rest = list(argv)
@@ -235,7 +244,17 @@ def full_key(key: str) -> str:
     return f"{CLASS_KEYS[group]}.{rest}" if dot and group in CLASS_KEYS else key
 
 
+def refuse_python_file(key: str, value: str) -> None:
+    """Raise `ConfigError` for a file of code where a class is to be named: with the path of its last class."""
+    if (path := Path(value)).suffix == ".py" and path.is_file():
+        folders = [] if path.is_absolute() else path.parent.parts
+        classes = re.findall(r"^class (\w+)", path.read_text(errors="replace"), re.MULTILINE)
+        named = ".".join([*folders, path.stem, *(classes[-1:] or ["CLASS"])])
+        raise ConfigError(key, value, f"a class path, such as {named}", "Name the class.")
+
+
 def _choice(group: str, value: str, name: str) -> str:
+    refuse_python_file(name, value)
     shipped = choices_of(group)
     if value in shipped:
         return f"{group}={value}"
@@ -245,6 +264,8 @@ def _choice(group: str, value: str, name: str) -> str:
         or value[:1] in ("{", "[")
         or Path(value).is_file()
         or f"{group}/{value}" in shipped
+        or not shipped
+        or (group not in _WITH_MODULES and CLASS_NAME.fullmatch(value))
     ):
         return f"--{CLASS_KEYS[group]}={value}"
     expected = f"one of {some_of(shipped, value, most=20)}, a YAML file or a class path"

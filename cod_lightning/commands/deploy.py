@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.parser import SplitName, program
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_in
@@ -29,7 +30,6 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
-from datamodules import RolloutDataModule
 
 _COLOURS = {EpisodeStatus.FAILED: "red", EpisodeStatus.MALFORMED: "yellow", EpisodeStatus.TRUNCATED: "yellow"}
 

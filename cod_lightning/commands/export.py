@@ -2,8 +2,8 @@
 
 import os
 import platform
-import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,8 +14,6 @@ from typing import Any, Literal
 import torch
 import transformers
 import yaml
-from httpx2 import HTTPError
-from huggingface_hub import HfApi, constants
 from lightning.pytorch.cli import LightningArgumentParser
 from transformers import GenerationConfig, PreTrainedModel
 
@@ -23,13 +21,12 @@ from cod_lightning import __version__
 from cod_lightning.adapters import ADAPTER, adapter_weights, adapters_by_name, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.lora import LoRAPolicy, merged
-from cod_lightning.models.pretrained import hub_has_a_name
 from cod_lightning.reports import card
 from cod_lightning.types import Split
-from datamodules import RolloutDataModule
 
 RUN_CONFIG = "run_config.yaml"
 _LARGEST_FILE = "4GB"
@@ -49,8 +46,6 @@ class ExportCLI(FromRunCLI):
         text = "Precision of the exported weights; null: the checkpoint's (adapter merged: its base's; into 4 bits: bfloat16)."
         kind = Literal["float32", "bfloat16", "float16"] | None
         parser.add_argument("--dtype", type=kind, default=None, help=text)
-        text = "Repository OWNER/NAME on the hub that gets the folder, too; a new one is private. Needs HF_TOKEN."
-        parser.add_argument("--push_to_hub", type=str | None, default=None, help=text)
         text = "Write the adapter alone, in peft's form, not merged into its base; of adapters by role each into its folder."
         parser.add_argument("--adapter", type=bool, default=False, help=text)
 
@@ -68,8 +63,6 @@ def run(argv: Sequence[str]) -> int:
     if policy.adapter_kinds and not options.adapter:
         expected = "true with model.policy.adapters=by_role, since two adapters are not merged into one model"
         raise ConfigError("--adapter", "false", expected, "Add --adapter true: each goes into a folder of its own.")
-    if options.push_to_hub is not None:
-        check_hub(options.push_to_hub)
     checkpoint = read_checkpoint(options.ckpt_path)
     with replacing(Path(options.out), overwrite=options.overwrite) as folder:
         with TemporaryDirectory(prefix=".weights", dir=folder) as mapped:
@@ -81,33 +74,8 @@ def run(argv: Sequence[str]) -> int:
         facts = _facts(cli, checkpoint, model)
         (folder / "README.md").write_text(card.render(facts), encoding="utf-8")
     print(f"wrote {options.out}{done}")
-    if options.push_to_hub is not None:
-        with _of_the_hub(options.push_to_hub):
-            HfApi().create_repo(options.push_to_hub, private=True, exist_ok=True)
-            print(f"pushed to {HfApi().upload_folder(repo_id=options.push_to_hub, folder_path=options.out)}")
+    print(f"Push it: hf upload OWNER/NAME {options.out} --private", file=sys.stderr)
     return 0
-
-
-def check_hub(repository: str) -> None:
-    """Raise `ConfigError` for what is no repository's name, and where the hub, or an account on it, is not at hand."""
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise ConfigError("--push_to_hub", repository, "OWNER/NAME", "Name a repository of yours.")
-    if constants.HF_HUB_OFFLINE or not hub_has_a_name():
-        expected = f"nothing while {constants.ENDPOINT} cannot be reached"
-        raise ConfigError("--push_to_hub", repository, expected, "Leave it out, and push the folder later.")
-    with _of_the_hub(repository):
-        HfApi().whoami()
-
-
-@contextmanager
-def _of_the_hub(repository: str) -> Iterator[None]:
-    """What the hub's client raises, in one line."""
-    try:
-        yield
-    except (HTTPError, OSError, ValueError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        expected = f"a repository that this account may write ({first})"
-        raise ConfigError("--push_to_hub", repository, expected, "Set HF_TOKEN to a token that may write.") from error
 
 
 def _trained(cli: Any, checkpoint: Checkpoint, mapped: Path) -> tuple[PreTrainedModel, str]:

@@ -13,11 +13,11 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.config_files import expand, spelled_out, split_choices, temporary_config
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.train import TrainCLI
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
+from cod_lightning.modules import GRPOModule
 from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
-from datamodules import RolloutDataModule
-from modules import GRPOModule
 
 _OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
 """Keys of a run's config that are `fit`'s own."""
@@ -36,9 +36,6 @@ _ELSEWHERE = {
 
 class FromRunCLI(TrainCLI):
     """`TrainCLI` without a training: builds what a run was configured with, whatever machine it was trained on."""
-
-    asked: dict[str, Any]
-    """The config as it was asked for, in plain containers."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
@@ -60,7 +57,6 @@ class FromRunCLI(TrainCLI):
 
     def before_instantiate_classes(self) -> None:
         """The plainest Trainer, since this command does not train."""
-        self.asked = yaml.safe_load(self.parser.dump(self.config, skip_none=False))
         check_harmless(self.asked)
         for key, value in _ELSEWHERE.items():
             setattr(self.config.trainer, key, value)

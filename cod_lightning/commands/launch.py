@@ -1,4 +1,4 @@
-"""`launch`: one run on many machines, by Slurm, SkyPilot or Docker Compose; checked before anything is submitted."""
+"""`launch`: one run on many machines, by Slurm or SkyPilot; checked before anything is submitted."""
 
 import hashlib
 import os
@@ -23,15 +23,15 @@ from cod_lightning.commands.memory import plan_of as memory_plan_of
 from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.resume import newest
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import check_spread
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import held, locked
+from cod_lightning.modules import GRPOModule
+from cod_lightning.modules.checks import check_combination
 from cod_lightning.training.shares import check_shares
 from cod_lightning.whole_file import write_whole
-from datamodules import RolloutDataModule
-from modules import GRPOModule
-from modules.checks import check_combination
 
 _OWN = {
     "nodes": (int, 1, "Machines."),
@@ -48,13 +48,10 @@ _OWN = {
     "setup": (str | None, None, "File of shell lines that every machine begins with, such as module load."),
     "sbatch": (str, "", "Further options of sbatch, as in '--partition=gpu --time=1-0'."),
     "sky": (str | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
-    "image": (str | None, None, "Image of the containers (compose); it holds this package."),
-    "addresses": (list[str], [], "Of the machines, those that train first (compose)."),
 }
 """Options that are not a run's: type, default, help."""
 _NOT_THE_RUN_S = (*_OWN, "config", "gpu_gb", "pace")
 _SBATCH = re.compile(r"--?[A-Za-z][A-Za-z-]*(=[\w.,:/@%+\[\]*-]+)?")
-_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
 class LaunchCLI(PlanCLI):
@@ -169,8 +166,6 @@ def plan_of(cli: LaunchCLI, config: str) -> LaunchPlan:
         setup=_read("--setup", asked.setup),
         sbatch=tuple(shlex.split(asked.sbatch)),
         sky=sky_keys(asked.sky),
-        image=asked.image or "",
-        addresses=tuple(asked.addresses),
     )
 
 
@@ -184,7 +179,7 @@ def check_machines(asked: Any) -> None:
     if asked.gpus_per_server < 1 or (asked.gpus and asked.gpus % asked.gpus_per_server):
         expected = f"a divisor of --gpus, which is {asked.gpus}"
         raise ConfigError("--gpus_per_server", asked.gpus_per_server, expected, "1 is the default.")
-    only = {"sbatch": "slurm", "sky": "sky", "image": "compose", "addresses": "compose"}
+    only = {"sbatch": "slurm", "sky": "sky"}
     for option, platform in only.items():
         if asked[option] and asked.to != platform:
             raise ConfigError(f"--{option}", asked[option], f"--to {platform} beside it", "Leave one of them out.")
@@ -196,13 +191,6 @@ def check_machines(asked: Any) -> None:
         if not _SBATCH.fullmatch(option):
             expected = "options of sbatch, each as --KEY or --KEY=VALUE"
             raise ConfigError("--sbatch", option, expected, "Write '--partition=gpu --time=1-0', for example.")
-    if asked.to != "compose":
-        return
-    if not asked.image:
-        raise ConfigError("--image", "missing", "the image of the containers", "Name one that holds this package.")
-    if len(asked.addresses) != asked.nodes or not all(map(_ADDRESS.fullmatch, asked.addresses)):
-        expected = f"{asked.nodes} addresses or names, one for each machine, those that train first"
-        raise ConfigError("--addresses", asked.addresses, expected, "Write --addresses '[10.0.0.1, 10.0.0.2]'.")
 
 
 def sky_keys(file: str | None) -> dict[str, Any]:
@@ -228,16 +216,10 @@ def _read(option: str, file: str | None) -> str:
 
 
 def _submit(plan: LaunchPlan, platform: Platform, path: Path) -> int:
-    """Hand it to sbatch where that is there; for the others print what to type."""
+    """Hand it to sbatch where that is there, else print what to type."""
     if platform == "sky":
         secret = ' --secret VLLM_API_KEY="$(openssl rand -hex 32)"' if plan.num_server_nodes else ""
         print(f"Start it: sky jobs launch {shlex.quote(str(path))}{secret}")
-        return 0
-    if platform == "compose":
-        if plan.num_server_nodes:
-            print("On every machine, with the same key (openssl rand -hex 32): export VLLM_API_KEY=...")
-        for index, address in enumerate(plan.addresses):
-            print(f"On {address}: docker compose -f {shlex.quote(str(path))} --profile machine{index} up")
         return 0
     line = ["sbatch", "--parsable", path.name]
     if shutil.which("sbatch") is None:

@@ -27,10 +27,10 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from transformers.utils import logging as transformers_logging
 
-from callbacks import Progress
-from callbacks.checkpoints import RunCheckpoint, RunConfig
-from callbacks.metrics_file import MetricsFile
-from callbacks.stop_signals import StopSignals, handlers_kept
+from cod_lightning.callbacks import Progress
+from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
+from cod_lightning.callbacks.metrics_file import MetricsFile
+from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
@@ -40,10 +40,10 @@ from cod_lightning.commands.shipped import CLASS_KEYS, config_names
 from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.trainer_settings import (
     check_devices,
-    check_intervals,
     check_lengths,
     check_nodes,
     check_shards,
+    check_started,
     ending_together,
     on_loopback,
     refuse_trainer_flags,
@@ -51,6 +51,7 @@ from cod_lightning.commands.trainer_settings import (
 )
 from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
 from cod_lightning.folder_lock import check_folder, held, locked
+from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 
 _NOISE = (
     ".*isinstance\\(treespec, LeafSpec\\).*",
@@ -172,8 +173,8 @@ class CodCLI(LightningCLI):
         config = self._own()
         self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
         refuse_trainer_flags(config.trainer)
-        check_intervals(config.trainer)
         check_devices(config.trainer)
+        check_started(config.trainer)
         if self.subcommand:
             check_nodes(config.trainer)
             check_lengths(config.trainer, self.subcommand)
@@ -196,9 +197,13 @@ class CodCLI(LightningCLI):
             config.ckpt_path = found and str(found)
 
     def instantiate_classes(self) -> None:
-        """As ever; a class that refuses its values does so in its own words."""
-        with own_refusals():
+        """As ever; a class that refuses its values does so in its own words, and one that never comes back is given up."""
+        stall_s = self._own().get("data.deadlines.stall_s")
+        label = "building environment, data and policy"
+        with own_refusals(), Watchdog(Liveness(), stall_s, self.root / STALLED, label):
             super().instantiate_classes()
+        if (runner := getattr(self.datamodule, "runner", None)) is not None:
+            runner.folder = self.root
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""

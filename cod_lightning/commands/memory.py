@@ -11,6 +11,8 @@ from rich.table import Table
 from transformers import AutoModelForCausalLM
 
 from cod_lightning.commands.trainer_settings import num_processes
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.datamodules.checks import first_pack
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
@@ -28,14 +30,12 @@ from cod_lightning.models.memory_plan import (
     vllm_work_bytes,
 )
 from cod_lightning.models.pretrained import read_config
+from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.logprobs import scores_bytes
 from cod_lightning.objective.terms import REFERENCE
 from cod_lightning.rollout.lengths import RowLength, row_lengths
 from cod_lightning.terminal import Screen
 from cod_lightning.training.stochastic_adamw import STEP_SLICE
-from datamodules import RolloutDataModule
-from datamodules.checks import first_pack
-from modules import GRPOModule
 
 _KEPT_LR = 4e-5
 """Half the distance of two neighbours of 0.02, a usual weight, in bfloat16; an update of AdamW is about as large as its rate."""

@@ -10,13 +10,13 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.memory import plan_of, show, show_rounding
 from cod_lightning.commands.train import TrainCLI
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.lifecycles import outline
 from cod_lightning.models import PretrainedPolicy
+from cod_lightning.modules import GRPOModule
 from cod_lightning.terminal import Screen
 from cod_lightning.training.duration import Amounts, Pace, duration, measured
-from datamodules import RolloutDataModule
-from modules import GRPOModule
 
 
 class PlanCLI(TrainCLI):

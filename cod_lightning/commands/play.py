@@ -58,10 +58,13 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _typed(console: Console, prompt: str) -> str:
-    """A line of text; EOFError where the input ends, or is closed."""
+    """A line of text, which is shown where no terminal has; EOFError where the input ends, or is closed."""
     if sys.stdin is None:
         raise EOFError
-    return console.input(prompt).encode(errors="replace").decode()
+    typed = console.input(prompt).encode(errors="replace").decode()
+    if not sys.stdin.isatty():
+        console.print(Text(typed))
+    return typed
 
 
 class Person(TextPolicy):

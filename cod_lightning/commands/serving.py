@@ -16,6 +16,8 @@ from cod_lightning.clients.access import key_of
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.plan import PlanCLI
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.datamodules.checks import asked_of, check_pair
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.client import ServerClient
@@ -26,9 +28,7 @@ from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped, check_at_least
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.gguf import checkpoint_folder
-from datamodules import RolloutDataModule
-from datamodules.checks import asked_of, check_pair
-from modules import GRPOModule
+from cod_lightning.modules import GRPOModule
 
 _LOOK_S = 1.0
 _MOST_STARTS = 5

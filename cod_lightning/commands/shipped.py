@@ -1,5 +1,6 @@
 """What ships as YAML: where it is, and by which names a command line takes it."""
 
+import re
 import sys
 import sysconfig
 from pathlib import Path
@@ -16,6 +17,8 @@ CLASS_KEYS = {
     "baseline": "model.baseline",
 }
 """Group -> the key whose class its files choose."""
+CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+|[A-Z]\w*")
+"""The import path of a class, or the name of one of this project, as in `baseline=LeaveOneOut`."""
 
 
 def config_folders() -> list[Path]:
@@ -26,8 +29,8 @@ def config_folders() -> list[Path]:
 
 
 def config_names() -> list[str]:
-    """Names that `--config` takes: files at the top and under experiment/, study/ and warm_start/."""
-    named = ("", "experiment/", "study/", "warm_start/")
+    """Names that `--config` takes: files at the top and under experiment/ and study/."""
+    named = ("", "experiment/", "study/")
     return sorted(
         f"{of}{path.stem}" for folder in config_folders() for of in named for path in (folder / of).glob("*.yaml")
     )

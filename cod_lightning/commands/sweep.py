@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from typing import Any
 from cod_lightning.commands.config_files import split_choices, temporary_config
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sweep_job import LAUNCHERS, check_launcher, launch, still_runs
-from cod_lightning.commands.sweep_plan import Job, plan, warm_starts
+from cod_lightning.commands.sweep_plan import Job, plan
 from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
 from cod_lightning.folder_lock import locked
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
@@ -59,6 +58,7 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("command line", other[0], "an axis, or hydra.launcher.KEY=VALUE", remedy)
     jobs = plan(options.config, axes, root, options.threads)
     if options.print_jobs:
+        _check([job for job in jobs if job.record.kind is JobKind.FIT])
         for job in jobs:
             print(f"{_status(job):<9} {job.record.kind:<11} {job.record.label}  ->  {job.folder}")
         print(f"{len(jobs)} jobs, {sum(_status(job) is JobStatus.FINISHED for job in jobs)} finished")
@@ -134,7 +134,10 @@ def _status(job: Job) -> JobStatus:
 
 
 def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
-    """Run everything that is not finished, in a folder that no other sweep works in meanwhile: warm starts, then jobs."""
+    """Run everything that is not finished, in a folder that no other sweep works in meanwhile.
+
+    Of several jobs that begin with one warm start, the first makes it and the others wait.
+    """
     todo = [job for job in jobs if _status(job) is not JobStatus.FINISHED]
     known = {job.folder: read_record(job.folder) for job in todo if (job.folder / "job.json").is_file()}
     for folder, record in known.items():
@@ -147,13 +150,6 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Se
         write_record(job.folder, known.get(job.folder, job.record))
     print(f"{len(jobs)} jobs: {len(jobs) - len(todo)} finished before, {len(todo)} to run in {root}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a job's process is ended too
-    for name, seed, threads in warm_starts(todo):  # into the cache, before jobs race for it
-        line = [sys.executable, "-m", "cod_lightning", "warm_start", "--cached", name]
-        line += ["--seed_everything", str(seed), "--torch_threads", str(threads)]
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
-        last = (done.stderr.strip().splitlines() or [""])[-1]
-        print(f"seed {seed}, {last if done.returncode == 0 else f'warm start {name} FAILED: {last}'}", flush=True)
     if todo:
         launch([job.folder for job in todo], root, launcher, at_once, hydra)
 
@@ -166,7 +162,7 @@ def _check(jobs: Sequence[Job]) -> None:
     cells = list({str(sorted(job.record.setting.items())): job for job in jobs}.values())
     if not cells:
         return
-    print(f"checking {len(cells)} cells", flush=True)
+    print(f"checking {len(cells)} cells", file=sys.stderr, flush=True)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_with_the_sweep) as pool:
         reasons = pool.map(build_error, [job.config for job in cells])
         for job in cells:
@@ -191,8 +187,8 @@ def build_error(config: dict[str, Any]) -> str | None:
     """Why `fit` would refuse the config; None if it would not."""
     from cod_lightning.commands.lightning_cli import start
     from cod_lightning.commands.train import TrainCLI
-    from datamodules import RolloutDataModule
-    from modules import GRPOModule
+    from cod_lightning.datamodules import RolloutDataModule
+    from cod_lightning.modules import GRPOModule
 
     path = temporary_config("job.yaml", {**config, "warm_start": None})
     printed = io.StringIO()

@@ -135,7 +135,8 @@ def check_launcher(launcher: str) -> None:
     except ModuleNotFoundError:
         found = None
     if found is None:
-        remedy = "Install it: pip install 'cod-lightning[sweep]'."
+        name = package.rpartition(".")[2].replace("_", "-")
+        remedy = f"Do pip install '{name}>=1.2'."
         raise ConfigError("--launcher", launcher, f"one that is installed, as {package}", remedy)
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from cod_lightning.commands.composition import Composed, composed
 from cod_lightning.commands.config_files import find_config, full_key, inline
-from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, groups
+from cod_lightning.commands.shipped import CLASS_KEYS, CLASS_NAME, choices_of, groups
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord
 from cod_lightning.whole_file import write_whole
@@ -76,7 +76,7 @@ def plan(config: str, overrides: Sequence[str], root: Path, threads: int) -> lis
             jobs.setdefault(warm.folder, warm)
             job = replace(job, record=replace(job.record, warm_start=warm.folder.name))
         config_left = copy.deepcopy(job.config)  # without the warm start's evaluation, which a job of its own does
-        if job.config.get("warm_start"):
+        if job.config.get("warm_start") is not None:
             for suite in config_left.get("data", {}).get("suites") or []:
                 suite["warm_start_temperatures"] = []
         fit = _placed(job, root, JobKind.FIT, config_left)
@@ -96,12 +96,6 @@ def _own_keys(combination: Sequence[str]) -> dict[str, tuple[str, Any]]:
     lines = [line for line in combination if line.startswith("++") and not re.search(r"[./@]", line.partition("=")[0])]
     parsed = OverridesParser.create().parse_overrides(lines)
     return {line: (one.key_or_group, one.value()) for line, one in zip(lines, parsed, strict=True)}
-
-
-def warm_starts(jobs: Sequence[Job]) -> list[tuple[str, int, int]]:
-    """Config, seed and threads of every warm start that jobs begin with, each once."""
-    found = ((job.config.get("warm_start"), job.record.seed, job.record.threads) for job in jobs)
-    return list(dict.fromkeys((name, seed, threads) for name, seed, threads in found if name))
 
 
 def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
@@ -149,7 +143,7 @@ def _with_short_keys(line: str) -> str:
             named = values.split(",")
             if set(named) <= set(choices_of(group)):
                 return f"{group}={values}"
-            are_classes = [bool(re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", name)) for name in named]
+            are_classes = [bool(CLASS_NAME.fullmatch(name)) for name in named]
             if all(are_classes):
                 return f"{path}.class_path={values}"
             if any(are_classes):
@@ -203,7 +197,7 @@ def _fit(config: str, made: Composed, combination: list[str], own: Iterable[tupl
 
 def _warm_start(fit: Job, root: Path) -> Job | None:
     """The evaluation of what a job starts from; None where no suite asks for it."""
-    if not fit.config.get("warm_start"):
+    if fit.config.get("warm_start") is None:
         return None
     config: dict[str, Any] = {key: fit.config[key] for key in ("warm_start", SEED, "torch_threads")}
     for part, keys in _OF_A_WARM_START.items():

@@ -1,4 +1,4 @@
-"""fit, validate, test, predict: CoD-Train with its warm start, its evaluation and its report."""
+"""CoD-Train with its warm start, its evaluation and its report."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import yaml
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
-from callbacks import (
+from cod_lightning.callbacks import (
     Evaluation,
     LifecycleTable,
     MismatchGuard,
@@ -25,23 +25,22 @@ from callbacks import (
     WeightSync,
 )
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.commands import LEARNT_NOTHING, memory, report, warm_start
-from cod_lightning.commands.changes import check_same_policy
-from cod_lightning.commands.config_files import chosen, expand, find_config, spelled_out
+from cod_lightning.commands import memory, phase, report
+from cod_lightning.commands.changes import check_same_policy, differences
 from cod_lightning.commands.evaluate import evaluate
-from cod_lightning.commands.lightning_cli import CodCLI, start
+from cod_lightning.commands.lightning_cli import CodCLI
+from cod_lightning.commands.parser import program
 from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import num_processes
+from cod_lightning.datamodules.checks import check_pair, check_staleness
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
-from cod_lightning.lifecycles import asks
-from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.checks import check_combination
 from cod_lightning.training.shares import check_shares
-from datamodules import RolloutDataModule
-from datamodules.checks import check_pair, check_staleness
-from modules import GRPOModule
-from modules.checks import check_combination
+
+_MOST_CAUSES = 2
+"""That are named at the end of a `fit`."""
 
 
 class TrainCLI(CodCLI):
@@ -49,11 +48,13 @@ class TrainCLI(CodCLI):
 
     learnt_nothing = False
     """Whether no update of `fit` had a gradient."""
+    asked: dict[str, Any]
+    """The config as it was asked for, in plain containers."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
-        text = "Config of a warm start that is run before `fit` where its result is not cached; null starts from model.policy."
-        parser.add_argument("--warm_start", type=str | None, default=None, help=text)
+        text = "A supervised start before `fit`, unless it is cached; null starts from model.policy. Keys: --warm_start.help."
+        parser.add_argument("--warm_start", type=phase.WarmStart | None, default=None, help=text)
         text = "Write profile/summary.md, where the time of a step of `fit` went, and profile/trace.json.gz."
         parser.add_argument("--profile", action="store_true", help=text)
         text = "End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer."
@@ -70,6 +71,11 @@ class TrainCLI(CodCLI):
             parser.add_argument("--ckpt_paths", type=list[str] | None, default=None, help=text)
         return parser
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """As ever; the config is kept as it was asked for."""
+        super().parse_arguments(parser, args)
+        self.asked = yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False))
+
     def before_instantiate_classes(self) -> None:
         """Look at all checkpoints of `test` before one is loaded."""
         config = self._own()
@@ -84,8 +90,9 @@ class TrainCLI(CodCLI):
         self.warm_start_folder: Path | None = None
         self.demonstrations: Any = None
         self.memory_plan = None
-        for key in ("warm_start", "ckpt_path"):
-            if not policy.has_weights and (value := config.get(key)):
+        warm = config.warm_start and f"{config.warm_start.num_updates} updates"
+        for key, value in (("warm_start", warm), ("ckpt_path", config.get("ckpt_path"))):
+            if not policy.has_weights and value:
                 expected = f"null, since {type(policy).__name__} has no weights here"
                 raise ConfigError(key, value, expected, "Leave it out, or choose a policy with weights.")
         checkpoints = self.read_checkpoints()
@@ -102,71 +109,30 @@ class TrainCLI(CodCLI):
             policy.check_machine()
             self.memory_plan = memory.announce(self.model, data, config.trainer)
         check_pair(data.engine, policy, data.frozen)
-        if config.warm_start == "":
-            raise ConfigError("warm_start", "empty", "the name of a config, or null", "null starts from model.policy.")
-        if config.warm_start:
-            find_config(config.warm_start, key="warm_start")
+        if config.warm_start is not None:
             if not policy.waits_for_warm_start:
                 data.check_with(policy)
                 self.model.check_scorers(data)
                 data.check_suites()
             began = self._began_with(checkpoints)
-            self.warm_start_folder = warm_start.ensure_warm_start(config.warm_start, *began, self._check_warm_start)
+            self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
+            self.demonstrations = getattr(demonstrated, "teacher", None)
             policy.weights = str(self.warm_start_folder)
 
-    def _began_with(self, checkpoints: Sequence[Checkpoint]) -> tuple[int, int | None]:
-        """Seed and threads of the warm start: of a checkpoint's run, since its own warm start is what it is compared with."""
-        config = self._own()
-        keys = ("warm_start", "seed_everything", "torch_threads")
-        runs = [one.content.get("run_config") for one in checkpoints]
-        began = [tuple(run["config"].get(key) for key in keys) for run in runs if run]
-        if not began:
-            return config.seed_everything, config.torch_threads
-        _, seed, threads = began[0]
-        if others := [f"{name}, seed {of}" for name, of, _ in began if (name, of) != (config.warm_start, seed)]:
-            expected = f"what every checkpoint began with, since they are compared with it; one began with {others[0]}"
-            raise ConfigError("warm_start", config.warm_start, expected, "Name that one, or add --warm_start null.")
-        return seed, threads
-
-    def _check_warm_start(self, made: warm_start.WarmStartCLI) -> None:
-        """Raise `ConfigError` for a warm start of another policy or vocabulary, before it is trained."""
-        theirs, ours = made.datamodule, self.datamodule
-        self.demonstrations, asked = (getattr(of.env, "teacher", None) for of in (theirs, ours))
-        if isinstance(asked, TeacherDials) and asked not in (type(asked)(), self.demonstrations):
-            expected = f"left out, since {self._own().warm_start} demonstrates, and says itself how well"
-            remedy = "Set data.env.teacher in a copy of it, and name that as warm_start."
-            raise ConfigError("data.env.teacher", asked, expected, remedy)
-        if key := self.model.policy.differs_from(made.model.policy):
-            expected = f"a warm start of this model.policy; its own has {key}"
-            raise ConfigError(
-                "warm_start", self._own().warm_start, expected, f"Set model.policy.{key}, or write another."
-            )
-        proposing, shown = (asks(of.program, of.pack_size) for of in (ours, theirs))
-        if isinstance(made.model.policy, TinyPolicy) and proposing and not shown:
-            expected = f"one with data.program=ProposeAndSolve, as here: {type(theirs.program).__name__} demonstrates no proposal"
-            remedy = "Add program=propose to its defaults, or choose program=every_task."
-            raise ConfigError("warm_start", self._own().warm_start, expected, remedy)
-        words = [list(dict.fromkeys(of.datamodule.words_for(of.model.policy))) for of in (self, made)]
-        if isinstance(made.model.policy, TinyPolicy) and words[0] != words[1]:
-            names = [f"{type(of.env).__name__} with {type(of.context).__name__}" for of in (ours, theirs)]
-            others = sorted(set(words[0]) ^ set(words[1]))
-            such = f"such as {others[0]!r}" if others else "in another order"
-            expected = f"a warm start in the words of {names[0]}; its own are others ({names[1]}), {such}"
-            remedy = "Name one of this environment and context with the same options, or null."
-            raise ConfigError("warm_start", self._own().warm_start, expected, remedy)
-        if isinstance(made.model.policy, TinyPolicy):
-            needed, shown = theirs.tokens_needed(made.model.policy)
-            self._check_lengths(needed, shown, theirs.max_new_tokens)
-
-    def _check_lengths(self, needed: int, shown: str, theirs: int) -> None:
-        """Raise `ConfigError` where training, or the warm start itself, would cut off a demonstrated response."""
-        name, most = self._own().warm_start, self.datamodule.max_new_tokens
-        if needed > theirs:
-            expected = f"one whose own data.max_new_tokens={theirs} is at least {needed}, {shown}"
-            raise ConfigError("warm_start", name, expected, f"Set it to {needed} there, or more.")
-        if needed > most:
-            expected = f"at least {needed}, {shown} of {name}"
-            raise ConfigError("data.max_new_tokens", most, expected, f"Set it to {needed} or more.")
+    def _began_with(self, checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
+        """The config whose warm start is meant: of a checkpoint's run, since its own warm start is what it is compared with."""
+        runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
+        for run in runs:
+            changed = list(differences(*({"warm_start": of.get("warm_start")} for of in (run, self.asked))))
+            if not changed:
+                began = (phase.config_of(of) for of in (run, runs[0]))
+                changed = [(key, said) for key, said in differences(*began) if key != "torch_threads"]
+            if changed:
+                listed = "; ".join(f"{key}: {said}" for key, said in changed)
+                expected = f"what every checkpoint began with, since they are compared with it ({listed})"
+                remedy = "Use the config of its run, or add --warm_start null."
+                raise ConfigError("warm_start", "another", expected, remedy)
+        return runs[0] if runs else self.asked | {"seed_everything": self._own().seed_everything}
 
     def read_checkpoints(self) -> list[Checkpoint]:
         """Those of the command line."""
@@ -177,11 +143,9 @@ class TrainCLI(CodCLI):
         if not checkpoints:
             self._note_untrained()
             return
-        config = self._own()
-        asked = yaml.safe_load(self._parser(self.subcommand).dump(config, skip_none=False))
         words = self.datamodule.words_for(self.model.policy)
         for one in checkpoints:
-            check_same_policy(one, asked, words, accepted=config.accept_changes)
+            check_same_policy(one, self.asked, words, accepted=self._own().accept_changes)
 
     def _note_untrained(self) -> None:
         """Say what `test` and its siblings play without a checkpoint, and keep it out of the folder of a trained policy."""
@@ -192,11 +156,12 @@ class TrainCLI(CodCLI):
             expected = f"a checkpoint, since {self.root} holds a trained policy, whose evaluation this would replace"
             remedy = "Add --ckpt_path last, or name another folder with --trainer.default_root_dir."
             raise ConfigError("ckpt_path", "null", expected, remedy)
-        begins = self._own().warm_start or getattr(policy, "weights", None)
-        name = Path(begins).name if begins else "untrained"
+        weights, warm = getattr(policy, "weights", None), self._own().warm_start is not None
+        begins = "the warm start" if warm else weights or "model.policy, untrained,"
+        name = "warm_start" if warm else Path(weights or "untrained").name
         callbacks: Any = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
         next(one for one in callbacks if isinstance(one, Evaluation)).policy = name
-        print(f"note: no --ckpt_path: {begins or 'model.policy, untrained,'} is played as it is", file=sys.stderr)
+        print(f"note: no --ckpt_path: {begins} is played as it is", file=sys.stderr)
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
@@ -236,6 +201,12 @@ class TrainCLI(CodCLI):
         if self.memory_plan is not None:
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
+        if self.trainer.is_global_zero and (self.root / "metrics.csv").is_file():
+            from cod_lightning.diagnosis.causes import causes_of
+            from cod_lightning.diagnosis.evidence import read_evidence
+
+            for one in causes_of(read_evidence(self.root))[:_MOST_CAUSES]:
+                print(f"note: {one.cause}: {one.seen}. {program()} doctor {self.root} says more.", file=sys.stderr)
 
     def after_test(self) -> None:
         """The trained policy has been played; the references and the warm start have not."""
@@ -252,14 +223,3 @@ class TrainCLI(CodCLI):
         evaluate(*parts, trained_done=trained_done, checkpoints=more, note=note)
         if self.trainer.is_global_zero:
             report.run([str(self.root), "--trust"])
-
-
-def run(argv: Sequence[str]) -> int:
-    """Parse, build, run; 3 after a `fit` without any gradient."""
-    if argv[:1] in (["validate"], ["predict"]) and (typed := [arg for arg in argv if arg.startswith("--suites")]):
-        expected = f"left out of {argv[0]}, which plays packs of data and no suites"
-        raise ConfigError("command line", typed[0], expected, "`test` plays suites.")
-    expanded = expand(chosen(spelled_out(argv)))
-    TrainCLI.run_name = expanded.names[0] if expanded.names else "run"
-    cli = start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv)
-    return LEARNT_NOTHING if cli.learnt_nothing else 0

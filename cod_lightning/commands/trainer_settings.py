@@ -23,29 +23,42 @@ _LAST_WORDS_S = 5.0
 _LOOPBACK, _GLOO = "127.0.0.1", "GLOO_SOCKET_IFNAME"
 
 
+_NO_CLIPPING = "null, since the module clips itself", "Set model.gradient_clip_val."
+_TAKEN: dict[str, tuple[tuple[object, ...], str, str]] = {
+    "gradient_clip_val": ((None,), *_NO_CLIPPING),
+    "gradient_clip_algorithm": ((None,), *_NO_CLIPPING),
+    "accumulate_grad_batches": (
+        (1,),
+        "1, since a batch is an optimizer update and the module splits it",
+        "Set model.token_budget for memory, data.packs_per_rollout and data.updates_per_rollout for batch size.",
+    ),
+    "overfit_batches": (
+        (0,),
+        "0, since every rollout is sampled anew and validation has packs of its own",
+        "trainer.limit_train_batches shortens an epoch; data.source chooses what is played again.",
+    ),
+    "fast_dev_run": (
+        (False,),
+        "false, since it leaves out checkpoints and logs, which what comes after training reads",
+        "Try --config smoke, or trainer.max_steps=1.",
+    ),
+    "limit_test_batches": (
+        (None, 1.0),
+        "null, since each condition of a suite is one batch and is played whole",
+        "Set num_packs and controls in data.suites.",
+    ),
+}
+"""Keys of the Trainer that do what the module or the data does itself: the values that are left, why, and the remedy."""
+
+
 def refuse_trainer_flags(trainer: Any) -> None:
-    """Refuse what the Trainer offers and the module does itself."""
-    for key in ("gradient_clip_val", "gradient_clip_algorithm"):
-        if (value := getattr(trainer, key)) is not None:
-            expected = "null, since the module clips itself"
-            raise ConfigError(f"trainer.{key}", value, expected, "Set model.gradient_clip_val.")
+    """Refuse what the Trainer offers and the module does itself, and intervals of zero, which Lightning divides by."""
+    for key, (taken, expected, remedy) in _TAKEN.items():
+        if trainer[key] not in taken:
+            raise ConfigError(f"trainer.{key}", trainer[key], expected, remedy)
     if str(value := trainer.precision) in ("16", "16-mixed", "16-true"):
         expected = "one without float16, whose gradients need a scale that the module's clipping does not know"
         raise ConfigError("trainer.precision", value, expected, "Choose bf16-mixed, or leave it out.")
-    if (value := trainer.accumulate_grad_batches) != 1:
-        expected = "1, since a batch is an optimizer update and the module splits it"
-        remedy = (
-            "Set model.token_budget for memory, data.packs_per_rollout and data.updates_per_rollout for batch size."
-        )
-        raise ConfigError("trainer.accumulate_grad_batches", value, expected, remedy)
-
-    if (value := trainer.limit_test_batches) not in (None, 1.0):
-        expected = "null, since each condition of a suite is one batch and is played whole"
-        raise ConfigError("trainer.limit_test_batches", value, expected, "Set num_packs and controls in data.suites.")
-
-
-def check_intervals(trainer: Any) -> None:
-    """Refuse intervals of zero, which Lightning divides by."""
     for key in ("val_check_interval", "check_val_every_n_epoch", "log_every_n_steps"):
         if (value := trainer[key]) == 0 or (key != "val_check_interval" and value is not None and value < 0):
             raise ConfigError(f"trainer.{key}", value, "above 0", "trainer.limit_val_batches=0 leaves validation out.")
@@ -126,6 +139,26 @@ def check_nodes(trainer: Any) -> None:
     if trainer.num_nodes > 1 and not _placed():
         expected = "1, or MASTER_ADDR, MASTER_PORT and NODE_RANK in the environment"
         raise ConfigError("trainer.num_nodes", trainer.num_nodes, expected, "Start every node by torchrun or srun.")
+
+
+def check_started(trainer: Any) -> None:
+    """Refuse environment variables that give this process a rank which the run lacks, since it would write nothing down, or
+    that count Slurm's tasks otherwise than by node, as Lightning does."""
+    environment = os.environ
+    tasks = environment.get("SLURM_NTASKS", "1")
+    by_node = "SLURM_NTASKS_PER_NODE" in environment or environment.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    if tasks != "1" and not by_node:
+        expected = "1, or SLURM_NTASKS_PER_NODE beside it, by which ranks are counted"
+        raise ConfigError("SLURM_NTASKS", tasks, expected, "Submit with --ntasks-per-node in place of --ntasks.")
+    here = max(1, 0 if trainer.accelerator == "cpu" else torch.cuda.device_count()) * trainer.num_nodes
+    ranks = num_processes(trainer) or here
+    for name, most in (("LOCAL_RANK", ranks // trainer.num_nodes), ("RANK", ranks), ("SLURM_PROCID", ranks)):
+        if (rank := environment.get(name, "0")).isdecimal() and int(rank) >= most:
+            expected = (
+                f"below {most}, since trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"
+            )
+            remedy = f"Raise trainer.devices, or unset {name}: without it Lightning starts the ranks itself."
+            raise ConfigError(name, rank, expected, remedy)
 
 
 def _placed() -> bool:

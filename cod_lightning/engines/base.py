@@ -7,7 +7,7 @@ whatever waits. Sampling noise is a value carried by the request, so a result do
 import zlib
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -162,6 +162,14 @@ class Engine(ABC):
     def update_weights(self, weights: Iterable[tuple[str, "torch.Tensor"]], policy_version: int) -> None:
         """Take new weights; every token sampled from here on carries `policy_version`."""
         self.policy_version = policy_version
+
+    def held(self) -> "Mapping[str, torch.Tensor]":
+        """The tensors that it serves, by their names in a sync, of an engine in this process whose tensors are those; else none."""
+        return {}
+
+    def acting_scales(self) -> Mapping[str, float] | None:
+        """By layer and adapter, how many times an adapter's product is added; None where that cannot be looked at."""
+        return None
 
     def report(self) -> str:
         """The cost of serving so far, as a line for the person who runs it; may be empty."""

@@ -20,7 +20,14 @@ from msgspec import Struct
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapter_weights, adapters_by_name, choose_adapter, has_adapter, share_base
+from cod_lightning.adapters import (
+    adapter_scales,
+    adapter_weights,
+    adapters_by_name,
+    choose_adapter,
+    has_adapter,
+    share_base,
+)
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, digest
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
@@ -151,6 +158,20 @@ class TransformersEngine(Engine):
         for engine in self._by_adapter.values():
             engine._openings = Openings()  # of other weights
             engine.policy_version = policy_version
+
+    def held(self) -> dict[str, Tensor]:
+        """All parameters and buffers of the model that decodes, those of its adapters included."""
+        model = self._bound().model
+        return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+
+    def acting_scales(self) -> dict[str, float]:
+        """Of every adapter in the engine that samples by it."""
+        return {
+            name: scale
+            for adapter, engine in self._by_adapter.items()
+            for name, scale in adapter_scales(engine._bound().model, acting=True).items()
+            if adapter is None or name.endswith(f".{adapter}")
+        }
 
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; joins the batch after three tokens of it at the latest."""

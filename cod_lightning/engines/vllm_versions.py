@@ -9,7 +9,7 @@ _MUST_FIT = ("torch", "transformers")
 _OLDEST = "0.32"
 """The first release whose `reload_weights` takes named tensors in the form that the engine hands them in."""
 _INSTALL = (
-    "On a GPU: pip install 'cod-lightning[vllm]' in a fresh environment. On a CPU: tests/vllm/make_venv.sh makes one. "
+    "On a GPU: pip install 'vllm>=0.32' in a fresh environment with this project. On a CPU: tests/vllm/make_venv.sh makes one. "
     "Or choose engine=transformers."
 )
 

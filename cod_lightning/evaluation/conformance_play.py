@@ -1,5 +1,6 @@
 """What a world breaks of its contract when references play whole lifecycles of it. See `conformance.py`."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from cod_lightning.contexts.base import ContextMechanism
@@ -12,6 +13,8 @@ from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
 from cod_lightning.types import EpisodeKind, Lifecycle, Pack
 
 _LEAST_GAIN = 0.05
+_SIBLINGS, _MOST_ALIKE = 8, 0.9
+"""Of a usual group, and the share of groups of equal rewards from which training hardly finds a signal."""
 _LEAST_PACKS = 20
 """With fewer, a player without knowledge may solve all first tasks by luck."""
 
@@ -56,6 +59,19 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
     else:
         yield from _gained(world, rows, len(packs), leaks)
     yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
+    if ConditionKind.RANDOM in lives:
+        yield _signal(lives[ConditionKind.RANDOM])
+
+
+def _signal(lives: Sequence[Lifecycle]) -> Verdict:
+    """Whether a policy that knows nothing earns different rewards, by whose differences it learns."""
+    counts = Counter(one.reward for life in lives for one in life.solves if one.reward is not None)
+    (reward, most), *_ = [*counts.most_common(1), (0.0, 0)]
+    share = most / max(1, counts.total())
+    rare = share**_SIBLINGS > _MOST_ALIKE
+    why = f": {_SIBLINGS} siblings mostly earn alike, which teaches nothing. Begin with a warm start, or pay for parts of a task"
+    remark = f"{share:.0%} of the tasks that random play tries pay {reward:g}{why if rare else ''}"
+    return Verdict("an untrained policy earns different rewards", remark=remark, look=rare)
 
 
 def _gained(

@@ -57,7 +57,8 @@ class SuitePlayer:
         """
         env = suite.env or setting.env
         if self._packs_of[0] != suite.name:
-            self._packs_of, self._warm_starts = (suite.name, suite.packs(env)), {}
+            with self.runner.phase(f"sampling packs of the suite '{suite.name}'"):
+                self._packs_of, self._warm_starts = (suite.name, suite.packs(env)), {}
         changes: dict[str, Any] = {"policy_version": 0}
         if condition.kind is ConditionKind.WARM_START_BLANKED:
             changes["temperature"] = max(self._warm_starts, key=self._warm_starts.__getitem__)

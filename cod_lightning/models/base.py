@@ -56,7 +56,3 @@ class Policy(ABC):
 
     def check_machine(self) -> None:
         """Raise `ConfigError` for what this machine lacks to train it."""
-
-    def differs_from(self, other: "Policy") -> str:
-        """`KEY=VALUE` of what the weights of `other`, a warm start's policy, cannot be this one's for; empty if nothing is."""
-        return ""

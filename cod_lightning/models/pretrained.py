@@ -73,11 +73,6 @@ class PretrainedPolicy(Policy):
         if self.kernels:
             check_liger(read_config(self.path, "model.policy.path").model_type if self.path else None)
 
-    def differs_from(self, other: Policy) -> str:
-        """The checkpoint that it begins with; null takes the warm start's."""
-        theirs = getattr(other, "path", None)
-        return f"path={theirs}" if self.path and theirs != self.path else ""
-
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         return read_tokenizer(self.path, "model.policy.path")
 

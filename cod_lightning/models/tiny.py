@@ -109,11 +109,6 @@ class TinyPolicy(Policy):
         model.get_input_embeddings().requires_grad_(not self.induction)
         return model.train()
 
-    def differs_from(self, other: Policy) -> str:
-        """The first size, or the way to begin, in which the two are not alike."""
-        names = [name for name in (*_SIZES, "induction") if getattr(other, name, None) != getattr(self, name)]
-        return f"{names[0]}={getattr(other, names[0], None)}" if names else ""
-
     def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         rotary: Any = {"rope_type": "default", "rope_theta": ROPE_THETA if self.induction else 10_000.0}
         special: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}

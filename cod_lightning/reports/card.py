@@ -94,7 +94,10 @@ def base_policy(config: dict[str, Any]) -> str:
     policy = config["model"]["policy"]
     settings = policy.get("init_args") or {}
     begun = settings.get("path") or settings.get("weights") or f"{_class(policy)}, from random numbers"
-    return f"{begun}, after the warm start {config['warm_start']}" if config.get("warm_start") else str(begun)
+    warm = config.get("warm_start")
+    if isinstance(warm, str):  # of a run of an earlier version, where it was the name of a config
+        return f"{begun}, after the warm start {warm}"
+    return f"{begun}, after a warm start of {warm['num_updates']:,} updates" if warm else str(begun)
 
 
 def figures(config: dict[str, Any]) -> list[tuple[str, str]]:

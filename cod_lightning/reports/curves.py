@@ -33,6 +33,7 @@ _TITLES = {
     "train/staleness_gap": "Log-prob gap, sampler against training",
     "train/max_staleness_gap": "Largest log-prob gap, sampler against training",
     "train/gradient_norm": "Gradient norm",
+    "train/learning_rate": "Learning rate",
     "train/divergence": "Divergence from the reference (nats per token)",
     "train/zero_variance_packs": "Packs without a signal, all siblings alike (share)",
     "train/resampled_packs": "Packs played in place of others without a signal",

@@ -1,6 +1,6 @@
 """Facts about a file of lifecycles: how many it holds, what was left out, and what its tokens can be coloured by."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cod_lightning.reports.advantages import Credit
@@ -76,13 +76,14 @@ def is_training(file: LifecycleFile) -> bool:
     return file.label == "train" or file.label.startswith("train.rank")
 
 
-def notes_of(file: dict[str, Any]) -> Iterator[str]:
-    """What is missing, in sentences."""
-    for name, reasons in file["left_out"].items():
-        for reason, count in reasons.items():
-            yield f"lifecycles/{name}: {count:,} {'line was' if count == 1 else 'lines were'} left out, {reason}."
-    if file["gaps"].startswith("No log-prob gaps"):
-        yield file["gaps"]
-    if file["shown"] < file["lifecycles"]:
-        shown = f"{file['shown']:,} of {file['lifecycles']:,} lifecycles are in this report"
-        yield f"lifecycles/{file['label']}.jsonl: {shown}, whole groups taken evenly, to keep its size small."
+def notes_of(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What is missing of a run's files, in sentences."""
+    for file in files:
+        for name, reasons in file["left_out"].items():
+            for reason, count in reasons.items():
+                yield f"lifecycles/{name}: {count:,} {'line was' if count == 1 else 'lines were'} left out, {reason}."
+        if file["gaps"].startswith("No log-prob gaps"):
+            yield file["gaps"]
+    shown, every = (sum(file[key] for file in files) for key in ("shown", "lifecycles"))
+    if shown < every:
+        yield f"{shown:,} of {every:,} lifecycles are in this report, whole groups taken evenly, to keep its size small."

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from msgspec import structs
 
@@ -38,11 +38,18 @@ class LifecycleFile:
         """What was played, as in `train`, `validation` or `test_SUITE_CONDITION`."""
         return self.path.name.removesuffix(".jsonl")
 
-    def groups(self) -> Iterator[PlayedGroup]:
-        """Groups in the order of the file; a group ends where the pack, the step or the order of siblings changes."""
+    def groups(self, begin: int = 0, end: int | None = None) -> Iterator[PlayedGroup]:
+        """Groups in the order of the file; a group ends where the pack, the step or the order of siblings changes.
+
+        With `begin` or `end`, those of the whole lines between these bytes.
+        """
         latest: PlayedGroup | None = None
         with self.path.open("rb") as file:
-            for one in (self._read(line) for line in file if line.strip()):
+            if begin:
+                file.seek(begin)
+                file.readline()
+            within = iter(file.readline, b"") if end is None else _up_to(file, end)
+            for one in (self._read(line) for line in within if line.strip()):
                 if one is None:
                     continue
                 if latest is not None:
@@ -69,3 +76,8 @@ class LifecycleFile:
         except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             self.left_out["torn or damaged"] += 1
             return None
+
+
+def _up_to(file: BinaryIO, end: int) -> Iterator[bytes]:
+    while file.tell() < end and (line := file.readline()):
+        yield line

@@ -1,6 +1,7 @@
 """The page: one HTML file with its data, style and script inside, which makes no network request."""
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -36,7 +37,7 @@ def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
         style=Markup(style),
         script=Markup(script),
         overview=Markup(embedded(overview)),
-        lifecycles=Markup(embedded(lifecycles)),
+        lifecycles=Markup(packed(lifecycles)),
     )
 
 
@@ -55,6 +56,12 @@ def embedded(data: object) -> str:
     """
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def packed(data: object) -> str:
+    """JSON, compressed, in base64: a seventh of its size, and no character that ends the element."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def _digest(text: str) -> str:

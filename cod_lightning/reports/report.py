@@ -16,7 +16,7 @@ from cod_lightning.reports.records import Shelf, ShortGroup, short_group
 from cod_lightning.reports.run import RunFolder, read_run, run_names
 
 MOST_BYTES = 18_000_000
-"""Of lifecycles in the page; if they are more, whole groups are left out evenly, with a note in the report."""
+"""Of lifecycles in the page, before compression; if they are more, whole groups are left out evenly, with a note in the report."""
 _REPEATED = 5
 """Lifecycles whose texts are longer than so many times that are thinned before repeated texts are counted once."""
 
@@ -48,7 +48,7 @@ def report_data(runs: Sequence[RunFolder], most_bytes: int = MOST_BYTES) -> tupl
             {
                 "name": run.name,
                 "folder": str(run.folder.resolve()),
-                "notes": [*run.notes, *chain.from_iterable(notes_of(file) for file in files if file["run"] == index)],
+                "notes": [*run.notes, *notes_of([file for file in files if file["run"] == index])],
                 "suites": run.suites,
             }
             for index, run in enumerate(runs)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from cod_lightning.markdown import table
 
-OWN = ("cod_lightning", "modules", "datamodules", "callbacks")
+OWN = ("cod_lightning",)
 _ROWS = 15
 
 

@@ -16,6 +16,8 @@ from cod_lightning.errors import ConfigError, EpisodeTimeout, PackTimeout
 
 EXIT_STALLED = 70
 """Exit code of a run that stalled; `--ckpt_path last` goes on from its last checkpoint."""
+STALLED = "stalled.txt"
+"""In the folder of the run: where every thread was."""
 _LONGEST_TICK_S = 5.0
 _STDERR = 2
 _NO_LIMIT = nullcontext()
@@ -41,7 +43,8 @@ class Deadlines:
     """For one part of an episode's reward, a judge's answer for example."""
     stall_s: float | None = 1800.0
     """With no turn and no step of a world finished anywhere for so long, the process writes down where every thread is and exits
-    with code 70, to be resumed; null: it waits forever."""
+    with code 70, to be resumed; null: it waits forever. So long may a weight sync take, the choice of a rollout's packs, and the
+    building of the environment with its data."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -17,7 +17,7 @@ from typing import Any
 from cod_lightning.engines.base import Engine
 from cod_lightning.errors import GivenUp
 from cod_lightning.ranks import gathered_at_first, rank
-from cod_lightning.rollout.deadlines import Liveness, Watchdog
+from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
@@ -155,10 +155,14 @@ class RolloutRunner(RolloutMonitor):
         with self.watched(label):
             yield
 
-    def watched(self, label: str) -> Watchdog:
-        """What ends the process where nothing moves within; the report has that label."""
-        name = f"stalled.rank{rank()}.txt" if rank() else "stalled.txt"
-        return Watchdog(self.liveness, self.stall_s, self.folder / name, label)
+    def phase(self, label: str) -> Watchdog:
+        """Watch what is called by that name, in which nothing is counted: it has `stall_s` seconds to be over."""
+        return self.watched(label, Liveness())
+
+    def watched(self, label: str, liveness: Liveness | None = None) -> Watchdog:
+        """Watch for as long as marks may be missing at a time; a stall is reported under that label."""
+        name = f"stalled.rank{rank()}.txt" if rank() else STALLED
+        return Watchdog(liveness or self.liveness, self.stall_s, self.folder / name, label)
 
     # ------------------------------------------------------------------ what observers follow
 

@@ -107,7 +107,8 @@ class RolloutsInFlight:
     def _draw(self, number: int, first: int) -> None:
         """Begin the groups of one more rollout."""
         waiting = len(self.groups.begun) * num_ranks()
-        drawn = self.packs.draw(first + waiting, self.packs_per_rollout, waiting)
+        with self.runner.phase("choosing training packs"):
+            drawn = self.packs.draw(first + waiting, self.packs_per_rollout, waiting)
         for (choice, pack), of in zip(drawn, owners(len(drawn), self.updates_per_rollout), strict=True):
             if of == rank():
                 self._begin(choice, pack, number)

@@ -227,6 +227,10 @@ class TrainingRollouts:
     def _taken(self, number: int, first: int) -> PlayedRollout | None:
         """The rollout ahead, once it is over; None where none was begun."""
         if not self.runner.engine.in_flight:
+            with (
+                self.runner.interruptible()
+            ):  # a signal ends the wait; a checkpoint waits for this rollout, and for no next one
+                self.runner.ahead.settle(1)
             return self.runner.ahead.take()
         taken = self.in_flight.take(number, first)
         return taken and PlayedRollout(packs=[PlayedPack(*one) for one in taken[0]], parts=[taken[1]])
@@ -237,7 +241,8 @@ class TrainingRollouts:
         Its packs are chosen here and now, on all ranks at the same place in the order of observations.
         """
         try:
-            drawn = self.packs.draw(first + num_waiting, self.packs_per_rollout, num_waiting)
+            with self.runner.phase("choosing training packs"):
+                drawn = self.packs.draw(first + num_waiting, self.packs_per_rollout, num_waiting)
         except ConfigError as error:  # raised again where the rollout is taken
             self.runner.ahead.begin(partial(_raise, error))
         else:
@@ -263,7 +268,8 @@ class TrainingRollouts:
         parts: list[RolloutPart] = []
         for number in range(1 + self.resample_packs):
             if number or not drawn:
-                drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
+                with self.runner.phase("choosing training packs"):
+                    drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
             ranks = owners(
                 len(drawn), 1 if number else self.updates_per_rollout
             )  # replacements are shared out as they come

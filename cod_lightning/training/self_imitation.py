@@ -20,7 +20,7 @@ class SelfImitation(Replay):
 
         A' = weight(n) A (R - M) / (R - B),    weight(n) = coefficient (1 - cos(pi min(1, (n + 1) / warmup_rollouts))) / 2
 
-    which is weight(n) (R - M) where A is R - B, as with `baseline=group_mean` and `model.scale=none`. As the policy improves M
+    which is weight(n) (R - M) where A is R - B, as with `baseline=GroupMean` and `model.scale=none`. As the policy improves M
     rises, and episodes that are no longer good, R <= M, are left alone. They are drawn with probabilities in proportion to
     (A' / weight(n)) ** priority.
 
@@ -28,7 +28,7 @@ class SelfImitation(Replay):
     10240 rewards and a rise over 200 steps); priorities are those of Oh et al., "Self-Imitation Learning" (arXiv 1806.05635),
     whose exponent is 0.6. What differs: an episode is what is stored, compared at its place, so that with `credit=trajectory` a
     lifecycle is good as a whole; some episodes join every update, where the source waits until its buffer is full, trains on
-    all of it and empties it; no reward for tool calls, and the clip by covariance is a loss of its own (`loss=clip_cov`).
+    all of it and empties it; no reward for tool calls, and the clip by covariance is a loss of its own (`ClipCov`).
 
     Args:
         episodes_per_update: Stored episodes that join an update, at most.

@@ -144,6 +144,8 @@ class Totals:
     terms: dict[str, float] = field(default_factory=dict)
     """Sums over action tokens, by the name under which they are logged."""
     mismatch: MismatchSums | None = None
+    loss: float = 0.0
+    """Of the policy and all terms, over the update's denominators."""
 
     def __add__(self, other: "Totals") -> "Totals":
         return Totals(
@@ -151,6 +153,7 @@ class Totals:
             self.entropy + other.entropy,
             added(self.terms, other.terms),
             _added(self.mismatch, other.mismatch),
+            self.loss + other.loss,
         )
 
 

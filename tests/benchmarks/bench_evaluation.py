@@ -19,14 +19,14 @@ from typing import Any
 import torch
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.train import TrainCLI, start
-from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.commands.lightning_cli import start
+from cod_lightning.commands.train import TrainCLI
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.modules import GRPOModule
 from cod_lightning.types import Group, Split
-from datamodules import RolloutDataModule
-from modules import GRPOModule
 from tests.benchmarks.results import Table, report, spread
 
 SIBLINGS = 8
@@ -34,25 +34,15 @@ SIBLINGS = 8
 
 def served(config: str) -> RolloutDataModule:
     """The config's DataModule with its warm start in the engine."""
-    cli = start(
-        TrainCLI,
-        GRPOModule,
-        RolloutDataModule,
-        [*expand(["--config", config]).argv, "--warm_start", "null"],
-        execute=False,
-    )
+    cli = start(TrainCLI, GRPOModule, RolloutDataModule, expand(["--config", config]).argv, execute=False)
     data: RolloutDataModule = cli.datamodule
     policy = cli.model.policy
     data.check_with(policy)
-    policy.weights = str(ensure_warm_start(f"warm_start/{WARM_STARTS.get(config, 'frozen_lake_3x3')}", 1, None))
     model = policy.model(data.chat.tokenizer).eval()
     data.engine.bind(model, data.chat.stop_ids)
     data.engine.update_weights(model.state_dict().items(), 0)
     data.trainer = SimpleNamespace(lightning_module=cli.model, global_step=0, global_rank=0, default_root_dir=".")  # pyright: ignore
     return data
-
-
-WARM_STARTS = {"smoke": "levers", "quickstart": "frozen_lake_3x3"}
 
 
 def tokens_per_second(roll: Callable[[], list[Group]]) -> tuple[float, float]:
@@ -68,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in (("lifecycles", 256), ("repeats", 9), ("threads", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--config", choices=list(WARM_STARTS), default="smoke")
+    parser.add_argument("--config", choices=("smoke", "quickstart"), default="smoke")
     args = parser.parse_args()
     data: Any = served(args.config)
     torch.set_num_threads(args.threads)

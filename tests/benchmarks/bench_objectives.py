@@ -2,10 +2,10 @@
 
     PYTHONPATH=. python tests/benchmarks/bench_objectives.py [--packs 16] [--siblings 8] [--repeats 5] [--threads 1] [--device cpu]
 
-Every file of configs/loss, credit, baseline and regulariser is one option, changed alone. A repeat makes one update with each
-of them, so that all see the same machine; figures are medians over repeats of the ratio within one. Memory is the most that
-is alive at once of the tensors that an update makes, and of a frozen copy of the policy. Of configs/anchors and
-counterfactual, the rollout is played too.
+Every file of configs/loss, credit and regulariser, and every baseline, is one option, changed alone. A repeat makes one update
+with each of them, so that all see the same machine; figures are medians over repeats of the ratio within one. Memory is the most
+that is alive at once of the tensors that an update makes, and of a frozen copy of the policy. Of anchors and counterfactuals, the
+rollout is played too.
 """
 
 import argparse
@@ -25,10 +25,13 @@ from torch.utils._pytree import tree_leaves
 
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
+from cod_lightning.credit.baselines import Baseline
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
+from cod_lightning.objective.losses import GSPO, ClipCov, KLCov
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -36,7 +39,6 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
-from modules.grpo import GRPOModule
 from tests.benchmarks.packs import training_packs
 from tests.benchmarks.recorded import train_on
 from tests.benchmarks.results import Table, report, spread, write
@@ -44,12 +46,16 @@ from tests.benchmarks.results import Table, report, spread, write
 CONFIGS = Path(__file__).parents[2] / "configs"
 MAX_NEW_TOKENS, PACK_SIZE = 8, 4
 ABOUT = (
-    "Every file of configs/loss, credit, baseline and regulariser, changed alone, on one recorded rollout of levers. Seconds are "
-    "ratios within a repeat (median, least to most); memory is the most that is alive at once of the tensors that an update makes, "
-    "and of a frozen copy of the policy. What an option is worth in success is in [ablations.md](ablations.md), where it was "
-    "measured."
+    "Every file of configs/loss, credit and regulariser, and every baseline, changed alone, on one recorded rollout of levers. "
+    "Seconds are ratios within a repeat (median, least to most); memory is the most that is alive at once of the tensors that an "
+    "update makes, and of a frozen copy of the policy. What an option is worth in success is in "
+    "[ablations.md](ablations.md), where it was measured."
 )
-ATTEMPTS = {"anchors": Anchors, "counterfactual": Counterfactual}
+ATTEMPTS = {
+    "anchors=quarter": {"anchors": Anchors(attempts=4, fraction=0.25)},
+    "counterfactual=previous": {"counterfactual": Counterfactual(attempts=2, fraction=0.25)},
+}
+"""Attempts of an update's episodes, played too."""
 
 
 class Alive(TorchDispatchMode):
@@ -117,7 +123,10 @@ def built(spec: Any) -> Any:
 def options() -> dict[str, dict[str, Any]]:
     """Arguments of the module for every file; loss=rec first, to which the others compare."""
     found: dict[str, dict[str, Any]] = {"loss=rec": {}}
-    for group in ("loss", "credit", "baseline", "regulariser"):
+    kin = {"scale": "group", "reweight": None}
+    found |= {f"loss=grpo --model.loss {one.__name__}": {"loss": one(), **kin} for one in (ClipCov, GSPO, KLCov)}
+    found |= {f"baseline={kind.__name__}": {"baseline": kind()} for kind in Baseline.__subclasses__()}
+    for group in ("loss", "credit", "regulariser"):
         for path in sorted((CONFIGS / group).glob("*.yaml")):
             said = yaml.safe_load(path.read_text())
             said = {group: said} if "class_path" in said else said.get("model", said)
@@ -174,22 +183,20 @@ def main() -> None:
     groups, plain = machine.roll_out()
     updates = {name: (groups, module) for name, module in options().items()}
     rollouts = {}
-    for group, kind in ATTEMPTS.items():
-        for path in sorted((CONFIGS / group).glob("*.yaml")):
-            said = yaml.safe_load(path.read_text())[group]
-            branching = Branching(**{group: kind(**said)})
-            ratios = []
-            for _ in range(args.repeats):
-                alone = machine.roll_out()[1].seconds
-                branched, stats = machine.roll_out(branching)
-                ratios.append(stats.seconds / alone)
-            tokens = stats.num_generated_tokens + stats.num_prompt_tokens
-            rollouts[f"{group}={path.stem}"] = {
-                "rollout_seconds": statistics.median(ratios),
-                "rollout_tokens": tokens / (plain.num_generated_tokens + plain.num_prompt_tokens),
-                "attempts": stats.num_attempts / plain.num_lifecycles,
-            }
-            updates[f"{group}={path.stem}"] = (branched, {})
+    for name, attempts in ATTEMPTS.items():
+        branching = Branching(**attempts)
+        ratios = []
+        for _ in range(args.repeats):
+            alone = machine.roll_out()[1].seconds
+            branched, stats = machine.roll_out(branching)
+            ratios.append(stats.seconds / alone)
+        tokens = stats.num_generated_tokens + stats.num_prompt_tokens
+        rollouts[name] = {
+            "rollout_seconds": statistics.median(ratios),
+            "rollout_tokens": tokens / (plain.num_generated_tokens + plain.num_prompt_tokens),
+            "attempts": stats.num_attempts / plain.num_lifecycles,
+        }
+        updates[name] = (branched, {})
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in updates}
     for _ in range(args.repeats):
         for name, (of, module) in updates.items():

@@ -27,13 +27,13 @@ import torch
 from cod_lightning.contexts import HintContext
 from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group
-from modules.grpo import GRPOModule
 from tests.benchmarks.fixed_work import Endless, FixedWork
 from tests.benchmarks.packs import training_packs
 from tests.benchmarks.recorded import train_on

@@ -23,13 +23,13 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Split
-from modules.grpo import GRPOModule
 from tests.benchmarks.fixed_work import Endless, FixedWork, scale_of
 from tests.benchmarks.quick_start import QuickStart
 from tests.benchmarks.recorded import train_on

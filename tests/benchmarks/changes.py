@@ -12,8 +12,8 @@ import cod_lightning.forward.attention as attention
 import cod_lightning.forward.packed as packed
 import cod_lightning.forward.packed as rows
 import cod_lightning.forward.shared_prefix as prefix
+import cod_lightning.modules.policy as policy
 import cod_lightning.rollout.chat as chat
-import modules.policy as policy
 from cod_lightning.forward.packed import Rows
 from tests.benchmarks.rectangles import RectangleCache, feed, rectangle
 

@@ -14,15 +14,15 @@ import lightning as L
 import torch
 from msgspec import structs
 
-from callbacks import Throughput, WeightSync
-from callbacks.metrics_file import MetricsFile
+from cod_lightning.callbacks import Throughput, WeightSync
+from cod_lightning.callbacks.metrics_file import MetricsFile
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Episode, Group
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
 from tests.benchmarks.changes import EVERYTHING, UNDO, undo
 from tests.benchmarks.fixed_work import Endless, FixedWork, Scale
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 import torch
 from transformers import PreTrainedModel
 
-from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.lightning_cli import start
+from cod_lightning.commands.train import TrainCLI
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -33,7 +35,8 @@ class QuickStart:
     chat: Chat = field(init=False)
 
     def __post_init__(self) -> None:
-        weights = ensure_warm_start("warm_start/frozen_lake_3x3", 1, None)
+        argv = expand(["--config", "quickstart"]).argv
+        weights = start(TrainCLI, GRPOModule, RolloutDataModule, argv, execute=False).warm_start_folder
         torch.set_num_threads(self.threads)
         keep_freed_memory()  # as `fit` does
         self.world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")

@@ -9,15 +9,15 @@ import lightning as L
 
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.credit.table import episode_table, facts_of
+from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.models.base import Policy
+from cod_lightning.modules.grpo import GRPOModule
+from cod_lightning.modules.policy import PolicyModule
 from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Group
-from datamodules.items import ItemDataModule
-from modules.grpo import GRPOModule
-from modules.policy import PolicyModule
 
 
 class Recorded(ItemDataModule):

@@ -20,8 +20,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from cod_lightning.forward import unpadded
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.markdown import table
+from cod_lightning.modules.policy import PolicyModule
 from cod_lightning.training.update import split_by_token_budget
-from modules.policy import PolicyModule
 from tests.benchmarks.padding import LENGTHS
 
 SIZES: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 4, "intermediate_size": 384, "num_attention_heads": 4}

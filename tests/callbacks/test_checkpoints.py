@@ -7,7 +7,7 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks.checkpoints import RunCheckpoint
+from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.checkpoints.integrity import damage
 from cod_lightning.checkpoints.io import DurableIO
 from cod_lightning.errors import ConfigError, SaveFailed

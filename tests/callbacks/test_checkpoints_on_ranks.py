@@ -15,8 +15,8 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from torch.distributed.fsdp import fully_shard
 
-from callbacks.checkpoints import RunCheckpoint
-from callbacks.stop_signals import StopSignals
+from cod_lightning.callbacks.checkpoints import RunCheckpoint
+from cod_lightning.callbacks.stop_signals import StopSignals
 from cod_lightning.checkpoints.integrity import damage
 from cod_lightning.errors import SaveFailed, Stopped
 from cod_lightning.rollout.runner import RolloutRunner

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from callbacks.lifecycle_table import LifecycleTable
-from callbacks.transcripts import Transcripts
+from cod_lightning.callbacks.lifecycle_table import LifecycleTable
+from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.rollout.transcript import read
 from tests.lifecycle_tables import read_lifecycles
 from tests.played_run import Items, PlayedData, PlayedModule, trainer

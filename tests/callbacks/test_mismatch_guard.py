@@ -7,7 +7,7 @@ import pytest
 import torch
 from msgspec import structs
 
-from callbacks import MismatchGuard, WeightSync
+from cod_lightning.callbacks import MismatchGuard, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, EngineMismatch
 from cod_lightning.objective.mismatch import TokenMask, TokenTruncate
@@ -59,7 +59,7 @@ def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run(tmp_path):
     with pytest.warns(UserWarning, match="drift apart"), pytest.raises(EngineMismatch) as error:
         fit(tmp_path, BentEngine(1.0), MismatchGuard(warn_at=0.2, stop_at=0.2))
     assert "0.2 or more in 3 updates in a row" in str(error.value)
-    assert "mismatch=token_mask" in str(error.value)
+    assert "--model.mismatch TokenMask" in str(error.value)
 
 
 def test_bounds_of_the_guard_that_cannot_work_are_refused():

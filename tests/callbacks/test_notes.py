@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from callbacks import Notes, WeightSync
-from callbacks.notes import _differ
+from cod_lightning.callbacks import Notes, WeightSync
+from cod_lightning.callbacks.notes import _differ
 from cod_lightning.types import EpisodeKind, StopReason
 from tests.records import group
 from tests.small_fit import small_fit

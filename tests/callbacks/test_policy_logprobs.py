@@ -10,15 +10,15 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks.transcripts import Transcripts
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.transcripts import Transcripts
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump, load
 from cod_lightning.rollout.transcript import read
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
@@ -142,7 +142,9 @@ def test_micro_batches_change_nothing(run: tuple[Path, GRPOModule, Updates], tmp
         torch.testing.assert_close(logprobs, whole[key], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("stopped_after", [1, 2, 3])
+@pytest.mark.parametrize(
+    "stopped_after", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_a_resumed_run_has_each_line_once_and_those_of_an_uninterrupted_one(
     stopped_after: int, run: tuple[Path, GRPOModule, Updates], tmp_path: Path
 ) -> None:

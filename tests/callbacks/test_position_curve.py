@@ -9,8 +9,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugin_util import markdown_to_safe_html
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-from callbacks.checkpoints import RunConfig
-from callbacks.tensorboard import PositionCurve, contexts_as_markdown, pixels, position_figure
+from cod_lightning.callbacks.checkpoints import RunConfig
+from cod_lightning.callbacks.tensorboard import PositionCurve, contexts_as_markdown, pixels, position_figure
 from tests.played_run import PlayedData, PlayedModule, trainer
 from tests.records import lifecycle
 

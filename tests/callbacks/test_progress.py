@@ -10,13 +10,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
-from callbacks.progress import Progress
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.board import Board, Tally, success_text, train_summary, validation_summary
+from cod_lightning.callbacks.progress import Progress
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
-from datamodules import RolloutDataModule
-from modules import GRPOModule
+from cod_lightning.modules import GRPOModule
 from tests.played_run import PlayedData, PlayedModule, trainer
 from tests.records import lifecycle
 from tests.small_fit import quiet_trainer

@@ -10,17 +10,17 @@ import pytest
 from lightning.pytorch.loggers import CSVLogger
 from rich.console import Console
 
-from callbacks import Evaluation, Progress, Throughput, Transcripts, WeightSync
+from cod_lightning.callbacks import Evaluation, Progress, Throughput, Transcripts, WeightSync
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.transcript import read
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
 from tests.credit_tables import advantage, credit_table
 from tests.stubs import PlainContext, WordWorld
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from callbacks.throughput import Staleness
+from cod_lightning.callbacks.throughput import Staleness
 from cod_lightning.rollout.runner import RolloutRunner
 
 

@@ -8,11 +8,11 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks import StepProfile, Throughput, WeightSync
+from cod_lightning.callbacks import StepProfile, Throughput, WeightSync
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
+from cod_lightning.modules.grpo import GRPOModule
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 

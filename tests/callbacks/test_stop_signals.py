@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from callbacks.stop_signals import StopSignals, handlers_kept
+from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.errors import Stopped
 from cod_lightning.ranks import gathered
 from tests.forked import on_two_ranks
@@ -65,7 +65,7 @@ def test_a_signal_while_ranks_agree_to_begin_a_rollout_is_not_lost(told, tmp_pat
                 os.kill(os.getpid(), signal.SIGTERM)  # as where it came while this rank waited for the other
             return found
 
-        monkeypatch.setattr("callbacks.stop_signals.gathered", told_meanwhile)
+        monkeypatch.setattr("cod_lightning.callbacks.stop_signals.gathered", told_meanwhile)
         stop, done = watching(2), []
         try:
             with stop.interruptible():

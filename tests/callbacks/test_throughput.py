@@ -7,7 +7,7 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import CSVLogger
 
-from callbacks.throughput import Throughput
+from cod_lightning.callbacks.throughput import Throughput
 from tests.played_run import Items, PlayedData, PlayedModule, trainer
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lightning.pytorch.loggers import CSVLogger
 
-from callbacks.token_budget import TokenBudget
+from cod_lightning.callbacks.token_budget import TokenBudget
 from cod_lightning.errors import ConfigError
 from tests.played_run import PlayedData, PlayedModule, trainer
 

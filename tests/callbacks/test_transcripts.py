@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from callbacks.transcripts import Transcripts
+from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.levers import Levers

@@ -7,7 +7,7 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks import WeightSync
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch, TooManyFailures
@@ -75,7 +75,9 @@ def test_every_sync_is_timed_and_its_gap_logged(tmp_path):
 
 
 def test_an_engine_that_goes_on_with_old_weights_stops_the_run(tmp_path):
-    with pytest.raises(EngineMismatch, match="after sync 2 ForgetfulEngine does not sample from the policy that is tr"):
+    with pytest.raises(
+        EngineMismatch, match=r"after sync 2 ForgetfulEngine does not hold what was sent: .* is that of the sync before"
+    ):
         fit(tmp_path, ForgetfulEngine(), WeightSync())
 
 
@@ -84,8 +86,26 @@ def test_without_a_self_test_nothing_is_compared(tmp_path):
     assert all("engine/self_test_gap" not in v for v in values)
 
 
-def test_a_wider_tolerance_lets_it_pass(tmp_path):
-    assert len(fit(tmp_path, ForgetfulEngine(), WeightSync(SelfTest(tolerance=1e3)))) == 6
+class RoundingEngine(TransformersEngine):
+    """Computes with weights that it rounds, and cannot be looked into."""
+
+    def held(self):
+        return {}
+
+    def update_weights(self, weights, policy_version):
+        super().update_weights(((name, tensor.bfloat16().float()) for name, tensor in weights), policy_version)
+
+
+def test_a_wider_tolerance_lets_an_engine_pass_that_computes_coarsely(tmp_path):
+    with pytest.raises(EngineMismatch, match="it computes otherwise"):
+        fit(tmp_path / "strict", RoundingEngine(), WeightSync())
+    assert len(fit(tmp_path, RoundingEngine(), WeightSync(SelfTest(tolerance=0.25)))) == 6
+
+
+def test_a_sync_logs_how_far_it_moved_the_policy(tmp_path):
+    moved = [v.get("engine/policy_moved") for v in fit(tmp_path, TransformersEngine(), WeightSync())]
+    assert moved[0] is None
+    assert all(value > 1e-3 for value in moved[1:])
 
 
 def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes_its_own(tmp_path, monkeypatch):

@@ -1,6 +1,8 @@
 """What may differ between a checkpoint's config and that of the run which goes on from it."""
 
 import importlib
+import re
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import yaml
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.changes import check_changes, check_same_policy
+from cod_lightning.commands.phase import WarmStart
 from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
@@ -185,25 +188,36 @@ def test_another_vocabulary_is_refused_with_what_the_config_changed(tmp_path):
         played(tmp_path, ("c",), data__env=env)
 
 
-def began_with(*seeds, warm_start="warm_start/levers"):
-    """What `test` takes for the warm start of checkpoints, each of a run with that seed, when asked with seed 9."""
-    config = {"warm_start": "warm_start/levers", "torch_threads": 1}
-    runs = [{"run_config": {"config": config | {"seed_everything": seed}}} for seed in seeds]
-    asked = SimpleNamespace(warm_start=warm_start, seed_everything=9, torch_threads=None)
-    checkpoints = [SimpleNamespace(content=run) for run in runs]
-    return TrainCLI._began_with(SimpleNamespace(_own=lambda: asked), checkpoints)  # pyright: ignore
+def began_with(*runs, **asked):
+    """The config whose warm start `test` means, asked with seed 9 for checkpoints of runs that differ so from `CONFIG`."""
+    begun = {
+        "warm_start": asdict(WarmStart()),
+        "trainer": {"accelerator": "cpu", "precision": None},
+        "torch_threads": 1,
+    }
+    cli = SimpleNamespace(asked=CONFIG | begun | asked, _own=lambda: SimpleNamespace(seed_everything=9))
+    checkpoints = [SimpleNamespace(content={"run_config": {"config": CONFIG | begun | run}}) for run in runs]
+    return TrainCLI._began_with(cli, checkpoints)  # pyright: ignore
 
 
 def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with():
-    assert began_with() == (9, None)
-    assert began_with(1) == (1, 1)
-    assert began_with(3, 3) == (3, 1)
+    other = {"data": CONFIG["data"] | {"max_new_tokens": 32}}
+    assert began_with()["seed_everything"] == 9
+    assert began_with({"seed_everything": 1})["seed_everything"] == 1
+    assert began_with({"torch_threads": 3}, {"torch_threads": 1})["torch_threads"] == 3
+    assert began_with(other)["data"]["max_new_tokens"] == 32, "that of its run, whatever is asked"
 
 
-def test_a_warm_start_that_a_checkpoint_did_not_begin_with_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"warm_start is warm_start/doors; .* one began with warm_start/levers, seed 1"
-    ):
-        began_with(1, warm_start="warm_start/doors")
-    with pytest.raises(ConfigError, match="one began with warm_start/levers, seed 2"):
-        began_with(1, 2)
+@pytest.mark.parametrize(
+    ("runs", "asked", "said"),
+    [
+        ([{}], {"warm_start": asdict(WarmStart(num_updates=5))}, "warm_start.num_updates: 1500 -> 5"),
+        ([{"warm_start": "warm_start/levers"}], {}, "warm_start: warm_start/levers -> "),
+        ([{"warm_start": None}], {}, "warm_start: null -> "),
+        ([{}, {"seed_everything": 2}], {}, "seed_everything: 2 -> 1"),
+        ([{}, {"data": CONFIG["data"] | {"pack_size": 8}}], {}, "data.pack_size: 8 -> 4"),
+    ],
+)
+def test_a_warm_start_that_a_checkpoint_did_not_begin_with_is_refused(runs, asked, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        began_with(*runs, **asked)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from callbacks import Evaluation
 from cod_lightning import cli
+from cod_lightning.callbacks import Evaluation
 from cod_lightning.commands.train import TrainCLI
 
 pytestmark = pytest.mark.slow

@@ -125,7 +125,7 @@ def test_a_config_without_a_name_says_what_there_is():
         (["data.env.max_turns=3"], ["--data.env.max_turns=3"]),
         (["model.lr=1e-4"], ["--model.lr=1e-4"]),
         (["seed_everything=2"], ["--seed_everything=2"]),
-        (["model=tiny", "+strategy=ddp", "~data.env", "hydra.launcher.n_jobs=2"],) * 2,
+        (["model=tiny", "+strategy=fsdp2", "~data.env", "hydra.launcher.n_jobs=2"],) * 2,
         (["--ckpt_path", "epoch=3.ckpt", "--profile", "env=levers"],) * 2,
         (["--data.env.max_turns", "3", "--data.val_packs", "-3", "--config", "smoke"],) * 2,
         (["--data.env", '{"class_path": "a.B"}'], ['--data.env={"class_path": "a.B"}']),
@@ -142,9 +142,7 @@ def test_a_name_that_no_world_has_is_met_with_the_nearest():
 
 def test_files_of_a_group_choose_the_class_of_its_key():
     for group, key in CLASS_KEYS.items():
-        names = choices_of(group)
-        assert names
-        for name in names:
+        for name in choices_of(group):
             lines = find_config(f"{group}/{name}").read_text().splitlines()
             assert lines[0] in (f"# @package {key}", f"# @package {key.rpartition('.')[0]}", "# @package _global_"), (
                 name
@@ -170,13 +168,20 @@ def test_a_group_that_a_config_has_not_chosen_from_is_added(choice):
     assert composed(path, [choice]).plain == composed(path, [f"+{choice}"]).plain
 
 
-def test_the_warm_start_is_a_key_although_it_is_a_folder_of_configs():
-    assert spelled_out(["warm_start=null"]) == ["--warm_start=null"]
-
-
 @pytest.mark.parametrize(
     "typed",
     [["env.max_turns=3"], ["--env.max_turns", "3"], ["--env.max_turns=3"], ["data.env.max_turns=3"], ["--data.env.max_turns", "3"]],
 )  # fmt: skip
 def test_a_key_of_a_class_may_begin_with_its_group_or_with_its_full_key(typed):
     assert " ".join(expand(["fit", *typed]).argv).replace("=", " ") == "fit --data.env.max_turns 3"
+
+
+def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path):
+    path = tmp_path / "mine.yaml"
+    context = "{class_path: my.Notes, init_args: {length: 3}}"
+    path.write_text(f"defaults: [/recipe@_global_: tiny, _self_]\ndata: {{context: {context}}}\n")
+    with open(expand(["--config", str(path)]).argv[1]) as file:
+        assert yaml.safe_load(file)["data"]["context"] == {"class_path": "my.Notes", "init_args": {"length": 3}}
+    path.write_text("defaults: [/recipe@_global_: tiny, _self_]\ndata: {context: {init_args: {max_tokens: 3}}}\n")
+    with open(expand(["--config", str(path)]).argv[1]) as file:
+        assert yaml.safe_load(file)["data"]["context"]["init_args"] == {"protocol": "compact", "max_tokens": 3}

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from cod_lightning.cli import main
-from cod_lightning.commands import warm_start
+from cod_lightning.commands import phase
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
 from cod_lightning.rollout.player import Player
@@ -78,6 +78,6 @@ def test_what_cannot_work_is_named(typed, said, capsys):
 
 
 def test_a_context_without_updates_is_refused_before_its_warm_start(monkeypatch, capsys):
-    monkeypatch.setattr(warm_start, "ensure_warm_start", lambda *_: pytest.fail("a warm start begins"))
+    monkeypatch.setattr(phase, "ensure_warm_start", lambda *_: pytest.fail("a warm start begins"))
     assert main(["evolve", "--config", "smoke", "context=episodes_compact", "--out", "x"]) == 2
     assert "data.context is EpisodesContext; expected a mechanism" in capsys.readouterr().err

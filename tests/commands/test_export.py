@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import stat
-from typing import ClassVar
 
 import pytest
 import torch
@@ -158,45 +157,6 @@ def test_the_precision_can_be_chosen(run, out):
     model = AutoModelForCausalLM.from_pretrained(out)
     assert model.dtype is torch.bfloat16
     assert "in bfloat16" in (out / "README.md").read_text()
-
-
-class Hub:
-    """A hub in place of the client's own; its repositories hold what was uploaded."""
-
-    pushed: ClassVar[dict[str, list[str]]] = {}
-
-    def whoami(self):
-        return {"name": "me"}
-
-    def create_repo(self, repository, *, private, exist_ok):
-        assert private
-        self.pushed[repository] = []
-
-    def upload_folder(self, *, repo_id, folder_path):
-        if repo_id.startswith("them/"):
-            raise ValueError("403: you are not them\nRequest ID: 1")
-        self.pushed[repo_id] = sorted(os.listdir(folder_path))
-        return f"https://hub/{repo_id}"
-
-
-def test_the_folder_is_pushed_to_a_private_repository(run, out, monkeypatch, capsys):
-    monkeypatch.setattr("cod_lightning.commands.export.HfApi", Hub)
-    monkeypatch.setattr("cod_lightning.commands.export.hub_has_a_name", lambda: True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    assert export(run, out, "--push_to_hub", "me/policy") == 0
-    assert Hub.pushed == {"me/policy": sorted(os.listdir(out))}
-    assert "pushed to https://hub/me/policy" in capsys.readouterr().out
-    assert export(run, out, "--overwrite", "true", "--push_to_hub", "them/policy") == 2
-    assert "may write (403: you are not them)" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("name", "said"), [("policy", "expected OWNER/NAME"), ("me/policy", "cannot be reached")])
-def test_a_push_that_cannot_be_is_refused_before_anything_is_written(name, said, run, out, monkeypatch, capsys):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert export(run, out, "--push_to_hub", name) == 2
-    assert f"--push_to_hub is {name}; expected" in (found := capsys.readouterr().err)
-    assert said in found
-    assert not out.exists()
 
 
 @pytest.mark.filterwarnings("ignore")

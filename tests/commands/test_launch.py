@@ -215,8 +215,7 @@ def test_names_are_never_run_as_shell(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("servers", [0, 1])
-@pytest.mark.parametrize("platform", ["sky", "compose"])
-def test_the_other_platforms_are_asked_for_the_same_work(platform, servers, tmp_path):
+def test_skypilot_is_asked_for_the_same_work(servers, tmp_path):
     folder = tmp_path / HOSTILE
     folder.mkdir()
     stub = tmp_path / "python"
@@ -227,32 +226,17 @@ def test_the_other_platforms_are_asked_for_the_same_work(platform, servers, tmp_
         folder,
         python=str(stub),
         num_server_nodes=servers,
-        image="me/$image",
-        addresses=addresses,
         gpus=4,
         gpus_per_server=2,
     )
-    content = yaml.safe_load(made.rendered(platform))
-    key = {"VLLM_API_KEY": "secret"} if servers else {}
-    if platform == "sky":
-        assert content["num_nodes"] == 2 + servers
-        assert content.get("secrets") == ({"VLLM_API_KEY": None} if servers else None)
-        runs = [
-            (content["run"], {"SKYPILOT_NODE_IPS": "\n".join(addresses), "SKYPILOT_NODE_RANK": str(i)} | key)
-            for i in range(2 + servers)
-        ]
-    else:
-        runs = []
-        for index, service in enumerate(content["services"].values()):
-            assert service["profiles"] == [f"machine{index}"]
-            assert service["image"] == "me/$$image"
-            device = service["deploy"]["resources"]["reservations"]["devices"][0]
-            assert device == {"driver": "nvidia", "count": 4, "capabilities": ["gpu"]}
-            given = {name: value.replace("$$", "$") for name, value in service["environment"].items()}
-            runs.append((service["command"][0].replace("$$", "$"), given | key))
-    for script, given in runs:
-        environment = os.environ | given | {"RECORD": str(tmp_path / "record"), "SERVE_S": "0", "TRAIN_S": "0"}
-        subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, check=True, timeout=20)
+    content = yaml.safe_load(made.rendered("sky"))
+    assert content["num_nodes"] == 2 + servers
+    assert content.get("secrets") == ({"VLLM_API_KEY": None} if servers else None)
+    given = {"SKYPILOT_NODE_IPS": "\n".join(addresses)} | ({"VLLM_API_KEY": "secret"} if servers else {})
+    for index in range(2 + servers):
+        environment = os.environ | given | {"SKYPILOT_NODE_RANK": str(index), "RECORD": str(tmp_path / "record")}
+        environment |= {"SERVE_S": "0", "TRAIN_S": "0"}
+        subprocess.run(["bash", "-c", content["run"]], env=environment, cwd=tmp_path, check=True, timeout=20)
     started = [json.loads(line)["argv"] for line in (tmp_path / "record").read_text().splitlines()]
     agents = [argv for argv in started if "fit" in argv]
     assert [argv[argv.index("--node_rank") + 1] for argv in agents] == ["0", "1"]
@@ -281,9 +265,6 @@ def asked(**changed):
         ({"sbatch": "--comment=$(id)"}, r"--sbatch is --comment=\$\(id\)"),
         ({"sbatch": "--a='"}, "No closing quotation"),
         ({"sbatch": "--time=1", "to": "sky"}, "--sbatch is --time=1; expected --to slurm beside it"),
-        ({"to": "compose"}, "--image is missing"),
-        ({"to": "compose", "image": "x", "nodes": 2, "addresses": ["a"]}, "expected 2 addresses or names"),
-        ({"to": "compose", "image": "x", "addresses": ["$(id)"]}, "--addresses is"),
     ],
 )
 def test_machines_that_make_no_sense_are_refused(options, message):
@@ -313,7 +294,7 @@ def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
             "data.engine is cod_lightning.engines.transformers.TransformersEngine; expected engine=vllm_server",
         ),
         (["--data.packs_per_rollout", "4"], "data.packs_per_rollout is 4; expected a multiple of"),
-        (["--model.lr", "fast"], "model.lr: Expected a float. Got value: fast"),
+        (["--model.lr", "fast"], "Parser key \"model.lr\": Expected a <class 'float'>. Got value: fast"),
         (
             ["strategy=fsdp2", "--model.optimizer", "adamw_8bit"],
             "model.optimizer is adamw_8bit; expected adamw or adamw_stochastic with strategy=fsdp2",

@@ -9,7 +9,7 @@ from cod_lightning.cli import main
 from cod_lightning.commands.composition import composed
 from cod_lightning.commands.config_files import find_config
 from cod_lightning.commands.sweep_job import LAUNCHERS, launch
-from cod_lightning.commands.sweep_plan import plan, warm_starts
+from cod_lightning.commands.sweep_plan import plan
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
 
@@ -26,7 +26,6 @@ def test_every_combination_is_a_job_after_one_evaluation_of_each_seed_s_warm_sta
     kinds = [(job.record.kind, job.record.seed) for job in jobs]
     assert kinds == [(JobKind.WARM_START, 1), (JobKind.WARM_START, 2), *[(JobKind.FIT, seed) for seed in (1, 2, 1, 2)]]
     assert [job.record.label for job in jobs[2:4]] == ["smoke credit=episode seed=1", "smoke credit=episode seed=2"]
-    assert warm_starts(jobs) == [("warm_start/levers", 1, 1), ("warm_start/levers", 2, 1)]
 
 
 def test_a_cell_leaves_its_warm_start_s_evaluation_to_the_job_that_all_share(jobs):
@@ -41,7 +40,7 @@ def test_a_cell_leaves_its_warm_start_s_evaluation_to_the_job_that_all_share(job
 @pytest.mark.parametrize(
     ("axis", "key"),
     [
-        ("program=every_task,every_second_task", "program"),
+        ("program=every_task,no_updates", "program"),
         ("data.stop_strings=null,[x]", "stop_strings"),
         ("data.system_prompt=a,b", "system_prompt"),
         ("data.rewrite_history=null,true", "rewrite_history"),
@@ -185,7 +184,7 @@ def test_the_folder_says_what_the_job_is(jobs):
 def test_a_launcher_that_is_not_installed_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(LAUNCHERS, "joblib", ("joblib", "hydra_plugins.hydra_nowhere"))
     assert main(["sweep", "--config", "smoke", "--launcher", "joblib"]) == 2
-    assert "pip install 'cod-lightning[sweep]'" in capsys.readouterr().err
+    assert "pip install 'hydra-" in capsys.readouterr().err
 
 
 def test_a_key_that_the_launcher_does_not_have_is_a_mistake_in_one_line(tmp_path):

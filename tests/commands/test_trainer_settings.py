@@ -13,7 +13,13 @@ import torch
 from jsonargparse import Namespace
 
 from cod_lightning.commands import trainer_settings
-from cod_lightning.commands.trainer_settings import check_devices, num_processes, on_loopback, settle_strategy
+from cod_lightning.commands.trainer_settings import (
+    check_devices,
+    check_started,
+    num_processes,
+    on_loopback,
+    settle_strategy,
+)
 from cod_lightning.errors import ConfigError
 
 FSDP2 = "lightning.pytorch.strategies.ModelParallelStrategy"
@@ -74,6 +80,48 @@ def test_a_gpu_is_refused_where_torch_sees_none(monkeypatch):
         check_devices(on("gpu"))
     check_devices(on("auto"))
     check_devices(on("cpu", devices=8))
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Sets what starts processes says of this one, and nothing else."""
+
+    def set_all(**said):
+        for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_NAME"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in said.items():
+            monkeypatch.setenv(name, value)
+
+    return set_all
+
+
+@pytest.mark.parametrize(
+    ("said", "devices", "answer"),
+    [
+        ({"LOCAL_RANK": "1"}, 1, r"LOCAL_RANK is 1; expected below 1, since trainer\.devices=1.*unset LOCAL_RANK"),
+        ({"RANK": "2", "LOCAL_RANK": "0"}, 2, r"^RANK is 2; expected below 2"),
+        ({"SLURM_PROCID": "1"}, "auto", r"SLURM_PROCID is 1; expected below 1"),
+        ({"SLURM_NTASKS": "4"}, 4, r"SLURM_NTASKS is 4; expected 1, or SLURM_NTASKS_PER_NODE.*--ntasks-per-node"),
+    ],
+)
+def test_a_process_that_its_environment_gives_a_rank_the_run_lacks_is_refused(started, said, devices, answer):
+    started(**said)
+    with pytest.raises(ConfigError, match=answer):
+        check_started(on("cpu", devices))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"RANK": "1", "LOCAL_RANK": "1", "SLURM_PROCID": "1"},
+        {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2"},
+        {"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "interactive"},
+    ],
+)
+def test_a_rank_of_the_run_may_start(started, said):
+    started(**said)
+    check_started(on("cpu", 2))
 
 
 def test_more_gpus_than_a_node_has_are_refused(monkeypatch):
@@ -153,7 +201,14 @@ def test_a_rank_that_cannot_listen_ends_all_ranks_in_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "--warm_start", "null"]
-        line += ["strategy=ddp", "--trainer.devices", "2", "--trainer.default_root_dir", str(tmp_path / "run")]
+        line += [
+            "--trainer.strategy",
+            "ddp",
+            "--trainer.devices",
+            "2",
+            "--trainer.default_root_dir",
+            str(tmp_path / "run"),
+        ]
         meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run(  # ends when the last rank has closed its output
             line, env=os.environ | meet, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False

@@ -2,12 +2,13 @@
 
 import os
 import shutil
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
 
-from cod_lightning.commands import warm_start
-from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.commands import phase
+from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.errors import ConfigError
 
 
@@ -28,14 +29,33 @@ def trained(monkeypatch):
         (folder / "model.safetensors").write_bytes(bytes(1000))
         made.append(folder)
 
-    cli = SimpleNamespace(parser=SimpleNamespace(dump=lambda config: "data: {}"), config=None)
-    monkeypatch.setattr(warm_start, "start", lambda *args, **more: cli)
-    monkeypatch.setattr(warm_start, "_save", save)
+    parser, data = SimpleNamespace(dump=lambda config: "data: {}"), SimpleNamespace(env="demonstrated", check_with=str)
+    cli = SimpleNamespace(parser=parser, config=None, datamodule=data, model=SimpleNamespace(policy=None))
+    monkeypatch.setattr(phase, "start", lambda *args, **more: cli)
+    monkeypatch.setattr(phase, "save_policy", save)
     return made
 
 
+RUN = {
+    "seed_everything": 1,
+    "torch_threads": None,
+    "warm_start": asdict(WarmStart()),
+    "trainer": {"accelerator": "cpu", "precision": None},
+    "model": {"policy": {"class_path": "a.Tiny", "init_args": {}}},
+    "data": {
+        "env": {"class_path": "b.Levers", "init_args": {}},
+        "context": {"class_path": "c.Hint", "init_args": {}},
+        "program": {"class_path": "d.ConnectTheDots", "init_args": {}},
+        "pack_size": 4,
+        "max_new_tokens": 8,
+    },
+}
+
+
 def ensure():
-    return ensure_warm_start("warm_start/levers", 1, None)
+    folder, env = ensure_warm_start(RUN)
+    assert env == "demonstrated"
+    return folder
 
 
 def test_a_policy_is_trained_once(cache, trained):
@@ -69,7 +89,7 @@ def link_weights(policy):
 
 def replace(policy):
     """By a policy that was made, whole, for another config."""
-    warm_start.write_manifest(policy, "0123456789abcdef")
+    phase.write_manifest(policy, "0123456789abcdef")
 
 
 @pytest.mark.parametrize(

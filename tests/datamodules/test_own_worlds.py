@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
+from cod_lightning.datamodules.checks import first_pack
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.types import Split
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from datamodules.checks import first_pack
 
 
 class Seedless(Levers):

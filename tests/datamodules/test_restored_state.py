@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
-from datamodules import RolloutDataModule
 
 
 @pytest.mark.parametrize("value", [None, {}, [], 10**400, "x", {"stream": 3}])

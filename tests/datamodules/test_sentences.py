@@ -6,17 +6,17 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks import WeightSync
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
+from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs import code_labels
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import SentencePolicy, TinyPolicy
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from datamodules.sentences import sentences
-from modules import GRPOModule, WarmStartModule
+from cod_lightning.modules import GRPOModule, WarmStartModule
 from tests.small_fit import quiet_trainer
 from tests.stubs import WordWorld
 
@@ -114,5 +114,5 @@ def test_a_warm_start_in_micro_batches_is_the_same_training(token_budget):
 
 
 def test_a_budget_without_a_token_is_refused():
-    with pytest.raises(ConfigError, match=r"model\.token_budget is 0; expected .*1.*Null takes an update whole"):
+    with pytest.raises(ConfigError, match=r"warm_start\.token_budget is 0; expected .*1.*Null takes an update whole"):
         WarmStartModule(SentencePolicy(**SMALL), token_budget=0)

@@ -6,7 +6,7 @@ import random
 import sqlite3
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -293,7 +293,7 @@ def grown(folder, num_tasks, reopened=False):
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_store_grows_with_what_is_new_and_not_with_what_is_old(tmp_path, reopened):
     sizes = []
-    for num in (50, 100):
+    for num in (30, 60):
         store, entries = grown(tmp_path / str(num), num, reopened)
         sizes.append(store.path.stat().st_size)
         assert store.current().text == "\n".join(entries)
@@ -302,7 +302,7 @@ def test_a_store_grows_with_what_is_new_and_not_with_what_is_old(tmp_path, reope
         assert lengths == sorted(lengths)
         store.close()
     assert sizes[1] < 2.5 * sizes[0]  # whole texts: 4 times
-    assert sizes[1] < 400_000  # whole texts: 6 MB
+    assert sizes[1] < 400_000  # whole texts: 2 MB
 
 
 def test_reading_one_version_reads_few_rows(tmp_path):
@@ -319,7 +319,6 @@ def test_reading_one_version_reads_few_rows(tmp_path):
         again.close()
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.sampled_from(["a ", "of the ", "1, ", "é\n", "x", '"', "same words here. "]), max_size=40), st.randoms()
 )

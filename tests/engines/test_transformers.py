@@ -5,7 +5,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.engines.base import Request, digest
@@ -133,7 +133,6 @@ def test_siblings_share_the_computation_of_their_first_prompt(engine, tokenizer,
     st.integers(2, 6),
     st.sampled_from([20, 8192]),
 )
-@settings(max_examples=40, deadline=None)
 @pytest.mark.slow
 def test_dialogues_that_begin_like_others_before_them_are_sampled_from_what_they_ask(
     model, prompts, max_dialogues, prefill_tokens

@@ -5,7 +5,7 @@ import time
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.expressions import FUNCTIONS, MOST_LETTERS, ExpressionError, compile_expression
@@ -155,7 +155,6 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     text=st.text(max_size=60) | st.lists(PIECES, max_size=200).map("".join) | st.lists(PIECES, max_size=9).map("".join)
 )
@@ -186,7 +185,6 @@ def _grown(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 TREES = st.recursive(st.sampled_from(["x", "v", "t", "0.0", "1.5", "3.0"]), _grown, max_leaves=12)
 
 
-@settings(max_examples=300, deadline=None)
 @given(text=TREES)
 def test_random_trees_equal_pythons_own_evaluation(text):
     try:

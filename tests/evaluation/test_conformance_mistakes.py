@@ -39,6 +39,20 @@ def test_the_machine_itself_is_found_to_keep_every_rule():
     assert not looks(Machine(), 30)
 
 
+class Priceless(Machine):
+    def step(self, action):
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, 0.0, terminated, truncated, info
+
+
+def test_a_world_in_which_chance_earns_nothing_is_found_to_teach_nothing_at_first():
+    rule = "an untrained policy earns different rewards"
+    assert (
+        "100% of the tasks that random play tries pay 0: 8 siblings mostly earn alike" in looks(Priceless(), 30)[rule]
+    )
+    assert rule not in looks(Machine(), 30)
+
+
 class Unsplit(Machine):
     def sample_pack(self, *, split, index, num_tasks, seed=0):
         rng = random.Random(derive_seed(self.name, str(split), seed, index))

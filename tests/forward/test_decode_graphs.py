@@ -54,7 +54,7 @@ def _played(forward, dialogues, seed):
 IDS = st.lists(st.integers(0, 19), min_size=2, max_size=9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=8)
 @given(dialogues=st.lists(st.tuples(IDS, IDS), min_size=2, max_size=9), seed=st.integers(0, 99))
 @pytest.mark.parametrize("name", list(MAKES))
 def test_recorded_passes_give_what_packed_passes_give(name, dialogues, seed):

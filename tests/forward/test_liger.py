@@ -65,7 +65,7 @@ def test_a_machine_without_a_gpu_or_without_the_package_is_refused(monkeypatch):
     monkeypatch.setattr(
         "cod_lightning.extras.version", lambda package: (_ for _ in ()).throw(metadata.PackageNotFoundError)
     )
-    with pytest.raises(ConfigError, match=r"pip install 'cod-lightning\[liger\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'liger-kernel>="):
         check_liger("qwen3")
 
 

@@ -5,7 +5,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
@@ -34,7 +34,6 @@ DIALOGUES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     dialogues=DIALOGUES,
     seed=st.integers(0, 99),

@@ -20,7 +20,7 @@ from transformers import (
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
-from modules.policy import PolicyModule
+from cod_lightning.modules.policy import PolicyModule
 from tests.dense_logprobs import token_logprobs
 from tests.forward.small import SMALL
 

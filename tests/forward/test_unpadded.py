@@ -14,7 +14,7 @@ from transformers.masking_utils import flash_attention_mask
 from cod_lightning.forward import unpadded
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.unpadded import Unpadded
-from modules.policy import PolicyModule
+from cod_lightning.modules.policy import PolicyModule
 from tests.families import FAMILIES, every_day, made
 
 RECURRENT = {"qwen3_next", "qwen3_5_text"}

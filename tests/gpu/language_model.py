@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from cod_lightning.envs.code_labels import CodeLabels
+from cod_lightning.envs.levers.wording import NaturalLevers
 from tests.gpu.parts import Rows, attempt
 from tests.gpu.sizes import Sizes
 
@@ -94,12 +96,8 @@ def resume(sizes: Sizes) -> Rows:
 def _fit(root: Path, seed: int, sizes: Sizes, checkpoint: str) -> tuple["subprocess.Popen[bytes]", Path]:
     """`fit --config pretrained` with the sizes of this machine, begun; its output is a file in its folder."""
     name = f"{seed}-{Path(checkpoint).name}"
-    warm, run = root / f"warm-{name}.yaml", root / f"run-{name}"
-    warm.write_text(
-        yaml.safe_dump({"defaults": ["/warm_start/pretrained@_global_", "_self_"]} | _of(checkpoint, sizes.warm))
-    )
-    config = root / f"fit-{name}.yaml"
-    of = _of(checkpoint, sizes.fit) | {"warm_start": str(warm)}
+    config, run = root / f"fit-{name}.yaml", root / f"run-{name}"
+    of = _of(checkpoint, sizes.fit) | {"warm_start": sizes.warm}
     config.write_text(yaml.safe_dump({"defaults": ["/pretrained@_global_", "_self_"]} | of))
     run.mkdir()
     command = [sys.executable, "-m", "cod_lightning", "fit", "--config", str(config), "--seed_everything", str(seed)]
@@ -152,7 +150,38 @@ def _evaluated(run: Path, name: str) -> Rows:
     for suite, found in json.loads(file.read_text())["suites"].items() if file.exists() else ():
         for policy, positions in {"trained": found["positions"], **found["controls"]}.items():
             shown = ["" if one["success"] is None else f"{one['success']:.2f}" for one in positions]
-            yield {"run": name, "suite": suite, "policy": policy, "success by position": " ".join(shown)}
+            row = {"run": name, "suite": suite, "policy": policy, "success by position": " ".join(shown)}
+            yield row | _notes(run / "lifecycles" / f"test_{suite}_{policy}.jsonl")
+
+
+def _notes(lifecycles: Path) -> dict[str, float]:
+    """Of recorded lifecycles of the levers: shares of the facts seen that the context has after a rewrite, of the facts in contexts
+    that are true, and of first pulls that take the lever which the context truly names for the wanted colour."""
+    if not lifecycles.exists() or "scripted" in lifecycles.stem:
+        return {}
+    kept, stated_rightly, pulled = [], [], []
+    for line in lifecycles.read_text().splitlines():
+        life = json.loads(line)
+        task = life["pack"]["tasks"][0]["spec"]
+        labels = CodeLabels(task["labels"]["noun"], tuple(task["labels"]["names"]))
+        words = NaturalLevers(labels, tuple(task["palette"]))
+        truth, seen = dict(enumerate(task["colours"], start=1)), dict[int, str]()
+        for episode in life["episodes"]:
+            if episode["kind"] == "solve":
+                for text in (*(turn["observation"] for turn in episode["turns"]), episode["feedback"]):
+                    seen |= words.facts.parse(text)
+                goal = life["pack"]["tasks"][episode["position"]]["spec"]["goal"]
+                codes = [
+                    code for code, colour in words.facts.parse(episode["context_before"]).items() if colour == goal
+                ]
+                if episode["turns"] and codes and truth[codes[0]] == goal:
+                    pulled.append(labels.code_of(episode["turns"][0]["response"])[0] == codes[0])
+            else:
+                noted = words.facts.parse(episode["context_after"])
+                kept += [noted.get(code) == colour for code, colour in seen.items()]
+                stated_rightly += [truth[code] == colour for code, colour in noted.items()]
+    found = {"seen facts noted": kept, "notes true": stated_rightly, "known lever pulled": pulled}
+    return {name: sum(of) / len(of) for name, of in found.items() if of}
 
 
 def _mean(rows: list[dict[str, str]], key: str) -> float:

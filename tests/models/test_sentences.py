@@ -3,11 +3,12 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.control_tokens import WIDELY_KNOWN
+from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
@@ -16,7 +17,6 @@ from cod_lightning.models.sentences import BEGIN, END
 from cod_lightning.models.tiny import PAD
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, Split
-from datamodules.sentences import sentences
 
 SAID = sentences(Levers(), HintContext())
 TOKENIZER = SentencePolicy().tokenizer(SAID)
@@ -24,7 +24,6 @@ CHAT = Chat(TOKENIZER)
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 
 
-@settings(max_examples=300)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_survives_encoding_and_decoding(text):
     assert CHAT.text(CHAT.encode(CHAT.neutral(text))) == CHAT.neutral(text)

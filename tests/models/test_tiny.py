@@ -101,14 +101,6 @@ def test_weights_of_other_sizes_are_refused_since_sizes_would_be_those_of_the_we
     assert TinyPolicy(weights=str(tmp_path)).model(tokenizer).config.hidden_size == SMALL["hidden_size"]
 
 
-def test_a_policy_says_in_what_a_warm_start_of_another_differs():
-    assert TinyPolicy(**SMALL).differs_from(TinyPolicy(**SMALL, window=7)) == ""
-    assert TinyPolicy(**SMALL).differs_from(TinyPolicy(**SMALL | {"num_layers": 2})) == "num_layers=2"
-    assert TinyPolicy(**SMALL).differs_from(PretrainedPolicy("somewhere")) == "hidden_size=None"
-    assert PretrainedPolicy("here").differs_from(PretrainedPolicy("there")) == "path=there"
-    assert PretrainedPolicy("here").differs_from(PretrainedPolicy("here")) == ""
-
-
 def test_a_warm_start_takes_the_place_of_a_checkpoint():
     policy = PretrainedPolicy("base")
     policy.weights = "warm"
@@ -134,5 +126,5 @@ def test_sizes_that_do_not_divide_are_refused_with_one_that_does(sizes):
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"model\.policy\.path is .*nowhere"):
+    with pytest.raises(ConfigError, match=r"model\.policy\.path is .*nowhere; expected a folder of a model"):
         PretrainedPolicy(str(tmp_path / "nowhere")).tokenizer([])

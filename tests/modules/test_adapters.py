@@ -6,16 +6,16 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks import WeightSync
 from cod_lightning.adapters import adapter_weights, is_adapter
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy, TinyPolicy
+from cod_lightning.modules import GRPOModule, WarmStartModule
 from cod_lightning.objective.terms import KL
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from modules import GRPOModule, WarmStartModule
 from tests.adapted import TINY, write_base
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld

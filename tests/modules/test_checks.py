@@ -7,12 +7,12 @@ from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCr
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.attempts import Anchors, Counterfactual
+from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO, SDPO
 from cod_lightning.objective.terms import EntropyBonus
 from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.self_imitation import SelfImitation
 from cod_lightning.training.signal_replay import SignalReplay
-from modules.checks import check_combination
 from tests.training.test_rollouts import data, module
 
 
@@ -93,12 +93,12 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
         (
             {"baseline": Accepted(), "scale": "batch"},
             {},
-            r"model\.scale is batch; expected none with baseline=accepted",
+            r"model\.scale is batch; expected none with baseline=Accepted",
         ),
         (
             {"baseline": Accepted(), "scale": "group"},
             {},
-            r"model\.scale is group; expected none with baseline=accepted",
+            r"model\.scale is group; expected none with baseline=Accepted",
         ),
         (
             {"baseline": Accepted(), "loss": SDPO()},
@@ -163,7 +163,7 @@ def test_a_bandit_is_refused_with_a_baseline_whose_advantages_are_all_alike():
     made = data()
     check_combination(module(baseline=Accepted(), scale="none"), made)
     made.packs.source = Bandit()
-    with pytest.raises(ConfigError, match=r"data\.source is Bandit; expected another one with baseline=accepted"):
+    with pytest.raises(ConfigError, match=r"data\.source is Bandit; expected another one with baseline=Accepted"):
         check_combination(module(baseline=Accepted(), scale="none"), made)
 
 

@@ -6,16 +6,16 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks.throughput import Throughput
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.throughput import Throughput
+from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.credit.returns import TrajectoryCredit
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.lifecycles.attempts import Anchors, Counterfactual
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.terms import EntropyBonus
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
 from tests.credit_tables import advantage, kept_credit
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld

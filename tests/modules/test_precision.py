@@ -8,20 +8,20 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks import Evaluation, WeightSync
+from cod_lightning.callbacks import Evaluation, WeightSync
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules import GRPOModule, WarmStartModule
 from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
 from cod_lightning.objective.terms import KL
 from cod_lightning.rollout.segments import segments_of
-from datamodules import DemonstrationDataModule, RolloutDataModule
-from modules import GRPOModule, WarmStartModule
 from tests.credit_tables import credit_table, kept_credit
 from tests.small_fit import quiet_trainer
 from tests.stubs import Following, PlainContext, WordWorld

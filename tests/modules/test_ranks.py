@@ -10,17 +10,17 @@ from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from msgspec import structs
 from torch.distributed.tensor import DTensor
 
-from callbacks import Throughput, WeightSync
 from cod_lightning.adapters import is_adapter
+from cod_lightning.callbacks import Throughput, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.forward import unpadded
 from cod_lightning.forward.unpadded import Unpadded
 from cod_lightning.models import LoRAPolicy, TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import GSPO, ClipCov, KLCov
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.rollout import transcript
-from modules.grpo import GRPOModule
 from tests.adapted import write_base
 from tests.forked import on_ranks
 from tests.recorded_rollouts import RecordedRollouts

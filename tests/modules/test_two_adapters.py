@@ -5,13 +5,15 @@ import pytest
 import torch
 from msgspec import structs
 
-from callbacks import WeightSync
 from cod_lightning.adapters import adapter_weights, adapters_by_name, choose_adapter, without_adapter
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.credit.table import kind_id
+from cod_lightning.datamodules.checks import check_pair
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, DataError, EngineFailure, EngineMismatch
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy
+from cod_lightning.modules import GRPOModule, WarmStartModule
 from cod_lightning.objective.terms import KL
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.chat import Chat
@@ -21,8 +23,6 @@ from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.types import EpisodeKind, Split
-from datamodules.checks import check_pair
-from modules import GRPOModule, WarmStartModule
 from tests.adapted import adapted, step, write_base
 from tests.forked import on_ranks
 from tests.recorded_rollouts import RecordedRollouts

@@ -8,7 +8,6 @@ import torch
 
 from callbacks.weight_sync import WeightSync
 from cod_lightning.credit.baselines import TermsAlone
-from cod_lightning.errors import ConfigError
 from cod_lightning.objective.terms import JSD, KL, ForwardKL, ObservationLoss, TermInputs, means
 from tests.small_fit import small_fit
 from tests.stubs import WordWorld
@@ -102,21 +101,6 @@ def test_a_mean_is_over_the_tokens_that_have_a_score():
     assert means(terms, sums, 10) == pytest.approx(expected)
     assert means(terms, sums, 6).keys() == {"divergence", "teacher_missing"}, "nothing is known of the teacher's"
     assert means(terms, sums | {"teacher_missing": 9.0}, 10)["jsd_teacher"] == 1.0, "of one token something is"
-
-
-@pytest.mark.parametrize("options", [{"beta": 0.0}, {"beta": 1.0}, {"beta": math.nan}, {"coefficient": 0.0}])
-def test_a_share_or_coefficient_without_a_meaning_is_refused(options):
-    with pytest.raises(
-        ConfigError, match=rf"model\.terms\.JSD\.{next(iter(options))} is {next(iter(options.values()))}"
-    ):
-        JSD(**options)
-
-
-def test_a_forward_divergence_of_no_weight_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"model\.terms\.ForwardKL\.coefficient is 0\.0; expected .*Leave the term out"
-    ):
-        ForwardKL(coefficient=0.0)
 
 
 def test_observations_are_what_comes_after_the_first_action_and_the_policy_did_not_sample(tmp_path):

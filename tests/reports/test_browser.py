@@ -30,7 +30,7 @@ def _focused(page: Any) -> str:
 def test_two_thousand_lifecycles_open_in_under_three_seconds(opened: Opened, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", varied_groups(500, 4, words=12), group_size=4)
     page = opened(folder)
-    assert (tmp_path / "report.html").stat().st_size < 20e6
+    assert (tmp_path / "report.html").stat().st_size < 4e6
     begun = time.perf_counter()
     page.reload()
     page.wait_for_selector(".row")
@@ -42,12 +42,39 @@ def test_two_thousand_lifecycles_open_in_under_three_seconds(opened: Opened, tmp
 @pytest.mark.soak
 def test_a_report_of_full_size_opens_in_under_three_seconds(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", varied_groups(40, 4, words=600), group_size=4))
-    assert 15e6 < (tmp_path / "report.html").stat().st_size < 20e6
+    assert (tmp_path / "report.html").stat().st_size < 8e6
     begun = time.perf_counter()
     page.reload()
     page.wait_for_selector(".row")
     assert time.perf_counter() - begun < 3
     assert "lifecycles are in this report" in page.locator(".note").inner_text()
+
+
+def test_no_label_of_a_chart_is_cut_off(opened: Opened, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", GROUPS)
+    path = folder / "metrics.csv"
+    head, *rows = path.read_text().splitlines()
+    figures = (12345.67890, 12345.67905, 12345.67920)  # labels of some ten digits
+    path.write_text(
+        "\n".join([f"{head},train/gradient_norm", *(f"{row},{x}" for row, x in zip(rows, figures, strict=False))])
+    )
+    page = opened(folder)
+    left = page.evaluate("Math.min(...[...document.querySelectorAll('.chart text')].map((one) => one.getBBox().x))")
+    assert left >= 0
+
+
+def test_the_table_of_success_fits_a_phone(opened: Opened, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", GROUPS)
+    record = json.loads((folder / "evaluation.json").read_text())
+    suite = record["suites"][next(iter(record["suites"]))]
+    suite["pack_size"] = 4
+    for rows in (suite, suite["controls"]):
+        rows |= {name: [*row, *row] for name, row in rows.items() if isinstance(row, list) and len(row) == 2}
+    (folder / "evaluation.json").write_text(json.dumps(record))
+    page = opened(folder)
+    page.set_viewport_size({"width": 390, "height": 800})
+    tables = "[...document.querySelectorAll('.suite-table .scroll')]"
+    assert page.evaluate(f"{tables}.every((one) => one.scrollWidth <= one.clientWidth)")
 
 
 def test_the_timeline_leads_to_episodes_and_their_texts(opened: Opened, tmp_path: Path) -> None:

@@ -153,9 +153,11 @@ def test_the_programs_prompt_is_the_worlds(text: str) -> None:
 def test_the_base_policy_is_told_in_words() -> None:
     tiny = copy.deepcopy(CONFIG)
     tiny["model"]["policy"] = {"class_path": "a.TinyPolicy", "init_args": {"weights": None}}
-    tiny["warm_start"] = "warm_start/levers"
+    tiny["warm_start"] = {"num_updates": 1500}
     assert base_policy(CONFIG) == "Qwen/Qwen3-8B"
-    assert base_policy(tiny) == "TinyPolicy, from random numbers, after the warm start warm_start/levers"
+    assert base_policy(tiny) == "TinyPolicy, from random numbers, after a warm start of 1,500 updates"
+    tiny["warm_start"] = "warm_start/levers"
+    assert base_policy(tiny).endswith("after the warm start warm_start/levers")
 
 
 def test_the_main_figures_are_those_of_the_config() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,15 @@ def test_too_much_text_is_thinned_by_whole_groups_and_said(tmp_path):
     assert len(lives["lifecycles"]) % 2 == 0
     assert 10 <= len(lives["lifecycles"]) < 80
     assert f"{len(lives['lifecycles'])} of 80 lifecycles are in this report" in overview["runs"][0]["notes"][0]
+
+
+def test_what_is_thinned_of_many_files_is_said_once(tmp_path):
+    write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2)
+    for name in ("validation", "test_held_out_trained"):
+        shutil.copy(tmp_path / "lifecycles" / "train.jsonl", tmp_path / "lifecycles" / f"{name}.jsonl")
+    overview, lives = report_data(read_runs([tmp_path]), most_bytes=400_000)
+    (note,) = overview["runs"][0]["notes"]
+    assert note.startswith(f"{len(lives['lifecycles'])} of 240 lifecycles are in this report")
 
 
 def test_every_text_may_be_anything(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules.checks import check_comparing
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused
@@ -28,7 +29,6 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, Split, Task
-from datamodules.checks import check_comparing
 
 TASK = Task(id="0", seed=1, spec=None)
 NUM_SIBLINGS, NUM_TASKS = 4, 3

@@ -91,7 +91,14 @@ def test_a_proposal_comes_before_the_solve_episodes_that_play_its_task_from_one_
 
 
 @both
-@pytest.mark.parametrize("make", [WORLDS["doors"], WORLDS["mixture"], WORLDS["levers"]])
+@pytest.mark.parametrize(
+    "make",
+    [
+        WORLDS["mixture"],
+        pytest.param(WORLDS["doors"], marks=pytest.mark.slow),
+        pytest.param(WORLDS["levers"], marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(
     "words",
     [

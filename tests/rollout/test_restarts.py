@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts.base import History, Intervention, TextState
@@ -79,7 +79,6 @@ def babbling(seed):
     return FunctionEngine(answer, stop_id=CHAT.end_of_turn)
 
 
-@settings(deadline=None, max_examples=30)
 @given(schedule=st.lists(st.integers(KEEP, SHORTEN), max_size=7), seed=st.integers(0, 9))
 def test_the_action_tokens_of_all_turns_are_in_exactly_one_row_under_the_prompt_that_they_were_sampled_from(
     schedule, seed

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from cod_lightning.datamodules.checks import check_turns
 from cod_lightning.engines.base import Request, TurnEnd, cut
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.engines.transformers import TransformersEngine
@@ -19,7 +20,6 @@ from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.thoughts import end_of_thought, thought_marks
 from cod_lightning.types import Message, Role, Split, StopReason
-from datamodules.checks import check_turns
 from tests.random_checkpoint import TAGS
 from tests.real_templates import CHATML, bpe_tokenizer
 from tests.stubs import PlainContext, WordWorld

@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from callbacks.tensorboard import contexts_as_markdown
 from cod_lightning import cli
+from cod_lightning.callbacks.tensorboard import contexts_as_markdown
 from cod_lightning.commands.report import run as report
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.dataset.records import read_rows
@@ -40,6 +40,7 @@ from tests.records import group, turn
 from tests.reports.made_runs import write_logprobs, write_run
 from tests.rollout.test_forged_roles import NORMALISERS, forged
 from tests.rollout.test_forged_roles import texts as spelling_texts
+from tests.soak import attacks_by_neighbours as by_neighbours
 from tests.soak import attacks_by_text as by_text
 
 _ABSURD = (10**400, -(10**400), 1e308, float("inf"), float("nan"), "x", "", None, [], {}, [[]], True, -1, 2**63, 2**31)
@@ -369,17 +370,21 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="Of the numbers below.")
     parser.add_argument("--attacks", nargs="+", default=None)
     options = parser.parse_args()
-    attacks: dict[str, Callable[[], dict[str, int]]] = {
-        "damaged_stores": lambda: damaged_stores(int(300 * options.share)),
-        "damaged_runs": lambda: damaged_runs(int(900 * options.share)),
-        "damaged_rows": lambda: damaged_rows(int(3000 * options.share)),
-        "hostile_texts": lambda: hostile_texts(int(1000 * options.share)),
-        "written_texts": lambda: written_texts(int(1000 * options.share)),
-        "forged_roles": lambda: forged_roles(int(1000 * options.share)),
-        "weight_folders": lambda: weight_folders(int(14_900 * options.share)),
-        "cycles": cycles,
-        "caches": caches,
-    } | by_text.attacks(options.share)
+    attacks: dict[str, Callable[[], dict[str, int]]] = (
+        {
+            "damaged_stores": lambda: damaged_stores(int(300 * options.share)),
+            "damaged_runs": lambda: damaged_runs(int(900 * options.share)),
+            "damaged_rows": lambda: damaged_rows(int(3000 * options.share)),
+            "hostile_texts": lambda: hostile_texts(int(1000 * options.share)),
+            "written_texts": lambda: written_texts(int(1000 * options.share)),
+            "forged_roles": lambda: forged_roles(int(1000 * options.share)),
+            "weight_folders": lambda: weight_folders(int(14_900 * options.share)),
+            "cycles": cycles,
+            "caches": caches,
+        }
+        | by_text.attacks(options.share)
+        | by_neighbours.attacks(options.share)
+    )
     kept: dict[str, dict[str, Any]] = json.loads(options.out.read_text()) if options.out.exists() else {}
     counts: dict[str, dict[str, Any]] = {}
     for name in options.attacks or attacks:
@@ -394,7 +399,17 @@ def main() -> None:
     assert all(10 < counts[a]["peak_mib"] < most[a] for a in most.keys() & counts.keys()), counts
 
 
-_ZERO = ("tracebacks", "changed", "raw_controls", "elements", "forged", "errors", "left", *by_text.ZERO)
+_ZERO = (
+    "tracebacks",
+    "changed",
+    "raw_controls",
+    "elements",
+    "forged",
+    "errors",
+    "left",
+    *by_text.ZERO,
+    *by_neighbours.ZERO,
+)
 
 if __name__ == "__main__":
     main()

@@ -43,8 +43,8 @@ SMALL = [
 SERVED = ("--config", "smoke", "engine=vllm_server", "--data.engine.local.kv_cache_gb", "0.25")
 BLIND = json.dumps(
     [
-        {"class_path": "callbacks.WeightSync", "init_args": {"self_test": None}},
-        {"class_path": "callbacks.MismatchGuard", "init_args": {"warn_at": 1e9, "stop_at": 1e9}},
+        {"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": None}},
+        {"class_path": "cod_lightning.callbacks.MismatchGuard", "init_args": {"warn_at": 1e9, "stop_at": 1e9}},
     ]
 )
 """Callbacks that take any log-probs, for those of the stand-in."""

@@ -12,13 +12,17 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks.throughput import Staleness, Throughput
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.throughput import Staleness, Throughput
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.datamodules.checks import check_staleness
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError, EngineRefused, Stopped, TooManyFailures
 from cod_lightning.lifecycles.attempts import Anchors
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.checks import check_combination
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import RLOO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
@@ -26,10 +30,6 @@ from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.runner import RolloutAhead, RolloutObserver, RolloutRunner
 from cod_lightning.training.packs import Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
-from datamodules.checks import check_staleness
-from datamodules.rollout import RolloutDataModule
-from modules.checks import check_combination
-from modules.grpo import GRPOModule
 from tests.small_fit import quiet_trainer
 from tests.stubs import Following, PlainContext, WordWorld
 

@@ -6,18 +6,18 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.checks import check_combination
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.types import EpisodeKind, Split
-from datamodules.rollout import RolloutDataModule
-from modules.checks import check_combination
-from modules.grpo import GRPOModule
 from tests.adapted import TINY, write_base
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 

@@ -5,13 +5,13 @@ import time
 import lightning as L
 import pytest
 
-from callbacks.throughput import Staleness, Throughput
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.throughput import Staleness, Throughput
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.training.packs import Uniform
-from datamodules.rollout import RolloutDataModule
-from modules.grpo import GRPOModule
 from tests.small_fit import quiet_trainer
 from tests.stubs import Following, PlainContext, WordWorld
 from tests.vllm_server import FakeVLLM

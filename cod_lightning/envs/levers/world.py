@@ -176,7 +176,7 @@ class Levers(TaskWorld[LeverTask]):
         )
         names = rng.choice(ordered) if rng.random() < 0.25 else tuple(rng.sample(words, len(COLOURS)))
         labels, palette = CodeLabels(rng.choice(nouns), names), tuple(rng.sample(colours, len(COLOURS)))
-        called = dict(zip(COLOURS, palette, strict=True))
+        called: dict[str, str] = dict(zip(COLOURS, palette, strict=True))
         return lambda task: LeverTask(
             goal=called[task.goal],
             colours=tuple(called[colour] for colour in task.colours),

@@ -13,7 +13,7 @@ from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyL
 class RLOO(PolicyLoss):
     """L = - 1/num_episodes sum_e A_e sum_{t in e} log p_t.
 
-    Source: arXiv 2402.14740, with `baseline=leave_one_out` and `model.scale=none`. It looks at no behaviour log-prob: exact
+    Source: arXiv 2402.14740, with `baseline=LeaveOneOut` and `model.scale=none`. It looks at no behaviour log-prob: exact
     only for the first update of a rollout. What differs: a sequence is an episode; no divergence inside the reward.
     """
 

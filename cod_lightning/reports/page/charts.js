@@ -1,6 +1,6 @@
 // Line charts: a frame, lines with optional intervals, and a readout that follows the pointer or the arrow keys.
 
-const LEFT = 46, RIGHT = 12, TOP = 10, BOTTOM = 34;
+const RIGHT = 12, TOP = 10, BOTTOM = 34;
 
 const runColour = (index) => `var(--c${index % 8})`;
 
@@ -44,13 +44,15 @@ function chart(lines, { title, xLabel, range, large, names, mark }) {
   let [x0, x1] = [Math.min(...allX), Math.max(...allX)];
   if (x0 === x1 || names) [x0, x1] = [x0 - 0.5, x1 + 0.5];
   const [y0, y1] = extent(allY, range), margin = large ? 18 : 0;
+  const labels = ticks(y0, y1).map((y) => [y, axisNumber(y, y1 - y0)]);
+  const LEFT = Math.max(46, 14 + 7 * Math.max(...labels.map(([, text]) => text.length)));
   const px = (x) => LEFT + margin + ((x - x0) / (x1 - x0)) * (WIDE - LEFT - RIGHT - 2 * margin);
   const py = (y) => HIGH - BOTTOM - ((y - y0) / (y1 - y0)) * (HIGH - TOP - BOTTOM);
   const label = `${title}: ${drawn.map((line) => line.label).filter(Boolean).join("; ")}. Arrow keys read the values.`;
   const picture = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": label, tabindex: 0 });
-  for (const y of ticks(y0, y1)) {
+  for (const [y, text] of labels) {
     picture.append(svg("line", { class: y === 0 && y0 < 0 ? "rule zero" : "rule", x1: LEFT, x2: WIDE - RIGHT, y1: py(y), y2: py(y) }));
-    picture.append(svg("text", { x: LEFT - 7, y: py(y) + 4, "text-anchor": "end" }, axisNumber(y, y1 - y0)));
+    picture.append(svg("text", { x: LEFT - 7, y: py(y) + 4, "text-anchor": "end" }, text));
   }
   for (const x of ticks(x0, x1, true).filter((one) => one >= x0 && one <= x1))
     picture.append(svg("text", { x: px(x), y: HIGH - BOTTOM + 17, "text-anchor": "middle" }, names ? names[x] : axisNumber(x, x1 - x0)));

@@ -29,6 +29,12 @@ const svg = (tag, attributes, ...children) => put(document.createElementNS(SVG, 
 const byId = (id) => document.getElementById(id);
 const dataOf = (id) => JSON.parse(byId(id).textContent);
 
+// JSON that was compressed and put into base64.
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob(byId(id).textContent), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
 function refill(element, ...children) {
   element.replaceChildren();
   return put(element, {}, children);

@@ -52,7 +52,9 @@ function suiteLines({ run, index, suite }, several) {
   }));
 }
 
-const rowColour = (row, at) => (row.kind === "trained" ? "var(--good)" : row.label === "blanked context" ? "var(--grey)" : runColour(at - 1));
+// Green is the trained policy's alone.
+const OTHERS = [0, 1, 3, 4, 5, 7];
+const rowColour = (row, at) => (row.kind === "trained" ? "var(--good)" : row.label === "blanked context" ? "var(--grey)" : runColour(OTHERS[(at - 1) % 6]));
 
 function suiteTable({ run, index, suite }, several) {
   const positions = suite.rows[0].success.map((_, position) => position);

@@ -2,4 +2,4 @@
 
 const overviewData = dataOf("overview-data");
 drawOverview(overviewData);
-new Browser(byId("lifecycles"), dataOf("lifecycles-data"), overviewData);
+unpacked("lifecycles-data").then((lives) => new Browser(byId("lifecycles"), lives, overviewData));

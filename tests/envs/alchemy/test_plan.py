@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.alchemy.graph import GraphRanges, book_of, draw_recipes, draw_shape, least_stock, levels, way_to
@@ -69,7 +69,6 @@ def _searched(recipes, have, target, consume, most):
     return None
 
 
-@settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 10**9), consume=st.booleans())
 def test_a_plan_can_be_replayed_and_none_is_shorter(seed, consume):
     shape, recipes = _drawn(seed)
@@ -86,7 +85,6 @@ def test_a_plan_can_be_replayed_and_none_is_shorter(seed, consume):
         assert _replayed(recipes, have, plan, consume)[target] == 1
 
 
-@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10**9))
 def test_the_least_stock_will_do_and_one_copy_less_will_not(seed):
     shape, recipes = _drawn(seed)

@@ -113,7 +113,9 @@ def test_success_rises_with_the_position_only_for_whoever_takes_notes():
     assert min(forgetful) > max(random_play)
 
 
-@pytest.mark.parametrize("parameters", [MANY, HARD, {**MANY, "show_tiers": False}])
+@pytest.mark.parametrize(
+    "parameters", [{**MANY, "show_tiers": False}, *(pytest.param(one, marks=pytest.mark.slow) for one in (MANY, HARD))]
+)
 def test_sentences_serve_the_scripted_policy_as_well(parameters):
     env = Alchemy(**parameters)
     first, *_, last = success_by_position(env, Reference.SCRIPTED, "natural", num_packs=60)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.apps import Apps
@@ -108,7 +108,6 @@ NAMES = st.one_of(
 )
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries({"name": NAMES, "arguments": st.dictionaries(st.text(max_size=8), JSON)}), max_size=6

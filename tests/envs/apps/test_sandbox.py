@@ -9,7 +9,7 @@ import time
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.apps.actions import CodeActions
@@ -99,7 +99,6 @@ EXPRESSIONS = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(EXPRESSIONS)
 def test_an_expression_is_what_python_says_or_an_error_where_python_has_one(code):
     shown = ran(f"x = {code}\nprint(x)")

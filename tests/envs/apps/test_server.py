@@ -182,4 +182,4 @@ def test_calls_are_fast():
             server.call("mail.show", {"token": token, "id": id})
             server.call("mail.list", {"token": token, "page": 1 + n % 2})
         taken.append(400 / (time.process_time() - began))
-    assert max(taken) > 2_000, "calls a second; tests/soak/apps.py measures exactly"
+    assert max(taken) > 2_000, "calls a second; examples/studies/apps.py measures exactly"

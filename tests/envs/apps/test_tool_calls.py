@@ -4,7 +4,7 @@ import json
 
 import jinja2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.apps.actions import MOST_CALLS, ToolCalls
@@ -57,7 +57,6 @@ def test_what_the_familys_template_writes_is_read(family):
 
 
 @pytest.mark.parametrize("name", STYLES)
-@settings(max_examples=25, deadline=None)
 @given(
     calls=st.lists(
         st.builds(AppCall, NAMES, st.dictionaries(st.text(max_size=5), JSON, max_size=3)), min_size=1, max_size=4

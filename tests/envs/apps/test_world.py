@@ -123,7 +123,7 @@ def test_a_snapshot_takes_microseconds():
         began = time.process_time_ns()
         copy.deepcopy(env)
         taken.append(time.process_time_ns() - began)
-    assert min(taken) < 1_000_000, "nanoseconds; tests/soak/apps.py measures exactly"
+    assert min(taken) < 1_000_000, "nanoseconds; examples/studies/apps.py measures exactly"
 
 
 def test_packs_of_different_splits_share_nothing_of_what_they_are_split_by():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
@@ -62,7 +62,6 @@ def test_noise_is_added_to_the_velocity_and_is_the_same_in_every_attempt():
     assert free == run(task, lambda t, x, v: 0.0)
 
 
-@settings(max_examples=40, deadline=None)
 @given(task=TASKS, seed=st.integers(0, 99))
 def test_no_other_controls_beat_the_plan(task, seed):
     plan = np.array(best_plan(task))
@@ -86,7 +85,6 @@ def test_the_optimum_and_simple_laws_are_worth_what_the_notes_on_the_reference_s
     assert mean(lambda task: lambda t, x, v: 0.3 * (task.target_x - x) - 0.7 * v) == pytest.approx(0.45, abs=0.06)
 
 
-@settings(max_examples=60, deadline=None)
 @given(task=TASKS)
 def test_a_plan_as_a_formula_is_worth_what_the_plan_is(task):
     formula = planned_formula(PlantBelief(task.a, task.b), task)
@@ -120,7 +118,6 @@ def test_a_law_of_a_word_and_its_formula_are_one():
         )
 
 
-@settings(max_examples=60, deadline=None)
 @given(task=TASKS)
 def test_one_run_tells_both_numbers_from_three_decimals(task):
     played = run(task, lambda t, x, v: 0.3 * (task.target_x - x) - 0.7 * v + (0.9 if t == 0 else 0))

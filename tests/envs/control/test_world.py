@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs import TeacherDials
@@ -211,7 +211,6 @@ def test_random_symbols_vary_by_pack_and_are_the_only_ones_that_are_understood()
     assert env.step(formula("x_target - x"))[1] == -0.1
 
 
-@settings(max_examples=25, deadline=None)
 @given(index=st.integers(0, 10**6), num_tasks=st.integers(1, 64), split=st.sampled_from(list(Split)))
 def test_a_pack_shares_one_plant_within_the_ranges_and_longer_packs_begin_with_shorter_ones(index, num_tasks, split):
     env = OptimalControl(horizon_min=8, horizon_max=16, process_noise=0.1)

@@ -95,7 +95,10 @@ def test_settings_that_cannot_work_are_named():
 LAZY = "(?:" * 90 + "a?" + ")+?" * 90
 
 
-@pytest.mark.parametrize("pattern", [LAZY, LAZY * 110, "(?:" * 30 + "a?" + ")+?" * 30])
+@pytest.mark.parametrize(
+    "pattern",
+    [LAZY, *(pytest.param(one, marks=pytest.mark.slow) for one in (LAZY * 110, "(?:" * 30 + "a?" + ")+?" * 30))],
+)
 def test_a_pattern_that_would_hang_the_reading_of_a_row_is_refused_in_seconds(pattern):
     RegexMatch().key_of("(" * 9 + "a" + ")" * 9)  # the process that reads is there
     begun = time.perf_counter()

@@ -4,7 +4,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.base import Reference
@@ -48,7 +48,6 @@ def _expectimax(shore: Shore, cell, mappings, turn: int, max_turns: int, penalty
     return best
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(3, 4), st.integers(1, 4), st.sampled_from([0.0, 0.1, 1.0]), BELIEFS)
 def test_a_plan_is_worth_what_the_definition_says(seed, size, max_turns, penalty, belief):
     lake = draw_lake(random.Random(seed), size, 0.65)
@@ -62,7 +61,6 @@ def test_a_plan_is_worth_what_the_definition_says(seed, size, max_turns, penalty
         assert plan.value(shore.start, known, max_turns) == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 10**6), st.integers(3, 7), BELIEFS)
 def test_a_best_code_is_worth_the_plans_value_and_knowing_more_is_never_worse(seed, size, belief):
     lake = draw_lake(random.Random(seed), size, 0.65)

@@ -248,7 +248,7 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
 @pytest.mark.parametrize("sizes", [(4, 5), (3, 8)])
 def test_the_scripted_policy_plays_both_protocols_alike(sizes):
     smallest, largest = sizes
-    for index in range(60):
+    for index in range(20):
         outcomes = []
         for protocol in ("natural", "compact"):
             env = FrozenLakeObscure(size_min=smallest, size_max=largest, protocol=protocol)

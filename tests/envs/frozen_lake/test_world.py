@@ -4,7 +4,7 @@ import random
 
 import pytest
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.answers import code_of
@@ -151,7 +151,6 @@ def test_a_warning_on_the_last_turn_truncates_and_says_both():
     assert "You ran out of steps (6 of 6 steps)" in feedback
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(ANSWERS, st.text()), min_size=8, max_size=8), st.integers(0, 2**31))
 def test_a_lenient_lake_ends_within_its_turns_whatever_it_is_told(answers, seed):
     env = FrozenLakeObscure(lenient=True)

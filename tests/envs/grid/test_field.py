@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.grid.estimate import SCALE, Prior, estimate
@@ -11,7 +11,6 @@ from cod_lightning.envs.grid.field import hill_costs, lane_costs, level_costs, l
 HILLS = Prior(lanes=False, mean=25.0)
 
 
-@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32), side=st.integers(3, 16), hills=st.integers(1, 8), wide=st.floats(0.15, 0.5))
 def test_hills_are_whole_numbers_from_0_to_99_with_both_ends_reached(seed, side, hills, wide):
     costs = hill_costs(np.random.default_rng(seed), side, hills, 0.1, wide)

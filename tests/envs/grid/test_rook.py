@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.grid.rook import best_route, entered, moves_from, random_move, reachable
@@ -35,7 +35,6 @@ def test_a_rook_has_two_sides_less_two_moves_everywhere():
         assert cell not in moves_from(cell, 5)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     side=st.integers(3, 4),

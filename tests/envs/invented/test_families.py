@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.invented.kinds import FAMILIES, POOL, draw, expand, family_of, names_of, redrawn
@@ -106,7 +106,6 @@ def test_of_contradicting_facts_the_last_holds_in_the_place_of_the_first():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
 def test_a_redrawn_table_keeps_every_name_in_its_role(seed):
     rng = random.Random(seed)
     (rule,) = draw(rng.choice(KINDS), names_of("all"), rng)

@@ -159,8 +159,14 @@ def test_all_kinds_are_drawn_and_a_category_is_one_of_them():
     assert only.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).id != packs[0].id
 
 
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "protocol"),
+    [
+        pytest.param(family, protocol, marks=pytest.mark.slow if (n + m) % 2 else ())
+        for n, family in enumerate(FAMILIES)
+        for m, protocol in enumerate(("natural", "compact"))
+    ],
+)
 def test_scripted_success_rises_with_the_position_random_play_does_not_and_the_oracle_never_fails(family, protocol):
     env = Invented([family], protocol=protocol)
     first, *_, last = success_by_position(env, Reference.SCRIPTED, protocol, num_packs=60)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from cod_lightning import extras
 from cod_lightning.adapters import ADAPTER
-from cod_lightning.commands import warm_start
+from cod_lightning.commands import phase
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
 from cod_lightning.models.gguf import cache, checkpoint_folder
@@ -58,7 +58,7 @@ def test_a_file_its_folder_and_its_package_are_one_checkpoint_that_is_made_once(
     restarted(monkeypatch)
     folders.add(checkpoint_folder("tiny_weights", KEY))
     assert len(folders) == len(made) == 1
-    marks = [list(warm_start._marks({"path": name})) for name in (str(file), "tiny_weights")]
+    marks = [list(phase._marks({"path": name})) for name in (str(file), "tiny_weights")]
     assert marks[0] == marks[1] != []  # another release of the package is another warm start
     assert "tiny_weights" not in sys.modules
 
@@ -135,7 +135,7 @@ def test_what_makes_no_checkpoint_is_named_before_anything_is_loaded(kept, monke
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(extras, "version", missing)
-    with pytest.raises(ConfigError, match=r"gguf in this environment, which has none. Do pip install 'cod-light"):
+    with pytest.raises(ConfigError, match=r"gguf in this environment, which has none. Do pip install 'gguf>="):
         checkpoint_folder(str(file), KEY)
 
 

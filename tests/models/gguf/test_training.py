@@ -27,7 +27,8 @@ SETTINGS = (
 )
 
 
-@pytest.mark.parametrize("recipe", ["qwen3_lora", pytest.param("qwen3_8b", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["qwen3_lora", "qwen3_8b"])
 def test_a_file_is_trained_on_its_own_log_probs_and_exported_as_a_plain_folder(recipe, tmp_path):
     file = write_gguf(tmp_path / "tiny.gguf", tiny_model(most_positions=16384))
     run, out = tmp_path / "run", tmp_path / "out"

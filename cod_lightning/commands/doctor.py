@@ -1,0 +1,77 @@
+"""`doctor`: why a run does not learn, named from what it recorded."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.errors import CodLightningError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from cod_lightning.diagnosis.causes import Finding
+    from cod_lightning.diagnosis.evidence import Evidence
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the causes that are found, or that none is."""
+    parser = OneLine(
+        prog=f"{program()} doctor",
+        description="Name what ails a training: it looks at metrics.csv, the lifecycles and evaluation.json of a run, and scores "
+        "late notes with its last checkpoint. Causes and thresholds: docs/guides/doctor.md.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN_DIR", help="Folder of a run, as in runs/quickstart.")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="Let the run's config name classes of other packages; naming one runs its module.",
+    )
+    options = parser.parse_args(list(argv))
+
+    from cod_lightning.diagnosis.causes import CAUSES
+
+    evidence, findings, notes = examined(options.run, trust=options.trust)
+    num = len(evidence.groups)
+    print(
+        f"{options.run}: {evidence.num_updates:,} updates, {num:,} groups read, {len(evidence.late_groups):,} of them late"
+    )
+    for finding in findings:
+        print(f"\n{finding.cause}: {finding.seen}")
+        for place in finding.shown_by:
+            print(f"  see lifecycles/train.jsonl, {place}")
+        print(f"  {finding.remedy}")
+    if not findings:
+        print(f"None of {len(CAUSES)} causes was found.")
+    for note in notes:
+        print(f"note: {note}")
+    if findings:
+        print(f"\nTo read these lifecycles: {program()} report {options.run}. Thresholds: docs/guides/doctor.md.")
+    return 0
+
+
+def examined(folder: Path, *, trust: bool) -> "tuple[Evidence, list[Finding], list[str]]":
+    """What the run recorded, what ails it, and notes on what was not looked at."""
+    from cod_lightning.diagnosis.causes import causes_of, late_notes
+    from cod_lightning.diagnosis.evidence import read_evidence
+    from cod_lightning.diagnosis.notes import of_notes
+
+    evidence, last = read_evidence(folder), folder / "checkpoints" / "last.ckpt"
+    written, notes = late_notes(evidence), list[str]()
+    if written and not last.exists():
+        notes.append("No checkpoints/last.ckpt: whether notes depend on what was seen was not looked at.")
+    elif written:
+        try:
+            evidence = replace(evidence, dependence=of_notes(_last_model(last, trust=trust), written))
+        except CodLightningError as error:
+            notes.append(f"Whether notes depend on what was seen was not looked at: {error}")
+    return evidence, causes_of(evidence), notes
+
+
+def _last_model(checkpoint: Path, *, trust: bool) -> "PreTrainedModel":
+    """The policy of the run's last checkpoint."""
+    from cod_lightning.commands.from_run import FromRunCLI, built, model_of
+
+    cli = built(FromRunCLI, ["--ckpt_path", str(checkpoint), *(["--trust"] if trust else [])])
+    return model_of(cli.model.policy, cli.datamodule, str(checkpoint))

@@ -1,0 +1,247 @@
+"""The warm start, a run's first phase: trained once for a config and a seed, and kept in a cache for every run that begins so."""
+
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+import yaml
+from filelock import AcquireReturnProxy, FileLock, Timeout
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+
+from cod_lightning import __version__
+from cod_lightning.adapters import has_adapter
+from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
+from cod_lightning.commands.config_files import below_init_args, temporary_config
+from cod_lightning.commands.lightning_cli import CodCLI, start
+from cod_lightning.commands.sources import class_paths, sources
+from cod_lightning.datamodules import DemonstrationDataModule
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import ConfigError
+from cod_lightning.folder_lock import check_folder
+from cod_lightning.models.gguf import gguf_file
+from cod_lightning.models.lora import merged
+from cod_lightning.modules import WarmStartModule
+from cod_lightning.modules.policy import OptimizerName
+from cod_lightning.trusted import check_harmless
+
+_NAMING = ("path", "weights", "tasks", "first")
+"""Last parts of the keys by which environments, policies and contexts name files and folders."""
+_MOST_DIGESTED = 2**26
+"""Bytes of a file whose content decides, and not its time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmStart:
+    """A supervised start on demonstrations of the run's environment, in its context and program, by its policy.
+
+    `env`, `program` and `policy` change single arguments of the run's own, or name another `class_path`.
+    """
+
+    num_updates: int = 1500
+    """Optimizer updates."""
+    packs_per_update: int = 3
+    """Packs whose episodes make one update."""
+    num_packs: int = 1500
+    """Different packs; more updates than these hold go over them again."""
+    optimizer: OptimizerName = "adamw"
+    """As in `model.optimizer`."""
+    lr: float = 3e-3
+    """Largest learning rate; after its warm-up it falls linearly to 0."""
+    warmup_updates: int = 50
+    """Updates over which the learning rate rises linearly from 0."""
+    token_budget: int | None = None
+    """Most tokens of a micro-batch, padding included; null takes an update whole."""
+    teacher: dict[str, Any] | None = None
+    """How good the demonstrations are: `data.env.teacher` for the warm start alone."""
+    env: dict[str, Any] | None = None
+    """What the demonstrated environment has in place of `data.env`'s; its words must be those of the run."""
+    program: dict[str, Any] | None = None
+    """Likewise of `data.program`."""
+    policy: dict[str, Any] | None = None
+    """Likewise of `model.policy`; an adapter whose `path` is null is trained over the policy that is named here."""
+    pack_size: int | None = None
+    """Tasks of a demonstrated pack; null takes `data.pack_size`."""
+
+
+class WarmStartCLI(CodCLI):
+    """`CodCLI` for supervised learning on demonstrations."""
+
+    command = "warm_start"
+
+    def before_instantiate_classes(self) -> None:
+        """As for any run, also where a config of foreign origin describes this warm start."""
+        check_harmless(yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False)))
+        super().before_instantiate_classes()
+
+
+def config_of(run: Mapping[str, Any], words: Sequence[str] | None = None) -> dict[str, Any]:
+    """The config of the warm start's own CLI: `warm_start` of a run's resolved config, and of the rest what the run has.
+
+    `words` is the run's vocabulary, which the demonstrations of another environment are in, too.
+    """
+    asked, data, policy = run["warm_start"], run["data"], run["model"]["policy"]
+    teacher = {} if asked["teacher"] is None else {"teacher": asked["teacher"]}
+    sizes = ("num_updates", "packs_per_update", "num_packs")
+    other = {} if asked["env"] is None or not words else {"words": list(words)}
+    apart = (*sizes, "teacher", "env", "program", "policy", "pack_size")
+    return {
+        "seed_everything": run["seed_everything"],
+        "torch_threads": run["torch_threads"],
+        "overwrite": True,
+        "model": {
+            "policy": changed(policy, asked["policy"] or {}),
+            **{key: value for key, value in asked.items() if key not in apart},
+        },
+        "data": {
+            "env": changed(changed(data["env"], asked["env"] or {}), teacher),
+            "context": data["context"],
+            "program": changed(data["program"], asked["program"] or {}),
+            "pack_size": data["pack_size"] if asked["pack_size"] is None else asked["pack_size"],
+            "max_new_tokens": data["max_new_tokens"],
+            **{key: asked[key] for key in sizes},
+            **other,
+        },
+        "trainer": {
+            "max_epochs": 1,
+            # a run on GPUs is compared with it on whatever there is
+            "accelerator": "cpu" if run["trainer"]["accelerator"] == "cpu" else "auto",
+            "precision": run["trainer"]["precision"],
+        },
+    }
+
+
+def changed(own: Any, changes: Any) -> Any:
+    """A value of the run's config with changes; a class of another name takes the place of the run's.
+
+    >>> changed({"class_path": "a.Levers", "init_args": {"max_turns": 2, "labels": None}}, {"max_turns": 3})
+    {'class_path': 'a.Levers', 'init_args': {'max_turns': 3, 'labels': None}}
+    """
+    if not isinstance(own, dict) or not isinstance(changes, dict):
+        return changes
+    if "class_path" in own:
+        changes = below_init_args({"class_path": own["class_path"], **changes})
+        if changes["class_path"].rpartition(".")[2] != own["class_path"].rpartition(".")[2]:
+            return changes
+    return own | {key: changed(own.get(key), value) for key, value in changes.items()}
+
+
+def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None) -> tuple[Path, TextEnv]:
+    """The folder of the policy with which the run begins, trained now unless the cache has it, and the demonstrated environment.
+
+    Args:
+        run: The resolved config of the run.
+        words: The run's vocabulary, for demonstrations of another environment.
+    """
+    argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
+    cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "warm_start"
+    check_folder(cache, "COD_LIGHTNING_CACHE")
+    unbuilt = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
+    folder, made = cache / _key(unbuilt.parser.dump(unbuilt.config)), unbuilt.datamodule.env
+    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _check_own(cache)
+    with _alone(folder):
+        _sweep(folder)
+        damage = "it is a link" if folder.is_symlink() else manifest_damage(folder / "policy", folder.name)
+        if damage is None:
+            rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
+            return folder / "policy", made
+        if os.path.lexists(folder):
+            print(f"warm start: {folder} is not used and is made anew, since {damage}", file=sys.stderr)
+        unbuilt.datamodule.check_with(unbuilt.model.policy)
+        num_updates = run["warm_start"]["num_updates"]
+        print(f"warm start: {num_updates:,} updates, once; then cached in {folder}", file=sys.stderr)
+        begun = time.perf_counter()
+        _train_into(folder, argv)
+        print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    return folder / "policy", made
+
+
+def _train_into(folder: Path, argv: Sequence[str]) -> None:
+    """Train in a folder beside it, which takes its place once it is whole; the lock is held."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
+        working = Path(beside) / "run"
+        to = ["--trainer.default_root_dir", str(working)]
+        cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *argv, *to])
+        save_policy(cli, working / "policy")
+        write_manifest(working / "policy", folder.name)
+        if folder.is_symlink():
+            folder.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        working.rename(folder)
+
+
+def _check_own(cache: Path) -> None:
+    """Raise `ConfigError` where others may put a policy into the cache."""
+    facts = cache.stat()
+    if facts.st_uid != os.geteuid() or facts.st_mode & stat.S_IWOTH:
+        expected = "a folder of this user's that not everyone can write, since what lies there is trained on"
+        remedy = f"Change {cache}, or name another."
+        raise ConfigError("COD_LIGHTNING_CACHE", cache.parent, expected, remedy)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed have left beside it; its lock is held, so no process trains it."""
+    for left in folder.parent.glob(f"{folder.name}.*"):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _alone(folder: Path) -> AcquireReturnProxy:
+    """The lock of this warm start, held: of several processes that want it one trains, and the others wait and find it."""
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        rank_zero_only(print)(f"warm start: another process makes {folder}; waiting for it", file=sys.stderr)
+        return lock.acquire()
+
+
+def save_policy(cli: WarmStartCLI, folder: Path) -> None:
+    """Write the trained model, with an adapter merged into its base, and its tokenizer, in Hugging Face form."""
+    model = cli.model.model
+    plain = merged(model) if has_adapter(model) else cli.model.plain_model()
+    weights = None if has_adapter(model) else dict(cli.model.whole_weights())
+    if cli.trainer.is_global_zero:
+        plain.save_pretrained(folder, state_dict=weights)
+        cli.datamodule.chat.tokenizer.save_pretrained(folder)
+
+
+def _key(config: str) -> str:
+    """Whatever decides the result: the resolved config (with its seed), the versions that compute it, the code of its classes, and
+    the files that it names.
+
+    A world that its author has edited keeps its class path, and demonstrates something else; so does a file with other rows.
+    """
+    modules = {name.rpartition(".")[0] for name in class_paths(config)}
+    code = (path.read_text(errors="replace") for path in sources(modules))
+    content = yaml.safe_load(config)
+    files = [mark for part in ("data", "model") for mark in _marks(content.get(part))]
+    parts = (config, __version__, torch.__version__, transformers.__version__, *code, *files)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _marks(value: Any, key: str = "") -> Iterator[str]:
+    """Of each file that a value of the config names, alone or in a folder or package: a digest, or of a large one size and time."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _marks(inner, str(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _marks(inner)
+    elif isinstance(value, str) and value and key.endswith(_NAMING):
+        place = Path(value) if os.path.exists(value) else gguf_file(value, key)
+        for file in sorted(path for path in (place, *place.rglob("*")) if path.is_file()) if place else ():
+            facts = file.stat()
+            large = facts.st_size > _MOST_DIGESTED
+            mark = f"{facts.st_size} {facts.st_mtime_ns}" if large else hashlib.sha256(file.read_bytes()).hexdigest()
+            yield f"{file} {mark}"

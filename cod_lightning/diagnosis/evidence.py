@@ -1,0 +1,172 @@
+"""What a run recorded, as causes look at it: metrics by update, its first and its latest lifecycles, its evaluation."""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import yaml
+
+from cod_lightning.diagnosis.notes import Dependence
+from cod_lightning.errors import ConfigError
+from cod_lightning.reports.lines import LifecycleFile, PlayedGroup
+from cod_lightning.trusted import read_config
+from cod_lightning.types import Episode, EpisodeKind
+
+_LATE = 0.75
+"""From this share of the updates on, a run is late."""
+_HEAD, _TAIL = 2**22, 2**23
+"""Bytes that are read of each file of lifecycles, from its beginning and up to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One recorded episode, and where to find it."""
+
+    episode: Episode
+    step: int
+    pack: str
+    sibling: int
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step}, pack {self.pack}, sibling {self.sibling}, {self.episode.kind} {self.episode.position}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A run's records; what was not recorded is empty."""
+
+    folder: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """`config.yaml`, nested as it is."""
+    metrics: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """Column of metrics.csv -> update -> value."""
+    groups: Sequence[PlayedGroup] = ()
+    """Of training, the first and the latest."""
+    suites: Mapping[str, Any] = field(default_factory=dict)
+    """Of evaluation.json."""
+    dependence: Dependence | None = None
+    """How far late notes depend on what their episode saw; None without weights or notes."""
+
+    def option(self, path: str, otherwise: Any = None) -> Any:
+        """A value of the config by its dotted key; `init_args` are passed through."""
+        found: Any = self.config
+        for name in path.split("."):
+            if not isinstance(found, dict):
+                return otherwise
+            inner = found.get("init_args")
+            found = found[name] if name in found else inner.get(name) if isinstance(inner, dict) else None
+        return otherwise if found is None else found
+
+    @property
+    def num_updates(self) -> int:
+        """Updates that metrics.csv knows."""
+        return 1 + max((max(values) for values in self.metrics.values() if values), default=-1)
+
+    def late(self, column: str) -> float | None:
+        """Mean of a column in the last quarter of the updates; None where it has no value there."""
+        return self._mean(column, lambda update: update >= math.floor(_LATE * self.num_updates))
+
+    def early(self, column: str) -> float | None:
+        """A column's value at the first update that has one."""
+        values = self.metrics.get(column)
+        return values[min(values)] if values else None
+
+    def _mean(self, column: str, chosen: Callable[[int], bool]) -> float | None:
+        values = [value for update, value in self.metrics.get(column, {}).items() if chosen(update)]
+        return fmean(values) if values else None
+
+    @property
+    def first_groups(self) -> list[PlayedGroup]:
+        """Those of the first rollout."""
+        first = min((one.step for one in self.groups), default=0)
+        return [one for one in self.groups if one.step == first]
+
+    @property
+    def late_groups(self) -> list[PlayedGroup]:
+        """Those of the last quarter of the updates, at least of the last rollout."""
+        last = max((one.step for one in self.groups), default=0)
+        return [one for one in self.groups if one.step >= min(last, _LATE * self.num_updates)]
+
+
+def episodes(groups: Iterable[PlayedGroup], *kinds: EpisodeKind) -> list[Played]:
+    """Own episodes of these groups that have a reward, of these kinds."""
+    return [
+        Played(episode, one.step, one.group.pack.id, life.sibling)
+        for one in groups
+        for life in one.group.lifecycles
+        for episode in life.episodes
+        if episode.kind in kinds and episode.reward is not None
+    ]
+
+
+def read_evidence(folder: Path) -> Evidence:
+    """What that run recorded. Raises `ConfigError` where it is no run's folder."""
+    metrics, lives = folder / "metrics.csv", sorted((folder / "lifecycles").glob("train*.jsonl"))
+    lives = [path for path in lives if not path.name.startswith("train_logprobs")]
+    if not metrics.is_file() and not any(map(Path.is_file, lives)):
+        expected = "the folder of a training, with metrics.csv or lifecycles/train.jsonl"
+        remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
+        raise ConfigError("doctor RUN_DIR", folder, expected, remedy)
+    return Evidence(
+        folder=folder,
+        config=_config(folder / "config.yaml"),
+        metrics=_metrics([*sorted(folder.glob("metrics-*.csv")), metrics]),
+        groups=list(chain.from_iterable(map(_ends, filter(Path.is_file, lives)))),
+        suites=_suites(folder / "evaluation.json"),
+    )
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        content = read_config(path)
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _metrics(paths: Iterable[Path]) -> dict[str, dict[int, float]]:
+    """Numbers by column and update; where a resumed run repeats an update, the later row counts."""
+    found: dict[str, dict[int, float]] = {}
+    for path in filter(Path.is_file, paths):
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+            for row in csv.DictReader(line.replace("\0", "") for line in file):
+                if (update := _number(row.get("step"))) is None:
+                    continue
+                for column, text in row.items():
+                    if column and (value := _number(text)) is not None:
+                        found.setdefault(column, {})[int(update)] = value
+    return found
+
+
+def _number(text: object) -> float | None:
+    try:
+        value = float(str(text))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _suites(path: Path) -> dict[str, Any]:
+    try:
+        suites = json.loads(path.read_text(encoding="utf-8"))["suites"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return suites if isinstance(suites, dict) else {}
+
+
+def _ends(path: Path) -> Iterator[PlayedGroup]:
+    """Groups at the beginning and at the end of a file; what is in between is skipped where the file is long."""
+    size, lines = path.stat().st_size, LifecycleFile(path)
+    if size <= _HEAD + _TAIL:
+        yield from lines.groups()
+        return
+    yield from lines.groups(0, _HEAD)
+    yield from lines.groups(size - _TAIL, size)

@@ -1,0 +1,66 @@
+"""How far what a policy writes down depends on what it saw: every note scored behind every prompt."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cod_lightning.forward.logits import output_layer
+from cod_lightning.types import Episode
+
+_MOST_NOTES = 24
+"""Notes that are compared; each is scored behind the prompt of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """Of n notes and the n prompts that they were written behind, of different packs."""
+
+    information: float
+    """Mean nats by which a note is likelier behind its own prompt than behind the n in the mean; between 0 and ln n for notes
+    that are sampled (a single note can be less likely than the mean)."""
+    retrieved: float
+    """Share of the notes whose own prompt makes them likeliest, ties included."""
+    num_notes: int
+
+
+def dependence(logprobs: Float[Tensor, "n n"]) -> Dependence:
+    """Of log p(note i | prompt j) in nats.
+
+    I = mean_i [ log p(i | i) - log mean_j p(i | j) ], the diagonal against the mean of its row: what a note tells of its prompt
+    (RAGEN-2, arXiv 2604.06268).
+
+    >>> dependence(torch.tensor([[0.0, -100.0], [-100.0, 0.0]]))
+    Dependence(information=0.693..., retrieved=1.0, num_notes=2)
+    """
+    own, num = logprobs.double().diagonal(), len(logprobs)
+    mean = logprobs.double().logsumexp(dim=1) - math.log(num)
+    best = logprobs.double().amax(dim=1)
+    return Dependence(float((own - mean).mean()), float((own >= best - 1e-9).double().mean()), num)
+
+
+def of_notes(model: PreTrainedModel, updates: Sequence[Episode]) -> Dependence | None:
+    """Of the first turns of these update episodes; None where fewer than two have any."""
+    turns = [one.turns[0] for one in updates if one.turns and one.turns[0].action_ids][:_MOST_NOTES]
+    if len(turns) < 2:
+        return None
+    notes = [turn.action_ids for turn in turns]
+    columns = [_scored(model, prompt.new_ids, notes) for prompt in turns]
+    return dependence(torch.stack(columns, dim=1))
+
+
+@torch.no_grad()
+def _scored(model: PreTrainedModel, prompt: Sequence[int], notes: Sequence[Sequence[int]]) -> Float[Tensor, " n"]:
+    """Log-prob of each note behind one prompt."""
+    longest = max(map(len, notes))
+    rows = [[*prompt, *note, *[0] * (longest - len(note))] for note in notes]
+    ids = torch.tensor(rows, device=model.device)
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, len(prompt) - 1 : -1]
+    logprobs = torch.log_softmax(output_layer(model)(hidden).float(), dim=-1)
+    of_ids = logprobs.gather(2, ids[:, len(prompt) :, None]).squeeze(2)
+    there = torch.arange(longest, device=ids.device) < torch.tensor(list(map(len, notes)), device=ids.device)[:, None]
+    return torch.where(there, of_ids, 0.0).sum(dim=1).cpu()

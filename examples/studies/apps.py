@@ -1,0 +1,276 @@
+"""The apps, measured: references, checks, sandbox, speed, and what tiny policies learn; writes docs/results/apps.md.
+
+    PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json [--seeds 1 2 3 4 5]
+        [--trainings REC ...] [--page_only]
+
+Each training of `TRAININGS` is `python -m cod_lightning fit` from one warm start a seed, in a folder of its own under `--runs`; it
+ends with the rollout in which it has sampled `BUDGET` tokens. Finished runs are kept, and a run that was stopped goes on, so that
+the command may be stopped at any time; with other trainings or seeds it may run beside itself. `--page_only` reads runs and
+measures nothing else. What is not among `--runs` any more stays as the file has it, if it was trained with that budget and those
+arguments; what has no run is listed as not measured.
+"""
+
+import argparse
+import copy
+import csv
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from cod_lightning.envs.apps import Apps
+from cod_lightning.envs.apps.actions import CodeActions
+from cod_lightning.envs.apps.agent import AppCall
+from cod_lightning.envs.apps.catalog import APPS
+from cod_lightning.envs.apps.checks import checks
+from cod_lightning.envs.apps.templates import CONFIRMED
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.types import Pack, Split
+from examples.studies.apps_page import page
+from examples.studies.signals import finished, train
+from tests.envs.apps.escapes import ESCAPES
+from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
+from tests.envs.apps.played import damaged, solved, specs, successes
+from tests.envs.scripted_life import live
+
+WORLDS: dict[str, Any] = {
+    "apps": {"spare_calls": 2},
+    "apps, 1 call to spare": {"spare_calls": 1},
+    "apps_json": {"actions": "json", "quirks": 1, "spare_calls": 2, "difficulties": (1,)},
+    "apps_hard": {
+        "actions": "qwen", "quirks": 5, "max_turns": 24, "spare_calls": 2, "difficulties": (2, 3), "split_by": ("facts", "template")
+    },
+    "apps_confirm": {"spare_calls": 2, "patience": 3, "templates": tuple(CONFIRMED)},
+    "apps_compact": {"protocol": "compact", "max_turns": 3},
+}  # fmt: skip
+"""As the shipped files set them."""
+NUM_PACKS = 250
+BUDGET = 320_000
+"""Tokens that every training samples."""
+TRAININGS: dict[str, tuple[str, ...]] = {
+    "REC, contexts": ("experiment/apps_compact", "method=rec"),
+    "GRPO, contexts": ("experiment/apps_compact", "method=grpo"),
+    "LOOP, contexts": ("experiment/apps_compact", "method=loop"),
+    "LOOP, per token": ("experiment/loop_apps",),
+    "LOOP, per turn": ("experiment/loop_apps", "--model.loss.level", "turn"),
+    "LOOP, per rollout": ("experiment/loop_apps", "--model.loss.level", "episode"),
+    "GRPO": ("experiment/loop_apps", "method=grpo"),
+    "REC": ("experiment/loop_apps", "method=rec"),
+}
+"""Config and choices. REC with contexts is CoD."""
+
+
+def references() -> dict[str, Any]:
+    """Success by position, mean reward, and success by difficulty, of every reference in every configuration."""
+    found: dict[str, Any] = {}
+    for name, options in WORLDS.items():
+        env = Apps(**options)
+        packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(NUM_PACKS)]
+        found[name] = {}
+        for label, kind, known in (
+            ("random", Reference.RANDOM, env),
+            ("memoryless", Reference.SCRIPTED, None),
+            ("scripted", Reference.SCRIPTED, env),
+            ("oracle", Reference.ORACLE, env),
+        ):
+            lives = [_lived(env, pack, kind, seed, forgets=known is None) for seed, pack in enumerate(packs)]
+            levels: dict[int, list[bool]] = {}
+            for pack, life in zip(packs, lives, strict=True):
+                for task, lived in zip(pack.tasks, life, strict=True):
+                    levels.setdefault(task.spec.kind.difficulty, []).append(lived.success)
+            found[name][label] = {
+                "success": [mean(life[n].success for life in lives) for n in range(4)],
+                "reward": mean(one.reward for life in lives for one in life),
+                "by_difficulty": {str(level): mean(won) for level, won in sorted(levels.items())},
+            }
+    return found
+
+
+def calls_by_level() -> dict[str, list[float]]:
+    """Mean, fewest and most calls of informed play in test tasks of `apps`, by difficulty."""
+    env, levels = Apps(**WORLDS["apps"]), dict[str, list[int]]()
+    for task in specs(env, 4 * NUM_PACKS, Split.TEST):
+        levels.setdefault(str(task.kind.difficulty), []).append(task.budget - env.spare_calls)
+    return {level: [mean(found), min(found), max(found)] for level, found in sorted(levels.items())}
+
+
+def _lived(env: TaskWorld[Any], pack: Pack, kind: Reference, seed: int, *, forgets: bool) -> list[Any]:
+    """A lifecycle; of one who forgets, every task is played as the first of a pack."""
+    player = env.reference(kind, pack)
+    if not forgets:
+        return live(env, pack, player, env.protocol, seed)  # pyright: ignore[reportAttributeAccessIssue]
+    singles = [replace(pack, tasks=(task,)) for task in pack.tasks]
+    return [live(env, one, player, env.protocol, seed + n)[0] for n, one in enumerate(singles)]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def guarded() -> dict[str, Any]:
+    """What must never happen, counted."""
+    caught, tasks = 0, 0
+    rng, missed, idle = random.Random(1), list[str](), list[float]()
+    for task in specs(Apps(quirks=2), 1_000):
+        idle.append(mean(check.passed for check in checks(task.expected(), task.expected().before, "", True)))
+        server = solved(task)
+        tasks += all(check.passed for check in task.checked(server))
+        if tasks <= 500:
+            after, damage = damaged(server.db, rng)
+            found = checks(task.expected(), after, server.answer, server.finished, server.replies)
+            ok = all(check.passed for check in found)
+            caught += not ok
+            missed += [f"{task.text}: {damage}"] if ok else []
+    (task,) = specs(Apps(quirks=0), 1)
+    refused, slowest = 0, 0.0
+    for code in ESCAPES.values():
+        actions, server = CodeActions([app.name for app in APPS]), task.server(patience=1)
+        began = time.process_time()
+        shown = actions.run(code, server)
+        slowest = max(slowest, time.process_time() - began)
+        last = shown.splitlines()[-1]
+        stopped = last.startswith(("refused: ", "error ")) or last.partition(":")[0].endswith("Error")
+        refused += stopped and not server.db.changes(task.expected().before)
+    fuzzed = task.server(patience=1)
+    fuzzed.budget = 10**9
+    answered = hostile_calls(fuzzed, random.Random(2), 20_000)
+    return {
+        "solved_by_oracle": tasks, "random_success": mean(successes(Apps(), Reference.RANDOM, 1_000)),
+        "checks_without_a_call": mean(idle), "mutations_caught": caught, "mutations_missed": missed,
+        "escapes": len(ESCAPES), "escapes_refused": refused, "slowest_escape_s": round(slowest, 3), "hostile_calls": 20_000,
+        "hostile_answered": answered,
+    }  # fmt: skip
+
+
+def speed() -> dict[str, Any]:
+    """Calls a second, snapshots, and memory of 256 lifecycles, each with a pack of its own."""
+    (task,) = specs(Apps(quirks=0), 1)
+    server = task.server(patience=1)
+    server.budget = 10**9
+    tokens = {app.name: logged_in(server, app.name) for app in APPS if app.private}
+    reads = [
+        one
+        for one in ENDPOINTS
+        if not one.writes and one.name != "login" and not any(p.required for p in one.parameters)
+    ]
+    calls = [
+        (f"{one.app}.{one.name}", {"token": tokens[one.app]} if one.private else {})
+        for one in reads
+        if one.name != "done"
+    ]
+    note = {"token": tokens["notes"], "title": "a", "text": "b"}
+    clean, rates = server.db.copy(), list[float]()
+    for _ in range(20):
+        server.db = clean.copy()
+        began = time.process_time()
+        for name, arguments in calls:
+            server.call(name, arguments)
+            server.call("notes.create", note)
+        rates.append(2 * len(calls) / (time.process_time() - began))
+    env = Apps(quirks=0, spare_calls=50)
+    env.reset(options={"task": env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]})
+    env.step("<answer>keys = user.passwords()\nfound = directory.people()</answer>")
+    snapshots = list[float]()
+    for _ in range(1_000):
+        began = time.perf_counter()
+        copy.deepcopy(env)
+        snapshots.append(1e6 * (time.perf_counter() - began))
+    code = CodeActions([app.name for app in APPS])
+    line = code.spelled([AppCall("directory.teams", {})])
+    text, turns = code.read(line)[0], 2_000
+    began = time.process_time()
+    for _ in range(turns):
+        code.run(text, server)
+    output = subprocess.run([sys.executable, __file__, "--memory"], capture_output=True, text=True, check=True).stdout
+    return {
+        "calls_per_s": round(median(rates)), "snapshot_us": round(median(snapshots), 1),
+        "code_turns_per_s": round(turns / (time.process_time() - began)), "memory_mib": json.loads(output),
+    }  # fmt: skip
+
+
+def _peak_mib() -> float:
+    """The most that this process has held; what `getrusage` says begins with its parent's."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None, "a system with /proc"
+    return int(found[1]) / 1024
+
+
+def memory() -> dict[str, float]:
+    """MiB before any environment, and with 256 lifecycles that have played three of their four tasks."""
+    before = _peak_mib()
+    whole, kept = Apps(), list[Apps]()
+    for index in range(256):
+        env = copy.deepcopy(whole)
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
+        live(
+            env,
+            replace(pack, tasks=pack.tasks[:3]),
+            env.reference(Reference.ORACLE, pack),
+            "natural",
+        )
+        env.reset(options={"task": pack.tasks[3]})
+        kept.append(env)
+    return {"before": round(before), "with_256": round(_peak_mib())}
+
+
+def learned(runs: Path, before: dict[str, Any]) -> dict[str, Any]:
+    """Curves by condition, tokens and rollouts of every training and seed; of `before` what this protocol trained is kept."""
+    arms = {name: list(one) for name, one in TRAININGS.items()}
+    same = before.get("budget") == BUDGET
+    kept = {name: before["runs"].get(name, {}) for name in arms if same and before["arms"].get(name) == arms[name]}
+    for name in TRAININGS:
+        for seed, folder in finished(runs, name):
+            kept.setdefault(name, {})[seed] = _measured(folder)
+    return {"budget": BUDGET, "arms": arms, "runs": kept}
+
+
+def _measured(folder: Path) -> dict[str, Any]:
+    """A finished run."""
+    suite = json.loads((folder / "evaluation.json").read_text())["suites"]["held_out"]
+    curves = {"trained": suite["positions"]} | suite["controls"]
+    with (folder / "metrics.csv").open(newline="") as file:
+        sampled = [float(row["tokens/sampled"] or 0) for row in csv.DictReader(file)]
+    return {
+        "curves": {
+            name: [one["success"] for one in curve]
+            for name, curve in curves.items()
+            if name not in ("random", "memoryless", "scripted", "oracle")
+        },
+        "sampled_tokens": max(sampled),
+        "rollouts": len({*sampled} - {0.0}),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--runs", type=Path, default=Path("runs/soak_apps"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--trainings", nargs="+", choices=tuple(TRAININGS), default=list(TRAININGS))
+    parser.add_argument("--page_only", action="store_true", help="Only read runs; keep the rest of the file.")
+    parser.add_argument("--train_only", action="store_true", help="Write no page.")
+    parser.add_argument("--memory", action="store_true", help="Only print MiB of 256 lifecycles.")
+    args = parser.parse_args()
+    if args.memory:
+        print(json.dumps(memory()))
+        return 0
+    runs = args.runs.resolve()
+    for seed in () if args.page_only else args.seeds:
+        for name in args.trainings:
+            train(runs, name, seed, "--config", *TRAININGS[name], "--torch_threads", "1", budget=BUDGET)
+    if args.train_only:
+        return 0
+    results = json.loads(args.out.read_text()) if args.out.is_file() else {}
+    if not args.page_only:
+        results |= {"references": references(), "calls": calls_by_level(), "guarded": guarded(), "speed": speed()}
+    results["learned"] = learned(runs, results.get("learned", {}))
+    args.out.write_text(json.dumps(results, indent=1) + "\n")
+    args.out.with_suffix(".md").write_text(page(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""The quick start with every rollout waited for and with rollouts ahead, in turn: where it ends, and how long it takes.
+
+    python examples/studies/asynchronous.py --out docs/results/asynchronous.json [--seeds 1 2 3]
+
+Each run is `python -m cod_lightning fit --config quickstart --torch_threads 1 --seed_everything SEED --data.max_staleness BOUND`
+in a process of its own, from a warm start that is there already; with a bound of 1 also `--model.mismatch TokenTruncate`, to
+correct for staleness. Which bound is first changes from seed to seed, and all ratios of seconds are within a seed, since other
+work on the machine comes and goes; the load is written down.
+Exits with 1 where the final success of a seed is not the same within the interval
+over packs.
+"""
+
+import argparse
+import csv
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import t
+
+from cod_lightning.markdown import table
+
+ROOT = Path(__file__).resolve().parents[2]
+BOUNDS = (0, 1)
+CORRECTION = {0: (), 1: ("--model.mismatch", "TokenTruncate")}
+
+
+def fit(folder: Path, cache: Path, seed: int, *more: str) -> float:
+    """Seconds of the process."""
+    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "quickstart", "--torch_threads", "1"]
+    command += ["--seed_everything", str(seed), "--trainer.default_root_dir", str(folder), *more]
+    environment = os.environ | {"COD_LIGHTNING_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    begun = time.perf_counter()
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+    return time.perf_counter() - begun
+
+
+def measured(folder: Path, wall_s: float) -> dict[str, Any]:
+    """One run's seconds, lag and evaluation."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        updates = [row for row in csv.DictReader(file) if row["tokens/sampled"]]
+    firsts = list({row["tokens/sampled"]: row for row in reversed(updates)}.values())
+
+    def total(column: str, rows: list[dict[str, str]]) -> float:
+        return sum(float(row[column]) for row in rows)
+
+    stood_s = total("time/wait_s" if "time/wait_s" in updates[0] else "time/rollout_s", firsts)
+    suite = json.loads((folder / "evaluation.json").read_text())["suites"]["held_out"]
+    seconds = {
+        "wall_s": wall_s,
+        "rollout_s": total("time/rollout_s", firsts),
+        "stood_still_s": stood_s,
+        "update_s": total("time/train_s", updates),
+        "training_s": stood_s + total("time/train_s", updates),
+    }
+    return {
+        **{name: round(value, 1) for name, value in seconds.items()},
+        "load": [round(value, 1) for value in os.getloadavg()],
+        "updates": len(updates),
+        "sampled_tokens": float(updates[-1]["tokens/sampled"]),
+        "mean_staleness": total("train/staleness_mean", updates) / len(updates),
+        "positions": [{"success": p["success"], "ci95": p["success_ci95"]} for p in suite["positions"]],
+        "packs": suite["packs"],
+    }
+
+
+def compared(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """One seed: ratios of seconds, above 1 where rollouts ahead are faster, and the difference in final success.
+
+    Final success is that of the last position. The interval of a difference of two such shares, each with a half-width of its own,
+    is that of independent samples: the root of the sum of their squares.
+    """
+    waited, ahead = (runs[str(bound)] for bound in BOUNDS)
+    final = [run["positions"][-1] for run in (waited, ahead)]
+    half = sum(((p["ci95"][1] - p["ci95"][0]) / 2) ** 2 for p in final) ** 0.5
+    difference = final[1]["success"] - final[0]["success"]
+    return {
+        "speed_up_of_training": waited["training_s"] / ahead["training_s"],
+        "speed_up_of_the_whole_run": waited["wall_s"] / ahead["wall_s"],
+        "difference_in_final_success": difference,
+        "ci95": [difference - half, difference + half],
+        "same_within_its_interval": abs(difference) <= half,
+    }
+
+
+def over_seeds(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means of the seeds' comparisons; the interval of the difference is Student's over seeds, so it knows how trainings vary."""
+    differences = [one["difference_in_final_success"] for one in found]
+    mean, half = statistics.mean(differences), float("inf")
+    if len(found) > 1:
+        half = float(t.ppf(0.975, len(found) - 1)) * statistics.stdev(differences) / len(found) ** 0.5
+    return {
+        "speed_up_of_training": statistics.mean(one["speed_up_of_training"] for one in found),
+        "difference_in_final_success": mean,
+        "ci95": [mean - half, mean + half] if len(found) > 1 else None,
+    }
+
+
+def page(results: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    lines = [
+        "# Rollouts ahead on the quick start, measured",
+        "",
+        f"`make studies` on {results['machine']}; each run with one thread of torch; with bound 1 also "
+        "`--model.mismatch TokenTruncate`.",
+        "Success on the held-out suite by position, 95 % intervals over packs in brackets. Training is updates and what they stood",
+        "still for; the whole run also has validations, the evaluation at the end and the start of Python. Load is that of 1, 5",
+        "and 15 minutes, at the end of a run.",
+        "",
+    ]
+    head = ["seed", "bound", "whole run, s", "training, s", "stood still, s", "rollouts, s", "load"]
+    cells = []
+    for seed, record in results["seeds"].items():
+        for bound, run in record["runs"].items():
+            seconds = [run[name] for name in ("wall_s", "training_s", "stood_still_s", "rollout_s")]
+            curve = [f"{p['success']:.3f} [{p['ci95'][0]:.3f}, {p['ci95'][1]:.3f}]" for p in run["positions"]]
+            load = "/".join(map(str, run["load"]))
+            cells.append([str(cell) for cell in (seed, bound, *seconds, load, *curve)])
+    lines += [table([*head, "success at 0", "1", "2", "3"], cells), ""]
+    for seed, record in results["seeds"].items():
+        found = record["compared"]
+        low, high = found["ci95"]
+        lines.append(
+            f"- seed {seed}: training {found['speed_up_of_training']:.2f} times, the whole run "
+            f"{found['speed_up_of_the_whole_run']:.2f} times as fast with rollouts ahead; final success "
+            f"{found['difference_in_final_success']:+.3f} [{low:+.3f}, {high:+.3f}], "
+            f"{'the same' if found['same_within_its_interval'] else 'NOT the same'} within its interval"
+        )
+    if (over := results["over_seeds"])["ci95"]:
+        low, high = over["ci95"]
+        lines.append(
+            f"- over seeds: training {over['speed_up_of_training']:.2f} times as fast; final success "
+            f"{over['difference_in_final_success']:+.3f} [{low:+.3f}, {high:+.3f}] (Student's interval over seeds)"
+        )
+    return "\n".join([*lines, ""])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    args = parser.parse_args()
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    results: dict[str, Any] = {"machine": machine, "seeds": {}}
+    with tempfile.TemporaryDirectory() as temporary:
+        cache = Path(temporary) / "cache"
+        for number, seed in enumerate(args.seeds):
+            once = ("--data.suites", "null", "--trainer.max_steps", "1", "--data.val_packs", "1")
+            fit(Path(temporary) / f"warm{seed}", cache, seed, *once)
+            runs: dict[str, Any] = {}
+            for bound in BOUNDS[:: -1 if number % 2 else 1]:
+                folder = Path(temporary) / f"run{seed}.{bound}"
+                wall_s = fit(folder, cache, seed, "--data.max_staleness", str(bound), *CORRECTION[bound])
+                runs[str(bound)] = measured(folder, wall_s)
+                print(f"seed {seed}, bound {bound}: {json.dumps(runs[str(bound)])}", flush=True)
+            ordered = {str(bound): runs[str(bound)] for bound in BOUNDS}
+            results["seeds"][str(seed)] = {"runs": ordered, "compared": compared(ordered)}
+            results["over_seeds"] = over_seeds([one["compared"] for one in results["seeds"].values()])
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            args.out.write_text(json.dumps(results, indent=1) + "\n")
+            args.out.with_suffix(".md").write_text(page(results))
+    return 0 if all(seed["compared"]["same_within_its_interval"] for seed in results["seeds"].values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,358 @@
+"""A tiny policy trained on TextWorld's houses, against controls and references; and the references of its natural wording.
+
+    PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER
+        [--seeds 1 2 3] [--credit_seeds 1 2 3 4 5] [--page_only]
+
+Needs the extra `textworld`. Each seed is one `fit --config experiment/textworld`, about 9 minutes of one core; each credit seed is
+two shorter ones. Runs that are in FOLDER already are measured, not trained again, and `--page_only` trains none; what FOLDER lacks
+then stays as the JSON file has it. The page is written beside the JSON file.
+"""
+
+import argparse
+import csv
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.contexts import HintContext
+from cod_lightning.evaluation.condition_kinds import REFERENCES
+from cod_lightning.evaluation.crossed import seed_estimate
+from cod_lightning.evaluation.figures import figures
+from cod_lightning.evaluation.packs_file import read_packs
+from cod_lightning.evaluation.references import play_reference, summarise
+from cod_lightning.markdown import table
+from cod_lightning.types import Split
+from examples.studies.foreign_worlds_page import end_to_end_lines, fault_lines
+
+EXPERIMENT = "experiment/textworld"
+PACKS = "evaluation_packs.parquet"
+NATURAL = ("textworld_easy", "textworld_hard")
+ROWS = {
+    "trained": "trained, T=1",
+    "blanked_context": "its context hidden",
+    "shuffled_context": "another pack's context",
+    "oracle_context": "a true context from the first task on",
+    "warm_start": "warm start, T=1",
+    "warm_start_t0.3": "warm start, T=0.3",
+    "random": "random",
+    "memoryless": "scripted, without memory",
+    "scripted": "scripted",
+    "oracle": "walkthrough",
+}
+
+
+SCOPES = {"episode": "episode credit", "trajectory": "trajectory credit"}
+CREDIT_EPOCHS = 1
+CREDIT_SUITE = {
+    "name": "held_out",
+    "num_packs": 512,
+    "controls": ["blanked_context"],
+    "warm_start_temperatures": [0.3],
+}
+
+
+def fit(seed: int, run: Path, *more: str) -> None:
+    """One training with its evaluation."""
+    argv = ["fit", "--config", EXPERIMENT, *more, "--seed_everything", str(seed)]
+    argv += ["--trainer.default_root_dir", str(run)]
+    command = [sys.executable, "-m", "cod_lightning", *argv]
+    done = subprocess.run(
+        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"seed {seed} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+
+
+def measured(run: Path) -> dict[str, Any]:
+    """Success by position and condition, gains, what of it is repeated tasks, and three contexts."""
+    suite = json.loads((run / "evaluation.json").read_text())["suites"]["held_out"]
+    of = {"trained": suite["positions"], **suite["controls"]}
+    stateful, stateless = (read_packs(run / PACKS, "held_out", one) for one in ("trained", "blanked_context"))
+    assert stateful is not None
+    assert stateless is not None
+    gain = figures(stateful, {"blanked_context": stateless}, r_max=1.0).get("stateful_gain")
+    assert gain is not None
+    return {
+        "success": {key: [one["success"] for one in of[key]] for key in ROWS},
+        "reward": [one["reward"] for one in suite["positions"]],
+        "gain_t": [one["mean"] for one in gain["gain_t"]],
+        "gain_norm": None if gain["gain_norm"] is None else gain["gain_norm"]["mean"],
+        "packs": suite["packs"],
+        **repeated(run),
+        "contexts": contexts(run),
+    }
+
+
+def repeated(run: Path) -> dict[str, float]:
+    """Success from position 1 on, in tasks whose thing was sought before in the pack, and in those whose was not."""
+    world = parse_world(world_parser("check", ""), ["--env", "textworld_compact"]).env
+    played = pq.read_table(run / PACKS).to_pylist()
+    found: dict[bool, list[float]] = {True: [], False: []}
+    packs: dict[str, Any] = {}
+    for row in played:
+        if row["condition"] != "trained" or row["position"] == 0 or row["success"] is None:
+            continue
+        name, _, _, index = row["pack"].rsplit("/", 3)
+        assert name == world.name, f"{row['pack']} is not of {world.name}"
+        if row["pack"] not in packs:
+            packs[row["pack"]] = world.sample_pack(split=Split.TEST, index=int(index), num_tasks=4)
+        found[packs[row["pack"]].tasks[row["position"]].repeat].append(row["success"])
+    return {"sought_before": float(np.mean(found[True])), "sought_first": float(np.mean(found[False]))}
+
+
+def contexts(run: Path) -> list[dict[str, Any]]:
+    """What the trained policy noted after each of the first three tasks of three packs."""
+    with (run / "lifecycles" / "test_held_out_trained.jsonl").open() as file:
+        lives = [json.loads(line) for _, line in zip(range(3), file, strict=False)]
+    return [
+        {
+            "seen": [one["feedback"] for one in life["episodes"] if one["kind"] == "solve"],
+            "noted": [one["context_after"] for one in life["episodes"] if one["kind"] == "update"],
+        }
+        for life in lives
+    ]
+
+
+def credit_fit(scope: str, seed: int, run: Path) -> None:
+    """One training of the comparison of credit."""
+    budget = ("--trainer.max_epochs", str(CREDIT_EPOCHS), "--data.suites", json.dumps([CREDIT_SUITE]))
+    fit(seed, run, f"credit={scope}", *budget)
+
+
+def credit_measured(run: Path) -> dict[str, Any]:
+    """Success by position, of the trained policy, with its context hidden, and of the warm start; and what was sampled."""
+    suite = json.loads((run / "evaluation.json").read_text())["suites"]["held_out"]
+    of = {"trained": suite["positions"], **suite["controls"]}
+    with (run / "metrics.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["tokens/sampled"]]
+    return {
+        "success": {
+            key: [one["success"] for one in of[key]] for key in ("trained", "blanked_context", "warm_start_t0.3")
+        },
+        "packs": suite["packs"],
+        "updates": len(rows),
+        "sampled_tokens": int(float(rows[-1]["tokens/sampled"])),
+    }
+
+
+def references(name: str, num_packs: int) -> dict[str, Any]:
+    """Success by position of the references in natural wording."""
+    world = parse_world(world_parser("check", ""), ["--env", name]).env
+    packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(num_packs)]
+    rows = {}
+    for kind in REFERENCES:
+        row = summarise(kind, list(play_reference(world, packs, kind, HintContext())))
+        assert not row.num_failed, f"{row.num_failed} lifecycles of {kind} in {name} failed"
+        rows[str(kind)] = [[one.mean, *(one.ci95 or [one.mean, one.mean])] for one in row.success]
+    return {"num_packs": num_packs, "success": rows}
+
+
+def over_seeds(values: Sequence[float]) -> str:
+    """Mean with its 95 % interval; a policy without a model has the same value with every seed."""
+    if len(values) > 1 and len(set(values)) == 1:
+        return f"{values[0]:.3f}"
+    one = seed_estimate(np.array(values, dtype=float))
+    return f"{one.mean:.3f}" + (f" [{one.ci95[0]:.3f}, {one.ci95[1]:.3f}]" if one.ci95 else " (one seed)")
+
+
+def credit_lines(found: dict[str, dict[str, Any]]) -> list[str]:
+    """The section of the page that compares scopes of credit, paired by seed."""
+    runs = {scope: {seed: one[scope] for seed, one in found.items() if scope in one} for scope in SCOPES}
+    paired = [seed for seed in runs["episode"] if seed in runs["trajectory"]]
+    title = "### Credit by episode and by trajectory"
+    if not paired:
+        return [
+            title,
+            "Not measured. The command above does it: ten trainings, about 45 minutes of one core.",
+        ]
+
+    def values(scope: str, key: str, n: int | None) -> list[float]:
+        rows = [runs[scope][seed]["success"][key] for seed in paired]
+        return [float(np.mean(row)) if n is None else row[n] for row in rows]
+
+    def row(label: str, of: Callable[[int | None], Sequence[float]]) -> list[str]:
+        return [label, *(over_seeds(of(n)) for n in (0, 1, 2, 3, None))]
+
+    def less(n: int | None) -> list[float]:
+        pairs = zip(values("trajectory", "trained", n), values("episode", "trained", n), strict=True)
+        return [one - other for one, other in pairs]
+
+    cells = [row(label, lambda n, s=scope: values(s, "trained", n)) for scope, label in SCOPES.items()]
+    cells += [row("trajectory less episode, paired by seed", less)]
+    cells += [
+        row(f"{label}, its context hidden", lambda n, s=scope: values(s, "blanked_context", n))
+        for scope, label in SCOPES.items()
+    ]
+    cells += [row("warm start, T=0.3", lambda n: values("episode", "warm_start_t0.3", n))]
+    cells += [
+        [f"trajectory less episode, seed {seed}", *(f"{less(n)[i]:+.3f}" for n in (0, 1, 2, 3, None))]
+        for i, seed in enumerate(paired)
+    ]
+    one, mean = runs["episode"][paired[0]], less(None)
+    low, high = seed_estimate(np.array(mean)).ci95 or (-1.0, 1.0)
+    if low <= 0 <= high:
+        said = "At this budget no difference is shown: the interval of the difference in the mean holds 0."
+    else:
+        said = f"At this budget {'trajectory' if low > 0 else 'episode'} credit is better in the mean over positions."
+    sampled = [runs[scope][seed]["sampled_tokens"] for scope in SCOPES for seed in paired]
+    return [
+        title,
+        f"`fit --config {EXPERIMENT} credit=SCOPE --trainer.max_epochs {CREDIT_EPOCHS}`, seeds {', '.join(paired)}: packs of "
+        "4, both scopes from the same warm start of the seed. Both have the same budget, a sixth of the training above: "
+        f"{one['updates']} updates by reward, from {one['updates'] // 4 * 256:,} lifecycles and {min(sampled):,} to "
+        f"{max(sampled):,} sampled tokens. (The training above discounts what comes later, `credit=discounted`.) Success at "
+        f"temperature 1 by position on {one['packs']} held-out houses, and "
+        "in the mean over positions; means over seeds with 95 % intervals over seeds (Student's t).",
+        table(["policy", "0", "1", "2", "3", "mean"], cells),
+        said,
+    ]
+
+
+SERVED = {"Native": "in this process", "Served": "behind an OpenEnv server", "Taskset": "a taskset of verifiers"}
+
+
+def served_lines(file: Path) -> list[str]:
+    """What `tests/soak/same_curves.py` found, if it has run: the same environment in this process and behind two protocols."""
+    if not file.exists():
+        return []
+    found = json.loads(file.read_text())
+
+    def mean(rows: Sequence[dict[str, str]], part: str) -> str:
+        values = [[float(v) for k, v in row.items() if k.startswith(part) and v] for row in rows]
+        shown = [f"{np.mean(one):.4f}" for one in values if one]
+        return " ".join([shown[0], shown[-1]])
+
+    cells = [
+        [SERVED[world], seed, str(len(run)), mean(run, "train/reward/position"), mean(run, "val/success/position")]
+        for world, runs in found["curves"].items()
+        for seed, run in zip(map(str, found["seeds"]), runs, strict=True)
+    ]
+    differ = [
+        f"{SERVED[w]}: {', '.join(names) or 'none'}" for w, names in found["differing_columns"].items() if w != "Native"
+    ]
+    return [
+        "## One environment, served",
+        "`PYTHONPATH=. python tests/soak/same_curves.py --out docs/results/same_curves.json` trains a policy from random weights "
+        f"on the guides' hidden number, {found['updates']} updates: in this process, behind an OpenEnv server on the loopback, "
+        "and as a taskset of verifiers in a Python of its own. Mean over positions, in the first and the last row that has one:",
+        table(["the environment is", "seed", "rows", "reward in training", "success in validation"], cells),
+        f"Of {found['columns_compared']} columns of metrics.csv (times left out), in every row, those that differ from the first: "
+        + "; ".join(differ)
+        + ". Columns of `gap` and `mismatch` measure rounding between engine and trainer (about 1e-7), which depends on the "
+        "requests that the engine serves in one batch, and so on when each environment answers.",
+    ]
+
+
+def page(found: dict[str, Any], folder: Path) -> str:
+    """The page."""
+    runs, seeds = list(found["seeds"].values()), ", ".join(found["seeds"])
+    lines = [
+        "# Worlds that others wrote, measured",
+        "`PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER` "
+        "writes this page "
+        f"({found['machine']}, Python {found['python']}). [How to use these environments](../guides/environments_of_others.md).",
+        "## TextWorld, fused words",
+        f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on demonstrations, "
+        "then 240 by reward, in houses that TextWorld generates (`textworld_compact`: a room with four others around it, four "
+        "things, four commands a task). Success, which is TextWorld's score here, by position on "
+        f"{runs[0]['packs']:,} held-out houses; their maps and places were never trained on. Means over seeds with 95 % intervals "
+        "over seeds (Student's t); the last four rows are policies without a model.",
+    ]
+    rows = [
+        [label, *(over_seeds([run["success"][key][n] for run in runs]) for n in range(4))]
+        for key, label in ROWS.items()
+    ]
+    rows += [
+        [f"trained, seed {s}", *(f"{v:.3f}" for v in run["success"]["trained"])] for s, run in found["seeds"].items()
+    ]
+    lines += [table(["policy", "0", "1", "2", "3"], rows)]
+    lines += [
+        "A task seeks one of the things that need two commands or more, drawn with replacement, so some seek what an earlier one "
+        "sought. From position 1 on, "
+        f"success is {over_seeds([run['sought_before'] for run in runs])} in those, and "
+        f"{over_seeds([run['sought_first'] for run in runs])} in tasks that seek something for the first time, "
+        "which was seen in passing or not at all."
+    ]
+    last, warm = ([run["success"][key][-1] for run in runs] for key in ("trained", "warm_start_t0.3"))
+    lines += [
+        "Demonstrations hold the skill in weak form: players that trust their context, and a writer that notes each place as it "
+        "was seen with probability 0.5, else at random. At temperature 0.3 the warm start alone reaches "
+        f"{over_seeds(warm)} at the last position; the trained policy reaches {over_seeds(last)} at temperature 1."
+    ]
+    gains = [
+        [s, *(f"{v:+.3f}" for v in run["gain_t"]), f"{run['gain_norm']:.3f}" if run["gain_norm"] is not None else "-"]
+        for s, run in found["seeds"].items()
+    ]
+    lines += [
+        "Gain as Continual Learning Bench defines it (arXiv 2606.05661), against the hidden context: `gain_t` by position, "
+        "and `gain_norm`.",
+        table(["seed", "0", "1", "2", "3", "gain_norm"], gains),
+        "### What the contexts say",
+        f"Three held-out packs, seed {next(iter(found['seeds']))}: what each task's feedback says, and what is noted after it.",
+    ]
+    for life in runs[0]["contexts"]:
+        pairs = zip(life["seen"], [*life["noted"], ""], strict=True)
+        lines.append(
+            table(["feedback", "noted"], [[f"`{seen}`", f"`{noted}`" if noted else ""] for seen, noted in pairs])
+        )
+    lines += credit_lines(found.get("credit", {}))
+    lines += [
+        "## TextWorld, its own text",
+        "The references in natural wording, played by TextWorld's interpreter, packs of 4, with 95 % intervals over packs. "
+        "No model was trained on it.",
+    ]
+    for name, one in found["natural"].items():
+        cells = [
+            [key, *(f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in row)] for key, row in one["success"].items()
+        ]
+        lines += [f"`{name}`, {one['num_packs']} packs:", table(["policy", "0", "1", "2", "3"], cells)]
+    lines += served_lines(folder / "same_curves.json")
+    lines += fault_lines(folder) + end_to_end_lines()
+    return "\n\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Train what is missing, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--credit_seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--runs", type=Path, required=True, help="Where runs are kept.")
+    parser.add_argument("--num_packs", type=int, default=30, help="Packs of the natural wording for each reference.")
+    parser.add_argument("--page_only", action="store_true", help="Train nothing.")
+    options = parser.parse_args()
+    found: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    found |= {"machine": f"{os.cpu_count()} cores, {platform.machine()}", "python": platform.python_version()}
+    seeds, credit = found.setdefault("seeds", {}), found.setdefault("credit", {})
+    for seed in options.seeds:
+        run = options.runs / f"tw{seed}"
+        if not options.page_only and not (run / "evaluation.json").exists():
+            fit(seed, run)
+        if (run / "evaluation.json").exists():
+            seeds[str(seed)] = measured(run)
+            print(seed, seeds[str(seed)]["success"]["trained"], flush=True)
+    for seed in options.credit_seeds:
+        for scope in SCOPES:
+            run = options.runs / f"{scope}{seed}"
+            if not options.page_only and not (run / "evaluation.json").exists():
+                credit_fit(scope, seed, run)
+            if (run / "evaluation.json").exists():
+                credit.setdefault(str(seed), {})[scope] = credit_measured(run)
+                print(scope, seed, credit[str(seed)][scope]["success"]["trained"], flush=True)
+    if not options.page_only:
+        found["natural"] = {name: references(name, options.num_packs) for name in NATURAL}
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    options.out.with_suffix(".md").write_text(page(found, options.out.parent))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""What the README claims of the quick start, run in full: seeds 1, 2 and 3 from an empty cache, held-out mappings, and a machine.
+
+    python examples/studies/quickstart.py --out docs/results/quickstart.json [--seeds 1 2 3] [--skip-held-out] [--skip-machine]
+
+Each run is `python -m cod_lightning fit --config quickstart --seed_everything SEED` in a process of its own, timed from
+outside with its warm start. What training adds to transfer is shown of every run, and promised of the vending machine, whose
+demonstrations leave most of it to training. Writes what came out, and whether each promise held, to the JSON file, a page and a
+figure beside it; exits with 1 if one did not.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from cod_lightning.evaluation.view import with_interval
+from cod_lightning.markdown import table
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINE = "examples/vending_machine/machine.yaml"
+STYLES = (
+    {"color": "#0969da", "linestyle": "-"},
+    {"color": "#bf5700", "linestyle": ":"},
+    {"color": "#6e7781", "linestyle": "--"},
+    {"color": "#6e7781", "linestyle": (0, (1, 3))},
+)
+
+
+def run(config: str, seed: int, folder: Path, *more: str) -> dict[str, Any]:
+    """One training from nothing; its evaluation, seconds and peak memory (MiB)."""
+    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", config, "--seed_everything", str(seed), *more]
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "examples" / "vending_machine")))
+    environment = os.environ | {"COD_LIGHTNING_CACHE": str(folder / "cache"), "PYTHONPATH": paths}
+    begun = time.perf_counter()
+    with (folder / "log.txt").open("w") as log:
+        child = subprocess.Popen(
+            [*command, "--trainer.default_root_dir", str(folder / "run")],
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
+        _, status, usage = os.wait4(child.pid, 0)
+    seconds = time.perf_counter() - begun
+    if status:
+        raise SystemExit(f"{' '.join(command)} failed:\n{(folder / 'log.txt').read_text()[-3000:]}")
+    evaluation = json.loads((folder / "run" / "evaluation.json").read_text())
+    peak = usage.ru_maxrss / 1024
+    return {
+        "command": " ".join(command[1:]),
+        "seconds": round(seconds, 1),
+        "peak_mib": round(peak),
+        "evaluation": evaluation,
+    }
+
+
+def promises(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each promise of the README for one run: its value, its bound, and whether it held."""
+    suite = record["evaluation"]["suites"]["held_out"]
+    success = [p["success"] for p in suite["positions"]]
+    blanked = [p["success"] for p in suite["controls"]["blanked_context"]]
+    warm = [p["success"] for p in suite["controls"]["warm_start"]]
+    difference = suite["paired"]["trained_minus_best_warm_start"]
+    checks = {
+        "seconds": (record["seconds"], "<=", 180),
+        "peak_mib": (record["peak_mib"], "<=", 2048),
+        "success at position 3": (success[3], ">=", 0.88),
+        "gain from position 0 to 3": (success[3] - success[0], ">=", 0.30),
+        "blanked context, largest distance from position 0": (max(abs(b - success[0]) for b in blanked), "<=", 0.06),
+        "warm start's gain at temperature 1": (warm[3] - warm[0], "<=", 0.10),
+        "trained minus best warm start, lower bound": (difference["ci95"][0], ">", 0),
+    }
+    return checked(checks)
+
+
+def promises_of_the_machine(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The promises of the vending machine, whose demonstrations leave most to training."""
+    suite = record["evaluation"]["suites"]["held_out"]
+    adds = suite["figures"]["training_adds"]["difference"]
+    checks = {
+        "transfer above the warm start's at its best temperature, lower bound": (adds["ci95"][0], ">", 0),
+        "trained minus best warm start, lower bound": (
+            suite["paired"]["trained_minus_best_warm_start"]["ci95"][0],
+            ">",
+            0,
+        ),
+    }
+    return checked(checks)
+
+
+def checked(checks: dict[str, tuple[float, str, float]]) -> dict[str, dict[str, Any]]:
+    """Each value with its bound, and whether it held."""
+    held = {"<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b, ">": lambda a, b: a > b}
+    return {
+        name: {"value": round(value, 4), "bound": f"{sign} {bound}", "held": bool(held[sign](value, bound))}
+        for name, (value, sign, bound) in checks.items()
+    }
+
+
+def page(results: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    lines = [
+        "# Quick start, measured",
+        "",
+        f"`make studies` on {results['machine']}; figures of `evaluation.json`, 95 % intervals over packs in brackets.",
+        "",
+    ]
+    for name, record in results["runs"].items():
+        lines += [
+            f"## {name}",
+            "",
+            f"`python {record['command']}`: {record['seconds']} s, peak {record['peak_mib']} MiB.",
+            "",
+        ]
+        for suite_name, suite in record["evaluation"]["suites"].items():
+            lines += [f"Suite `{suite_name}`, {suite['packs']} packs from `{suite['env']}`, success by position:", ""]
+            rows = {"trained": suite["positions"], **suite["controls"]}
+            cells = [[label, *map(_cell, positions)] for label, positions in rows.items()]
+            lines.append(table(["policy", "0", "1", "2", "3"], cells))
+            difference = suite["paired"]["trained_minus_best_warm_start"]
+            if difference:
+                low, high = difference["ci95"]
+                lines += [
+                    "",
+                    f"Trained minus warm start at its best temperature ({difference['best_temperature']}), same packs, mean over "
+                    f"positions: {difference['mean_difference']:+.3f} [{low:+.3f}, {high:+.3f}].",
+                ]
+            if adds := (suite.get("figures") or {}).get("training_adds"):
+                said = [
+                    with_interval(adds[key]["mean"], adds[key]["ci95"], "+.3f")
+                    for key in ("difference", "trained", "warm_start")
+                ]
+                lines += [
+                    "",
+                    f"Training adds {said[0]} to transfer (success from position 1 on, minus blanked context): trained {said[1]}, "
+                    f"warm start at T={adds['temperature']:g} {said[2]}.",
+                ]
+            lines.append("")
+        for promise, found in record.get("promises", {}).items():
+            lines.append(f"- {'held' if found['held'] else 'NOT HELD'}: {promise} {found['bound']}: {found['value']}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+GREY = "#6e7781"
+"""Read on white and on black."""
+
+
+def draw(results: dict[str, Any], file: Path) -> None:
+    """Success by position of every seed: trained, with its context hidden, and the warm start at its best and at temperature 1."""
+    plt.rcParams.update(
+        dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
+    )
+    figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
+    suites = [
+        run["evaluation"]["suites"]["held_out"] for name, run in results["runs"].items() if name.startswith("seed")
+    ]
+    for number, suite in enumerate(suites):
+        controls = suite["controls"]
+        shown = {"trained": suite["positions"], "trained, blanked context": controls["blanked_context"]}
+        best = suite["paired"]["trained_minus_best_warm_start"]["best_temperature"]
+        shown |= {"warm start, at its best": controls["warm_start" if best == 1 else f"warm_start_t{best}"]}
+        shown |= {"warm start, temperature 1": controls["warm_start"]}
+        for (label, row), style in zip(shown.items(), STYLES, strict=True):
+            success = [position["success"] for position in row]
+            low, high = zip(*(position["success_ci95"] for position in row), strict=True)
+            axes.plot(success, marker="o", markersize=4, label=None if number else label, **style)
+            axes.fill_between(range(len(row)), low, high, alpha=0.12, linewidth=0, color=style["color"])
+    axes.set(xlabel="position in the pack", ylabel="success", xticks=range(len(suites[0]["positions"])), ylim=(0.35, 1))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.55))
+    figure.savefig(file, transparent=True)
+
+
+def _cell(position: dict[str, Any]) -> str:
+    low, high = position["success_ci95"]
+    return f"{position['success']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--skip-held-out", action="store_true")
+    parser.add_argument("--skip-machine", action="store_true")
+    args = parser.parse_args()
+    runs: dict[str, Any] = {}
+    jobs = [(f"seed {seed}", "quickstart", seed) for seed in args.seeds]
+    if not args.skip_held_out:
+        jobs.append(("four of 24 mappings held out, seed 1", "experiment/held_out_mappings", 1))
+    if not args.skip_machine:
+        jobs += [(f"vending machine, seed {seed}", MACHINE, seed) for seed in args.seeds]
+    for name, config, seed in jobs:
+        with tempfile.TemporaryDirectory() as folder:
+            runs[name] = record = run(config, seed, Path(folder))
+        if config == "quickstart":
+            record["promises"] = promises(record)
+        elif config == MACHINE:
+            record["promises"] = promises_of_the_machine(record)
+        print(name, json.dumps(record.get("promises", record["seconds"]), indent=1), flush=True)
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    results = {"machine": machine, "runs": runs}
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(results, indent=1) + "\n")
+    args.out.with_suffix(".md").write_text(page(results))
+    draw(results, args.out.with_suffix(".svg"))
+    return 0 if all(p["held"] for r in runs.values() for p in r.get("promises", {}).values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

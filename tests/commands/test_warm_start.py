@@ -1,0 +1,85 @@
+"""A warm start is a phase of its run: it has what the run has, but for what `warm_start` says."""
+
+from dataclasses import asdict
+
+import pytest
+
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.lightning_cli import start
+from cod_lightning.commands.phase import WarmStart, changed, config_of
+from cod_lightning.commands.train import TrainCLI
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.modules import GRPOModule
+
+RUN = {
+    "seed_everything": 3,
+    "torch_threads": 1,
+    "trainer": {"accelerator": "gpu", "precision": "bf16-mixed", "devices": 8},
+    "model": {"policy": {"class_path": "a.Tiny", "init_args": {"hidden_size": 64}}, "lr": 1.0},
+    "data": {
+        "env": {"class_path": "b.Levers", "init_args": {"max_turns": 2, "teacher": {"follow": 0.9, "quotes": False}}},
+        "context": {"class_path": "c.Hint", "init_args": {}},
+        "program": {"class_path": "d.ConnectTheDots", "init_args": {"every": 4}},
+        "pack_size": 9,
+        "max_new_tokens": 24,
+    },
+}
+
+
+def phase(words=None, **asked):
+    return config_of(RUN | {"warm_start": asdict(WarmStart(**asked))}, words)
+
+
+def test_it_has_the_environment_context_program_policy_and_sizes_of_its_run():
+    made = phase(num_updates=7, lr=0.5)
+    for key, value in RUN["data"].items():
+        assert made["data"][key] == value
+    assert made["model"]["policy"] == RUN["model"]["policy"]
+    assert (made["seed_everything"], made["torch_threads"]) == (3, 1)
+    assert (made["data"]["num_updates"], made["model"]["lr"]) == (7, 0.5)
+    assert made["trainer"] == {"max_epochs": 1, "accelerator": "auto", "precision": "bf16-mixed"}
+
+
+def test_what_it_says_itself_changes_single_arguments():
+    env = {"class_path": "b.Levers", "init_args": {"max_turns": 3, "teacher": {"follow": 0.9, "quotes": True}}}
+    made = phase(teacher={"quotes": True}, env={"max_turns": 3}, program={"every": 1}, pack_size=4)
+    assert made["data"]["env"] == env
+    assert made["data"]["program"]["init_args"] == {"every": 1}
+    assert made["data"]["pack_size"] == 4
+    assert RUN["data"]["env"]["init_args"]["max_turns"] == 2
+
+
+def test_another_class_takes_the_place_of_the_run_s():
+    tiny = {"class_path": "x.Sentences", "init_args": {"window": 9}}
+    assert phase(policy=tiny)["model"]["policy"] == tiny
+
+
+def test_of_a_mixture_one_world_is_changed():
+    worlds = {"lake": {"class_path": "b.Lake", "init_args": {"size": 3}}, "alchemy": {"class_path": "b.Alchemy"}}
+    mixture = {"class_path": "b.Mixture", "init_args": {"worlds": worlds, "weights": {"lake": 1.0}}}
+    made = changed(mixture, {"weights": None, "worlds": {"lake": {"teacher": {"quotes": True}}}})
+    assert made["init_args"]["worlds"]["lake"]["init_args"] == {"size": 3, "teacher": {"quotes": True}}
+    assert made["init_args"]["worlds"]["alchemy"] == worlds["alchemy"]
+    assert made["init_args"]["weights"] is None
+
+
+def test_only_demonstrations_of_another_environment_name_the_words_of_the_run():
+    assert "words" not in phase(words=["a"])["data"]
+    assert phase(words=["a"], env={"max_turns": 3})["data"]["words"] == ["a"]
+
+
+@pytest.mark.slow
+def test_it_is_made_in_the_run_s_own_context_and_found_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COD_LIGHTNING_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    small = ["--warm_start.num_updates", "2", "--warm_start.num_packs", "4", "--data.max_new_tokens", "24"]
+
+    def made(*more):
+        argv = expand(["--config", "smoke", *small, "--trainer.default_root_dir", str(tmp_path / "run"), *more]).argv
+        return start(TrainCLI, GRPOModule, RolloutDataModule, argv, execute=False).warm_start_folder
+
+    notebook = made("context=notebook_compact")
+    assert made("context=notebook_compact") == notebook != made()
+    assert "warm start: cached in" in capsys.readouterr().err
+    assert made("--data.group_size", "4") == made()
+    assert (notebook / "model.safetensors").is_file()

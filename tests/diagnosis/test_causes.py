@@ -1,0 +1,200 @@
+"""Each cause is named on evidence that has it, and on none that stays just below its threshold."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from msgspec import structs
+
+from cod_lightning.diagnosis.causes import CAUSES, Cause, causes_of, late_notes
+from cod_lightning.diagnosis.evidence import Evidence, read_evidence
+from cod_lightning.diagnosis.notes import Dependence, dependence
+from cod_lightning.errors import ConfigError
+from cod_lightning.reports.lines import LifecycleFile, PlayedGroup
+from cod_lightning.rollout import transcript
+from cod_lightning.types import EpisodeKind, EpisodeStatus, StopReason
+from tests.records import group, turn
+
+MIXED = [[True, False], [False, True], [True, True], [False, False]]
+BY_NAME = {cause.named(): cause for cause in CAUSES}
+
+
+def changed(one, change):
+    lives = [structs.replace(life, episodes=tuple(map(change, life.episodes))) for life in one.lifecycles]
+    return structs.replace(one, lifecycles=tuple(lives))
+
+
+def played(rows=MIXED, change=lambda episode: episode, steps=(0, 9)):
+    """Two groups of each step."""
+    return [PlayedGroup(step, changed(group(f"p{step}.{n}", rows), change)) for step in steps for n in range(2)]
+
+
+def column(*values):
+    return dict(enumerate(values))
+
+
+def healthy(**more):
+    """Ten updates in which nothing is wrong."""
+    metrics = {
+        "train/zero_variance_packs": column(*[0.2] * 10),
+        "train/entropy": column(*[0.5] * 10),
+        "train/gradient_norm": column(*[0.1] * 10),
+        "train/logprob_gap": column(*[1e-6] * 10),
+        "engine/policy_moved": column(*[0.03] * 10),
+        "rollout/num_lost_groups": column(*[0.0] * 10),
+        "rollout/token_drift": column(*[0.0] * 10),
+    }
+    config = {
+        "warm_start": "x",
+        "data": {"packs_per_rollout": 4},
+        "model": {"lr": 1e-3, "policy": {"class_path": "TinyPolicy"}},
+    }
+    made = Evidence(folder=Path(), config=config, metrics=metrics, groups=played())
+    return replace(made, **more)
+
+
+def with_metrics(**columns):
+    names = {name.replace("__", "/"): values for name, values in columns.items()}
+    return healthy(metrics={**healthy().metrics, **names})
+
+
+def cut(episode):
+    ended = tuple(structs.replace(one, stop=StopReason.LENGTH) for one in episode.turns or (turn("x"),))
+    return structs.replace(episode, turns=ended, success=False, status=EpisodeStatus.TRUNCATED)
+
+
+def unread(episode):
+    if episode.kind is EpisodeKind.UPDATE:
+        return structs.replace(episode, success=False, status=EpisodeStatus.MALFORMED)
+    return structs.replace(episode, success=False, status=EpisodeStatus.MALFORMED, reward=0.0)
+
+
+def surprised(episode):
+    said = structs.replace(turn("x"), action_ids=(1, 2), behaviour_logprobs=(-3.0, -3.0))
+    return structs.replace(unread(episode), turns=(said,))
+
+
+def suite(own, hidden, half=0.01):
+    """Success after the first task, and with the context hidden; half of the interval of their difference."""
+    cost = {"mean": own - hidden, "ci95": [own - hidden - half, own - hidden + half]}
+    figures = {"forward_transfer": {"control": "blanked_context", "success": cost}}
+    return {"held_out": {"figures": figures, "controls": {"blanked_context": [{"success": 0.5}, {"success": hidden}]}}}
+
+
+HAVE = {
+    "wrong tokenizer": healthy(groups=played(change=surprised)),
+    "truncated answers": healthy(groups=played(change=cut)),
+    "baseline without siblings": with_metrics(rollout__num_lost_groups=column(*[2.0] * 10)),
+    "demonstrations leave nothing": healthy(groups=played([[True, True]] * 8)),
+    "reward clipped away": healthy(groups=played(change=lambda one: structs.replace(one, reward=0.0))),
+    "sampler not synced": with_metrics(train__logprob_gap=column(*[1e-6] * 7, 0.1, 0.1, 0.1)),
+    "rate too high": replace(
+        with_metrics(engine__policy_moved=column(0.1, 2.5)),
+        groups=[*played(), *played([[False, False]] * 8, steps=(9,))],
+    ),
+    "rate too low": with_metrics(engine__policy_moved=column(*[1e-6] * 10)),
+    "format collapse": healthy(groups=[*played(steps=(0,)), *played(change=unread, steps=(9,))]),
+    "entropy gone": with_metrics(train__entropy=column(*[0.5] * 7, 0.001, 0.001, 0.001)),
+    "dead groups": with_metrics(train__zero_variance_packs=column(*[0.9] * 10)),
+    "context ignored": healthy(suites=suite(0.51, 0.5)),
+    "contexts independent": healthy(dependence=Dependence(0.01, 0.05, 24)),
+}
+
+
+def test_every_cause_is_among_these():
+    assert HAVE.keys() == BY_NAME.keys()
+
+
+def test_a_healthy_run_has_none():
+    assert causes_of(healthy(suites=suite(0.9, 0.5), dependence=Dependence(1.5, 0.6, 24))) == []
+
+
+@pytest.mark.parametrize("name", HAVE)
+def test_a_cause_is_the_first_that_is_named(name):
+    found = causes_of(HAVE[name])
+    assert found, "none"
+    assert found[0].cause == name, [one.cause for one in found]
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        healthy(groups=played(change=lambda one: surprised(one) if one.position else one)),
+        with_metrics(rollout__num_lost_groups=column(*[1.9] * 10)),
+        with_metrics(train__logprob_gap=column(*[0.01] * 10)),
+        with_metrics(engine__policy_moved=column(0.1, 2.5)),
+        with_metrics(engine__policy_moved=column(*[1e-6] * 9, 1e-3)),
+        with_metrics(train__entropy=column(*[0.5] * 7, 0.03, 0.03, 0.03)),
+        with_metrics(train__zero_variance_packs=column(*[1.0] * 7, 0.7, 0.7, 0.7)),
+        healthy(suites=suite(0.56, 0.5)),
+        healthy(suites=suite(0.97, 0.96)),
+        healthy(suites=suite(0.51, 0.5, half=0.2)),
+        healthy(dependence=Dependence(0.2, 0.3, 24)),
+        healthy(dependence=Dependence(0.0, 0.3, 8)),
+    ],
+)
+def test_nothing_is_named_below_a_threshold(below):
+    assert [one.cause for one in causes_of(below) if one.cause != "format collapse"] == []
+
+
+def test_a_finding_says_which_lifecycles_show_it():
+    found = causes_of(HAVE["format collapse"])[0]
+    assert found.shown_by[0] == "step 9, pack p9.0, sibling 0, solve 0"
+    assert len(found.shown_by) == 3
+
+
+def test_what_follows_from_a_cause_is_left_out_beside_it():
+    dead = {"train/zero_variance_packs": column(*[1.0] * 10)}
+    found = causes_of(healthy(groups=played(change=cut), metrics=healthy().metrics | dead))
+    assert [one.cause for one in found] == ["truncated answers"]
+
+
+def test_thresholds_stand_in_what_is_said_of_a_cause():
+    for cause in CAUSES:
+        first, second = cause.described()
+        assert first.endswith(".")
+        assert second.startswith("Named where")
+        assert "{" not in first + second
+        assert all(name in BY_NAME for name in cause.explains), cause
+        assert issubclass(cause, Cause)
+
+
+def test_the_guide_has_the_table_that_the_docstrings_make():
+    page = Path("docs/guides/doctor.md").read_text(encoding="utf-8")
+    for cause in CAUSES:
+        first, second = cause.described()
+        assert f"| {cause.named()} | {first} {second} | {cause.remedy} |" in page
+
+
+def test_the_dependence_of_notes_is_the_diagonal_against_the_mean_of_its_row():
+    logprobs = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)) * 3
+    found = dependence(logprobs)
+    rows = logprobs.double().tolist()
+    means = [torch.tensor(row, dtype=torch.float64).exp().mean().log().item() for row in rows]
+    assert found.information == pytest.approx(sum(rows[i][i] - means[i] for i in range(6)) / 6)
+    assert found.retrieved == sum(rows[i][i] == max(rows[i]) for i in range(6)) / 6
+    assert dependence(torch.zeros(4, 4)).information == pytest.approx(0)
+
+
+def test_one_note_of_each_pack_is_compared_the_latest_first():
+    assert len(late_notes(healthy())) == 4
+    assert late_notes(healthy(groups=played(change=unread))) == []
+
+
+def test_a_folder_without_a_training_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"metrics\.csv or lifecycles/train\.jsonl"):
+        read_evidence(tmp_path)
+
+
+def test_a_long_file_is_read_at_both_ends(tmp_path, monkeypatch):
+    path = tmp_path / "lifecycles" / "train.jsonl"
+    for step in range(40):
+        transcript.write(path, [group(f"p{step}", MIXED)], step=step)
+    size = path.stat().st_size
+    monkeypatch.setattr("cod_lightning.diagnosis.evidence._HEAD", size // 10)
+    monkeypatch.setattr("cod_lightning.diagnosis.evidence._TAIL", size // 10)
+    steps = {one.step for one in read_evidence(tmp_path).groups}
+    assert {0, 1, 38, 39} <= steps
+    assert 20 not in steps
+    assert len(list(LifecycleFile(path).groups())) == 40

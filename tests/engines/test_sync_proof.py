@@ -1,0 +1,94 @@
+"""A sync is proven: by what the engine holds, and by what it samples, under the weights of now and of before."""
+
+import copy
+
+import pytest
+import torch
+
+from cod_lightning.engines.sync_proof import Staleness, digest
+from tests.planted_syncs import FAULTS, PRECISIONS, SOUND, Run
+
+BY_NAME = {fault.name: fault for fault in FAULTS}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
+def test_a_digest_sees_every_bit_its_place_and_the_shape(dtype):
+    one = torch.arange(12).view(3, 4).to(dtype)
+    changed = one.clone()
+    changed[2, 3] += 1
+    others = [changed, one.T, one.view(4, 3), one.flip(0), one.flatten()]
+    assert len({digest(tensor) for tensor in [one, *others]}) == 6
+    assert digest(one) == digest(copy.deepcopy(one))
+
+
+def test_a_digest_of_a_large_tensor_is_that_of_all_of_its_parts():
+    one = torch.zeros(2**22 + 5)
+    other = one.clone()
+    other[-1] = 1e-30
+    assert digest(one) != digest(other)
+
+
+def test_staleness_is_the_least_squares_share_of_the_way_back():
+    generator = torch.Generator().manual_seed(0)
+    new, way, noise = (torch.randn(32, generator=generator) for _ in range(3))
+    old = new + 0.1 * way
+    found = Staleness.of(new + 0.7 * (old - new) + 1e-3 * noise, new, old)
+    ways = [(float(e), float(n), float(o)) for e, n, o in zip(new + 0.07 * way + 1e-3 * noise, new, old, strict=True)]
+    slope = sum((e - n) * (o - n) for e, n, o in ways) / sum((o - n) ** 2 for _, n, o in ways)
+    rest = sum((e - n - slope * (o - n)) ** 2 for e, n, o in ways) / 31
+    assert found.share == pytest.approx(slope, rel=1e-4)
+    assert found.error == pytest.approx((rest / sum((o - n) ** 2 for _, n, o in ways)) ** 0.5, rel=1e-3)
+    assert found.stale
+    assert not found.fresh
+
+
+def test_noise_as_large_as_the_step_decides_nothing():
+    generator = torch.Generator().manual_seed(0)
+    new, way, noise = (torch.randn(32, generator=generator) for _ in range(3))
+    found = Staleness.of(new + noise, new, new + 0.1 * way)
+    assert not found.stale
+    assert not found.fresh
+    assert Staleness.of(new, new, new).error == float("inf")
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_clean_syncs_raise_no_alarm(precision):
+    run = Run(precision, SOUND)
+    assert run(5) == (0, "")
+    assert run.sync.last_moved > 0
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "LoRA on bfloat16"])
+@pytest.mark.parametrize("fault", [*FAULTS], ids=lambda fault: fault.name)
+def test_a_planted_fault_is_named_by_the_second_sync(fault, precision):
+    if not fault.fits(precision):
+        pytest.skip("not a fault of this kind of weights")
+    at, said = Run(precision, fault)(2)
+    assert at == 2, said
+    assert "after sync 2 Planted" in said
+
+
+def test_what_differs_is_said_by_its_kind():
+    said = {name: Run("float32", BY_NAME[name])(2)[1] for name in BY_NAME if BY_NAME[name].fits("float32")}
+    assert "layers.1.self_attn.q_proj.weight is that of the sync before (stale)" in said["one layer stale"]
+    assert "embed_tokens.weight differs in 1 of" in said["one row wrong"]
+    assert "is 1.01 times what was sent" in said["matrices off by 1 %"]
+    assert "layers.0.self_attn.q_proj.weight holds model.layers.1" in said["two layers swapped"]
+    assert "o_proj.weight is transposed" in said["one matrix transposed"]
+    assert "was rounded to float16" in said["rounded to another precision"]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "NF4"])
+def test_an_engine_that_cannot_be_looked_into_is_stale_by_its_samples(precision):
+    at, said = Run(precision, BY_NAME["always one sync behind"], seen_through=False)(2)
+    assert at == 2
+    assert "is stale: by the log-probs of 32 tokens it is nearer to the weights of sync 1" in said
+
+
+def test_steps_too_small_for_the_engine_add_up_until_they_show():
+    """An adapter in float32 at a rate of 1e-6 over a base in bfloat16: a sync moves less than its rounding."""
+    clean = Run("LoRA on bfloat16", SOUND, seen_through=False, lr=2e-5)
+    assert clean(12) == (0, "")
+    assert clean.sync._probes._left[None].version < 12
+    at, said = Run("LoRA on bfloat16", BY_NAME["always one sync behind"], seen_through=False, lr=1e-3)(12)
+    assert 0 < at <= 12, said

@@ -1,0 +1,218 @@
+"""Short trainings, each with one cause planted why it goes nowhere, and healthy ones; `doctor` has to tell them apart."""
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs.levers import Levers
+from cod_lightning.objective.terms import LossTerm, TermInputs, TermSums
+from cod_lightning.rewards.base import Reward
+from cod_lightning.types import Episode, Task
+from tests.command_line import cod
+
+HERE = "tests.planted_causes"
+SMALL = {
+    "torch_threads": 1,
+    "trainer.max_epochs": 1,
+    "data.rollouts_per_epoch": 6,
+    "data.packs_per_rollout": 8,
+    "data.val_packs": 4,
+    "data.suites": "null",
+}
+SUITE = '[{"name": "held_out", "num_packs": 128, "controls": ["blanked_context"]}]'
+
+
+class PaysNonsense(Reward):
+    """Pays for answers that do not parse."""
+
+    async def __call__(self, episode: Episode, task: Task) -> float:
+        return 3.0 if str(episode.status) == "malformed" else 0.0
+
+
+@dataclass(frozen=True)
+class Sharpen(LossTerm):
+    """The entropy of each token, which training makes smaller."""
+
+    entropy_gradient: ClassVar[bool] = True
+    coefficient: float = 1.0
+
+    def __call__(self, inputs: TermInputs) -> TermSums:
+        return TermSums(loss=inputs.entropies.sum())
+
+
+class FailingLevers(Levers):
+    """Levers that break in more than half of the tasks."""
+
+    def step(self, action: str) -> Any:
+        if random.random() < 0.6:
+            raise RuntimeError("the lever broke")
+        return super().step(action)
+
+
+class ClippedLevers(Levers):
+    """Levers whose reward never gets through."""
+
+    def step(self, action: str) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, min(reward, 0.0), *rest
+
+
+class HopelessLevers(Levers):
+    """Levers of which none gives the wanted colour."""
+
+    def step(self, action: str) -> Any:
+        code, complaint = self._task.labels.code_of(action)
+        self._pulls = (*self._pulls, (code or 1, next(one for one in self._task.colours if one != self._task.goal)))
+        return self._end("miss") if code else self._end("malformed", complaint)
+
+
+class EasyLevers(Levers):
+    """Levers that all give the wanted colour."""
+
+    def step(self, action: str) -> Any:
+        code, complaint = self._task.labels.code_of(action)
+        self._pulls = (*self._pulls, (code or 1, self._task.goal))
+        return self._end("win") if code else self._end("malformed", complaint)
+
+
+class NeverApplied(TransformersEngine):
+    """Takes an adapter and goes on with the base."""
+
+    def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
+        still = ((name, torch.zeros_like(tensor) if "lora_B" in name else tensor) for name, tensor in weights)
+        super().update_weights(still, policy_version)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A training: its config, choices and keys, beside those of all."""
+
+    cause: str
+    config: str = "smoke"
+    keys: "Callable[[Path], dict[str, Any]]" = lambda _: {}
+    choices: tuple[str, ...] = ()
+    warm_start: str = ""
+    """YAML of a warm start of its own; empty: the config's."""
+
+    def run(self, folder: Path, work: Path) -> str:
+        """Train into that folder; what was said on standard error. `work` holds what several trainings share."""
+        keys = SMALL | self.keys(work)
+        if self.warm_start:
+            file = work / f"{self.cause.replace(' ', '_')}.yaml"
+            file.write_text(f"defaults:\n  - /warm_start/levers@_global_\n  - _self_\n{self.warm_start}")
+            keys["warm_start"] = file
+        flags = [text for key, value in keys.items() for text in (f"--{key}", str(value))]
+        named = (f"--trainer.default_root_dir={folder}", "--overwrite=true")
+        done = cod("fit", "--config", self.config, *self.choices, *flags, *named, cwd=work)
+        assert done.returncode in (0, 3), done.stderr[-2000:]
+        return done.stderr
+
+
+def warm(work: Path) -> Path:
+    """A folder with the warm start of levers."""
+    folder = work / "warm"
+    if not (folder / "model.safetensors").exists():
+        done = cod("warm_start", "--cached", "warm_start/levers", "--torch_threads", "1", cwd=work)
+        assert done.returncode == 0, done.stderr[-2000:]
+        cached = Path(done.stdout.strip().splitlines()[-1])
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in cached.iterdir():
+            if file.is_file():
+                (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+def _of_other_words(work: Path) -> dict[str, Any]:
+    """The warm start's weights for a vocabulary in another order."""
+    folder, source = work / "other_words", warm(work)
+    folder.mkdir(exist_ok=True)
+    for file in source.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    weights = load_file(source / "model.safetensors")
+    rows = len(weights["model.embed_tokens.weight"])
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        if name in weights:
+            weights[name] = weights[name][order].contiguous()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return {"warm_start": "null", "model.policy.weights": folder}
+
+
+def _levers(name: str) -> dict[str, Any]:
+    return {"data.env": f"{HERE}.{name}", "data.env.protocol": "compact"}
+
+
+PLANTED = (
+    Planted("dead groups", keys=lambda _: _levers("HopelessLevers")),
+    Planted(
+        "format collapse",
+        keys=lambda _: {
+            "data.rewards": f'{{"hack": {{"class_path": "{HERE}.PaysNonsense"}}}}',
+            "data.rollouts_per_epoch": 12,
+        },
+    ),
+    Planted(
+        "truncated answers",
+        keys=lambda work: {"data.max_new_tokens": 2, "warm_start": "null", "model.policy.weights": warm(work)},
+    ),
+    Planted(
+        "entropy gone",
+        keys=lambda _: {
+            "model.terms": f'[{{"class_path": "{HERE}.Sharpen"}}]',
+            "model.lr": 5e-3,
+            "data.rollouts_per_epoch": 12,
+        },
+    ),
+    Planted("rate too high", keys=lambda _: {"model.lr": 0.3}),
+    Planted("rate too low", keys=lambda _: {"model.lr": 1e-9}),
+    Planted("baseline without siblings", keys=lambda _: _levers("FailingLevers") | {"data.max_failed_fraction": 1.0}),
+    Planted("wrong tokenizer", keys=_of_other_words),
+    Planted(
+        "sampler not synced",
+        config="experiment/qlora_smoke",
+        choices=("model=lora",),
+        keys=lambda work: {
+            "warm_start": "null",
+            "model.policy.path": warm(work),
+            "model.optimizer": "adamw",
+            "model.lr": 1e-2,
+            "data.engine": f"{HERE}.NeverApplied",
+            "trainer.callbacks": '[{"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": null}}, '
+            '{"class_path": "cod_lightning.callbacks.MismatchGuard", "init_args": {"stop_at": 100.0}}]',
+        },
+    ),
+    Planted("reward clipped away", keys=lambda _: _levers("ClippedLevers")),
+    Planted(
+        "context ignored",
+        keys=lambda _: {"data.suites": SUITE, "data.env.teacher.follow": 0.0},
+        warm_start="data:\n  env:\n    init_args:\n      teacher: {follow: 0.0}\n",
+    ),
+    Planted(
+        "contexts independent",
+        keys=lambda _: {"data.env.teacher.note_accuracy": 0.0},
+        warm_start="data:\n  env:\n    init_args:\n      teacher: {note_accuracy: 0.0}\n",
+    ),
+    Planted("demonstrations leave nothing", keys=lambda _: _levers("EasyLevers")),
+)
+
+SUITED = {"data.suites": SUITE, "data.rollouts_per_epoch": 8, "data.packs_per_rollout": 16}
+HEALTHY = {
+    "smoke": Planted("", keys=lambda _: SUITED),
+    "smoke, GRPO": Planted("", choices=("method=grpo",), keys=lambda _: SUITED),
+    "smoke, credit by task and window": Planted("", choices=("credit=window",), keys=lambda _: SUITED),
+    "smoke, GSPO": Planted("", choices=("loss=gspo",), keys=lambda _: SUITED),
+    "smoke, KL to the start": Planted("", choices=("regulariser=kl_k3",), keys=lambda _: SUITED),
+    "quickstart": Planted("", config="quickstart", keys=lambda _: SUITED),
+    "notebook on levers": Planted("", config="experiment/notebook_levers", keys=lambda _: SUITED),
+    "alchemy": Planted("", config="experiment/alchemy", keys=lambda _: SUITED),
+    "forbidden levers": Planted("", config="experiment/forbidden_levers", keys=lambda _: SUITED),
+    "an adapter in 4 bits": Planted("", config="experiment/qlora_smoke", keys=lambda _: SUITED),
+}
+"""Shipped configs, shortened to eight rollouts and changed in nothing else but their suites."""
