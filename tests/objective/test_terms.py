@@ -6,7 +6,7 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.objective.terms import JSD, KL, ForwardKL, ObservationLoss, TermInputs, means
 from tests.small_fit import small_fit

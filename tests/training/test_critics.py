@@ -7,7 +7,7 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks.weight_sync import WeightSync
+from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch
 from cod_lightning.training.critics import CriticAtWork, ValueHead
