@@ -76,6 +76,14 @@ class Branching(Program):
         await self.program(attempting, pack)
 
     @property
+    def num_attempts(self) -> int:
+        own = 0 if self.anchors is None else self.anchors.attempts - 1
+        return self.program.num_attempts + own + (0 if self.counterfactual is None else self.counterfactual.attempts)
+
+    def words(self) -> tuple[str, ...]:
+        return self.program.words()
+
+    @property
     def held_out(self) -> Program:
         return self.program.held_out
 

@@ -32,7 +32,7 @@ class RolloutsInFlight:
     packs: TrainingPacks
     play: Callable[[Pack], Coroutine[Any, Any, Group]] | None
     runner: RolloutRunner
-    num_ahead: Callable[[], int] | None
+    num_ahead: Callable[[], float] | None
     packs_per_rollout: int
     updates_per_rollout: int
     bound: int
