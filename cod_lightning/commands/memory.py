@@ -60,7 +60,8 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     if lengths := _row_lengths(data, policy):
         longest = max(one.longest for one in lengths)
         whole = shards > 1 or policy.gradient_checkpointing  # beginnings are not shared then
-        num_tokens = most_tokens if whole else max(one.computed(module.token_budget) for one in lengths)
+        budget = module.token_budget or most_tokens
+        num_tokens = most_tokens if whole else max(one.computed(budget) for one in lengths)
     engine_bytes, work = _engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu)
     stochastic = module.optimizer_name == "adamw_stochastic"
     in_float32 = stochastic and weight_bytes == 2 and not adapter and num_processes(trainer) == 1

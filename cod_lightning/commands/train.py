@@ -123,10 +123,11 @@ class TrainCLI(CodCLI):
         """The config whose warm start is meant: of a checkpoint's run, since its own warm start is what it is compared with."""
         runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
         for run in runs:
-            changed = list(differences(*({"warm_start": of.get("warm_start")} for of in (run, self.asked))))
+            phases = [{"warm_start": of.get("warm_start")} for of in (run, self.asked)]
+            changed = list(differences(phases[0], phases[1]))
             if not changed:
-                began = (phase.config_of(of) for of in (run, runs[0]))
-                changed = [(key, said) for key, said in differences(*began) if key != "torch_threads"]
+                began = differences(phase.config_of(run), phase.config_of(runs[0]))
+                changed = [(key, said) for key, said in began if key != "torch_threads"]
             if changed:
                 listed = "; ".join(f"{key}: {said}" for key, said in changed)
                 expected = f"what every checkpoint began with, since they are compared with it ({listed})"

@@ -29,6 +29,7 @@ from cod_lightning.errors import (
     ends_the_run,
     note_fault,
 )
+from cod_lightning.lifecycles.base import Program
 from cod_lightning.markdown import visible
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeStatus, Message, Role, StopReason
@@ -107,13 +108,14 @@ def checked_text(text: object, who: object, kind: type[CodLightningError] = Envi
     return text
 
 
-def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism, method: str) -> None:
+def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism | Program, method: str) -> None:
     """Raise `ConfigError` for a word that a policy with a closed vocabulary would read as an unknown one."""
     if word := chat.unknown_word(text):
+        keys = {TextEnv: "data.env", ContextMechanism: "data.context", Program: "data.program"}
         raise ConfigError(
-            "data.env" if isinstance(who, TextEnv) else "data.context",
+            next(key for kind, key in keys.items() if isinstance(who, kind)),
             f"{type(who).__name__}, whose {method} says the word '{visible(word):.100}'",
-            "only words that the words() of the environment or the context list, since the policy reads any other as <unk>",
+            "only words that the words() of environment, context or program list, since the policy reads any other as <unk>",
             f"Add it to {type(who).__name__}.words(), or choose a model whose vocabulary is open.",
         )
 

@@ -162,6 +162,7 @@ class Life:
     async def _played(self, play: Callable[[TextEnv, str], Awaitable[Episode]], own: bool, shown: Shown) -> Episode:
         """The episode, with what it had to do with the entries of the context."""
         self._start()
+        assert self.env is not None
         episode = await play(self.env, f"{self.name}.{self.index}")
         events = entry_events(self.entries_of, episode, known=self.known and own, shown=shown is Shown.OWN)
         self.known = True
