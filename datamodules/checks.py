@@ -68,6 +68,12 @@ def check_comparing(rewards: Rewards, branching: Branching) -> None:
             if isinstance(part, SiblingReward) and getattr(branching, key) is not None:
                 expected = f"none beside data.{key}, whose attempts are compared with episodes and have no siblings"
                 raise ConfigError(f"data.rewards.{name}", type(part).__name__, expected, "Leave out one of the two.")
+        if isinstance(part, SiblingReward) and branching.program.num_attempts > 1:
+            program = type(branching.program).__name__
+            expected = (
+                f"none beside data.program={program}, whose attempts are compared with episodes and have no siblings"
+            )
+            raise ConfigError(f"data.rewards.{name}", type(part).__name__, expected, "Leave out one of the two.")
 
 
 def check_rounds(

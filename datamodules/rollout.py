@@ -243,11 +243,11 @@ class RolloutDataModule(ItemDataModule):
             remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
             raise ConfigError("data.engine", type(self.engine).__name__, expected, remedy)
 
-    def check_oracle(self, key: str) -> None:
-        """Refuse, for this key, an environment whose oracle writes no context for a teacher to see."""
+    def check_oracle(self, key: str, scorer: str) -> None:
+        """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see."""
         first = first_pack(self.env, self.pack_size, self.seed)
         remedy = "Choose a scorer that sees what the policy sees."
-        check_oracle(self.env, first, self.context, key, "PrivilegedScorer", remedy)
+        check_oracle(self.env, first, self.context, key, scorer, remedy)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""

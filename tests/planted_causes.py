@@ -98,16 +98,10 @@ class Planted:
     config: str = "smoke"
     keys: "Callable[[Path], dict[str, Any]]" = lambda _: {}
     choices: tuple[str, ...] = ()
-    warm_start: str = ""
-    """YAML of a warm start of its own; empty: the config's."""
 
     def run(self, folder: Path, work: Path) -> str:
         """Train into that folder; what was said on standard error. `work` holds what several trainings share."""
         keys = SMALL | self.keys(work)
-        if self.warm_start:
-            file = work / f"{self.cause.replace(' ', '_')}.yaml"
-            file.write_text(f"defaults:\n  - /warm_start/levers@_global_\n  - _self_\n{self.warm_start}")
-            keys["warm_start"] = file
         flags = [text for key, value in keys.items() for text in (f"--{key}", str(value))]
         named = (f"--trainer.default_root_dir={folder}", "--overwrite=true")
         done = cod("fit", "--config", self.config, *self.choices, *flags, *named, cwd=work)
@@ -117,16 +111,12 @@ class Planted:
 
 def warm(work: Path) -> Path:
     """A folder with the warm start of levers."""
-    folder = work / "warm"
-    if not (folder / "model.safetensors").exists():
-        done = cod("warm_start", "--cached", "warm_start/levers", "--torch_threads", "1", cwd=work)
+    run = work / "warm"
+    if not (run / "policy" / "model.safetensors").exists():
+        to = f"--trainer.default_root_dir={run}"
+        done = cod("warm_start", "--config", "smoke", "--torch_threads", "1", "--overwrite=true", to, cwd=work)
         assert done.returncode == 0, done.stderr[-2000:]
-        cached = Path(done.stdout.strip().splitlines()[-1])
-        folder.mkdir(parents=True, exist_ok=True)
-        for file in cached.iterdir():
-            if file.is_file():
-                (folder / file.name).write_bytes(file.read_bytes())
-    return folder
+    return run / "policy"
 
 
 def _of_other_words(work: Path) -> dict[str, Any]:
@@ -146,7 +136,9 @@ def _of_other_words(work: Path) -> dict[str, Any]:
 
 
 def _levers(name: str) -> dict[str, Any]:
-    return {"data.env": f"{HERE}.{name}", "data.env.protocol": "compact"}
+    """That world, after demonstrations of the levers as they are."""
+    shown = '{"class_path": "cod_lightning.envs.levers.Levers", "init_args": {"protocol": "compact"}}'
+    return {"data.env": f"{HERE}.{name}", "data.env.protocol": "compact", "warm_start.env": shown}
 
 
 PLANTED = (
@@ -192,12 +184,10 @@ PLANTED = (
     Planted(
         "context ignored",
         keys=lambda _: {"data.suites": SUITE, "data.env.teacher.follow": 0.0},
-        warm_start="data:\n  env:\n    init_args:\n      teacher: {follow: 0.0}\n",
     ),
     Planted(
         "contexts independent",
         keys=lambda _: {"data.env.teacher.note_accuracy": 0.0},
-        warm_start="data:\n  env:\n    init_args:\n      teacher: {note_accuracy: 0.0}\n",
     ),
     Planted("demonstrations leave nothing", keys=lambda _: _levers("EasyLevers")),
 )
@@ -207,7 +197,7 @@ HEALTHY = {
     "smoke": Planted("", keys=lambda _: SUITED),
     "smoke, GRPO": Planted("", choices=("method=grpo",), keys=lambda _: SUITED),
     "smoke, credit by task and window": Planted("", choices=("credit=window",), keys=lambda _: SUITED),
-    "smoke, GSPO": Planted("", choices=("loss=gspo",), keys=lambda _: SUITED),
+    "smoke, GSPO": Planted("", choices=("loss=grpo", "--model.loss=GSPO"), keys=lambda _: SUITED),
     "smoke, KL to the start": Planted("", choices=("regulariser=kl_k3",), keys=lambda _: SUITED),
     "quickstart": Planted("", config="quickstart", keys=lambda _: SUITED),
     "notebook on levers": Planted("", config="experiment/notebook_levers", keys=lambda _: SUITED),
