@@ -196,7 +196,7 @@ def test_the_help_of_a_command_fits_a_screen_and_points_to_groups(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 30
     assert max(map(len, lines)) < 120
-    assert [line.split()[-1] for line in lines if "fit --help" in line] == ["trainer", "model", "data"]
+    assert [line.split()[-1] for line in lines if "fit --help" in line] == ["trainer", "model", "data", "warm_start"]
 
 
 def test_help_on_a_group_or_a_key_shows_all_of_it_and_nothing_else(capsys):
