@@ -10,6 +10,9 @@ LOCKED = $(PIP) --no-deps --no-build-isolation --require-hashes
 # A file's tests in one process, files in the order given: those that take longest come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
+# Compiled tests are kept: pytest rewrites their assertions, 10 seconds a worker.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: quickstart pretrained test lint docs smoke vllm soak studies bench gpu lock clean
 
 quickstart: .venv/installed
@@ -22,7 +25,7 @@ pretrained: .venv/installed
 	.venv/bin/python -m cod_lightning fit --config configs/pretrained.yaml
 
 test: .venv/installed-test
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2 --dist loadfile
 
 lint: .venv/installed-dev
 	.venv/bin/ruff check .

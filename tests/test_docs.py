@@ -57,7 +57,7 @@ def defined(dotted: str) -> bool:
     """Whether a module, or a name at the top of one, is called this."""
     parts = dotted.split(".")
     for k in range(len(parts), 0, -1):
-        base, rest = ROOT.joinpath(*parts[:k]), parts[k:]
+        base, rest = ROOT.joinpath(*parts[:k]).resolve(), parts[k:]
         file = next((f for f in (base.with_suffix(".py"), base / "__init__.py") if f in sources()), None)
         if file is not None:
             return not rest or bool(re.search(rf"\b{rest[0]}\b", file.read_text()))

@@ -327,7 +327,7 @@ class Module(GRPOModule):
     seed, _tokenizer = 0, None
     num_clipped, largest_norm = 0.0, 0.0
 
-    def _log_update(self, batch, totals, norm):
+    def _log_update(self, batch, totals, norm, lr):
         self.num_clipped += float(totals.metrics.num_clipped)
         self.largest_norm = max(self.largest_norm, norm)
 
@@ -360,6 +360,7 @@ def test_the_first_updates_are_the_librarys_on_the_same_rows(one_file, small, pl
 # ------------------------------------------------------------------ runs
 
 
+@pytest.mark.slow
 def test_a_short_run_prints_its_table_and_repeats_with_its_seed(one_file, small, capsys):
     shown = []
     for _ in range(2):

@@ -35,8 +35,8 @@ def staleness(folder):
     return [float(row["train/staleness"]) for row in metrics(folder) if row["train/staleness"]]
 
 
-def killed_and_resumed(folder, *more):
-    for update in (1, 2, 3, 6):
+def killed_and_resumed(folder, *more, updates=(1, 2, 3, 6)):
+    for update in updates:
         assert fit(folder, *more, *EVERY, "--ckpt_path", "auto", before=killed_after(update)) == -signal.SIGKILL
         assert checkpoint(folder)["global_step"] == update
     assert fit(folder, *more, *EVERY, "--ckpt_path", "last") == 0, said(folder)
@@ -52,7 +52,7 @@ def test_killed_after_some_updates_a_run_with_two_rollouts_ahead_goes_on_bit_for
     assert fit(tmp_path / "whole", *more) == 0, said(tmp_path / "whole")
     assert staleness(tmp_path / "whole") == [0] * 2 + [1] * 2 + [2] * 4
     assert max(float(row["source/revisits"] or 0) for row in metrics(tmp_path / "whole")) > 0
-    killed_and_resumed(tmp_path / "run", *more)
+    killed_and_resumed(tmp_path / "run", *more, updates=(3,))
     assert_the_same(tmp_path / "run", tmp_path / "whole")
 
 

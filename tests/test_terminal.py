@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -179,18 +180,18 @@ def test_what_is_refused_is_only_shown(argv, capsys, tmp_path, monkeypatch):
     [errors.EngineRefused, errors.EngineFailure, errors.DataError, errors.TooManyFailures, errors.SaveFailed],
 )
 def test_what_an_endpoint_or_a_file_said_is_only_shown_when_it_ends_the_run(error, capsys, monkeypatch):
-    def fails():
+    def fails(*_):
         raise error(ALL)
 
-    monkeypatch.setattr(cli, "guard_packages", fails)
+    monkeypatch.setattr(cli, "importlib", SimpleNamespace(import_module=fails))
     shown = output(capsys, ["fit"])
     assert "error: " in shown
     assert not RAW.search(shown)
 
 
 def test_a_traceback_is_only_shown(tmp_path):
-    code = "from cod_lightning import cli; from tests.hostile_texts import ALL\n"
-    code += "def fails(): raise RuntimeError(ALL)\ncli.guard_packages = fails\ncli.main(['fit'])"
+    code = "from types import SimpleNamespace; from cod_lightning import cli; from tests.hostile_texts import ALL\n"
+    code += "def fails(*_): raise RuntimeError(ALL)\ncli.importlib = SimpleNamespace(import_module=fails)\ncli.main(['fit'])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=60)
     shown = ran.stderr.decode()
     assert "RuntimeError: ␛]52" in shown

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from cod_lightning import cli
 from tests.command_line import ROOT
 
@@ -24,6 +26,7 @@ def test_a_reader_that_ends_early_leaves_no_traceback():
         assert process.wait() == 141
 
 
+@pytest.mark.slow
 def test_what_a_terminal_cannot_spell_is_shown_escaped():
     out, err = started(
         "play", "--env", "frozen_lake_easy", "--policy", "scripted", "--index", "1", PYTHONIOENCODING="ascii"

@@ -33,8 +33,13 @@ def test_a_wrong_usage_is_answered_with_its_key_its_value_and_a_remedy(usage, na
     assert findings(usage, names) == []
 
 
+def some(table):
+    """Every third usage; `make soak` has all of them. Each builds a training."""
+    return [pytest.param(*one, marks=pytest.mark.soak if n % 3 else ()) for n, one in enumerate(usages(table))]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("usage", "names"), usages(BUILT), ids=str)
+@pytest.mark.parametrize(("usage", "names"), some(BUILT), ids=str)
 def test_a_wrong_usage_of_a_training_is_answered_likewise(usage, names):
     assert findings(usage, names) == []
 
@@ -49,7 +54,7 @@ def _no_warm_start(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_no_warm_start")
-@pytest.mark.parametrize(("usage", "names"), usages(SIGNALS), ids=str)
+@pytest.mark.parametrize(("usage", "names"), some(SIGNALS), ids=str)
 def test_a_wrong_usage_of_a_signal_is_answered_before_a_warm_start_begins(usage, names):
     assert findings(usage, names) == []
 

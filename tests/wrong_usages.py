@@ -62,7 +62,7 @@ FILES = {
 QUICK = """
 --confg
 context
-context revert 1 ## 1 | --version 1 | --state
+context revert 1 ## 1 | context revert --help
 context log
 context log --state nowhere
 context log --state afile
@@ -192,7 +192,7 @@ play --env apps_compact --env.difficulties [1,2] ## difficulties | 1, 2
 play --env apps_json --env.split_by [] ## split_by | []
 play --env apps_json --env.split_by [facts,facts] ## split_by | facts
 play --env apps_json --env.split_by [quirk] ## split_by | quirk
-play --env apps_json --env.split_by quirks ## split_by | [quirks]
+play --env apps_json --env.split_by quirks ## split_by | quirks
 play --env apps_json --env.templates [] ## templates | []
 play --env apps_json --env.templates [send_mial] ## templates | send_mial | Did you mean send_mail?
 play --env apps_json --env.misses 2
@@ -447,9 +447,9 @@ SMOKE --model.loss.clip_low -1
 SMOKE --model.loss nowhere.Loss
 SMOKE --model.credit nowhere.Credit
 SMOKE --model.betas 3
-SMOKE --model.betas 0.9,0.95 ## model.betas | [0.9,0.95]
-SMOKE --model.trained_kinds solve,update ## model.trained_kinds | [solve,update]
-SMOKE source=growth --data.source.num_tasks 2,4 ## data.source | num_tasks | [2,4]
+SMOKE --model.betas 0.9,0.95 ## model.betas | 0.9,0.95
+SMOKE --model.trained_kinds solve,update ## model.trained_kinds | solve,update
+SMOKE source=growth --data.source.num_tasks 2,4 ## num_tasks | 2,4
 SMOKE --model.betas [0.9,0.9,0.9] ## model.betas | 0.9, 0.9, 0.9
 SMOKE --model.policy nowhere.P
 SMOKE --model.policy.num_layers 0

@@ -244,15 +244,25 @@ def full_key(key: str) -> str:
     return f"{CLASS_KEYS[group]}.{rest}" if dot and group in CLASS_KEYS else key
 
 
+def refuse_python_file(key: str, value: str) -> None:
+    """Raise `ConfigError` for a file of code where a class is to be named: with the path of its last class."""
+    if (path := Path(value)).suffix == ".py" and path.is_file():
+        folders = [] if path.is_absolute() else path.parent.parts
+        classes = re.findall(r"^class (\w+)", path.read_text(errors="replace"), re.MULTILINE)
+        named = ".".join([*folders, path.stem, *(classes[-1:] or ["CLASS"])])
+        raise ConfigError(key, value, f"a class path, such as {named}", "Name the class.")
+
+
 def _choice(group: str, value: str, name: str) -> str:
+    refuse_python_file(name, value)
     shipped = choices_of(group)
     if value in shipped:
         return f"{group}={value}"
     if (
-        ("." in value and not value.endswith((".yaml", ".yml", ".py")))
+        ("." in value and not value.endswith((".yaml", ".yml")))
         or value == "null"
         or value[:1] in ("{", "[")
-        or (Path(value).is_file() and not value.endswith(".py"))
+        or Path(value).is_file()
         or f"{group}/{value}" in shipped
         or not shipped
         or (group not in _WITH_MODULES and CLASS_NAME.fullmatch(value))

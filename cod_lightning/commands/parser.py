@@ -103,6 +103,8 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
     if "required" in message and "model.policy" in message:
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
+    if "is abstract" in message and "NestedArg" in message:
+        return f"Choose the class first, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     if not (found := _UNKNOWN.search(message)):
         return listed
     known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]

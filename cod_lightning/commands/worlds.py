@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from cod_lightning.commands.config_files import refuse_python_file
 from cod_lightning.commands.parser import OneLine, own_refusals, program, refuse_absurd
 from cod_lightning.commands.shipped import files_of
 from cod_lightning.contexts import ContextMechanism, default_mechanism
@@ -134,9 +135,9 @@ def _file(flag: str, name: str) -> str:
     shipped = files_of(group)
     if (path := shipped.get(name.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
         return str(path)
-    is_class = "." in name and not name.endswith((".yaml", ".yml", ".py"))
-    is_file = Path(name).is_file() and not name.endswith(".py")
-    if is_class or name[:1] in ("{", "[") or name == "null" or is_file:
+    refuse_python_file(flag, name)
+    is_class = "." in name and not name.endswith((".yaml", ".yml"))
+    if is_class or name[:1] in ("{", "[") or name == "null" or Path(name).is_file():
         return name
     expected = f"one of {some_of([*shipped], name)}, a YAML file or a class path"
     listed = "See `worlds`." if group == "env" else "Check the spelling."

@@ -59,6 +59,7 @@ def test_a_python_file_is_answered_with_the_class_path_that_was_meant(folder, ca
     assert "expected a class path, such as own_levers.Broken." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_console_script_finds_classes_in_the_current_folder(folder, tmp_path_factory):
     script = tmp_path_factory.mktemp("bin") / "cod-lightning"
     script.write_text("import sys\nfrom cod_lightning.cli import main\nsys.exit(main())\n")

@@ -125,7 +125,9 @@ def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str, said: str
         read_suites(str(tmp_path / "bad.yaml"))
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(
+    "name", [n if i % 4 == 0 else pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(SHIPPED)]
+)
 def test_a_shipped_suite_can_be_played_beside_a_training_on_lakes_in_sentences(name: str) -> None:
     world = FrozenLakeObscure()
     for suite in built(read_suites(name)):

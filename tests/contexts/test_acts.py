@@ -9,7 +9,6 @@ from cod_lightning.contexts.acts import ActsState
 from cod_lightning.contexts.notebook import Entry
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
@@ -141,16 +140,3 @@ def test_scripted_play_acts_and_profits_and_every_sampled_token_is_in_one_row(pr
 @PROTOCOLS
 def test_it_keeps_the_contract(protocol):
     assert [verdict.broken for verdict in check_context(ActsContext(protocol))] == [()] * 6
-
-
-@pytest.mark.parametrize(
-    ("settings", "key"),
-    [
-        ({"max_acts": 0}, "max_acts is 0"),
-        ({"max_acts": 65}, "max_acts is 65"),
-        ({"open_entries": 0}, "open_entries is 0"),
-    ],
-)
-def test_settings_that_cannot_work_are_named(settings, key):
-    with pytest.raises(ConfigError, match=rf"data\.context\.{key}"):
-        ActsContext(**settings)

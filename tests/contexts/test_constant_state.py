@@ -156,20 +156,6 @@ def test_a_state_survives_as_json_and_another_s_is_refused():
         context.load('{"mechanism":"ConstantStateContext","version":1,"state":{"text":7}}')
 
 
-@pytest.mark.parametrize(
-    ("settings", "key"),
-    [
-        ({"budget": 0}, "budget is 0"),
-        ({"penalty": -1.0}, "penalty is -1"),
-        ({"response_limit": 0}, "response_limit is 0"),
-        ({"protocol": "spoken"}, "protocol is spoken"),
-    ],
-)
-def test_settings_that_cannot_work_are_named(settings, key):
-    with pytest.raises(ConfigError, match=rf"data\.context\.{key}"):
-        ConstantStateContext(**settings)
-
-
 def test_a_budget_that_leaves_no_room_for_an_action_is_refused():
     ConstantStateContext(budget=8).check(256, 11)
     for most in (8, 10):  # 10 hold two marks and a state, and no action

@@ -89,7 +89,7 @@ def test_there_are_no_update_episodes_in_a_lifecycle_and_the_last_state_has_ever
 @PROTOCOLS
 def test_scripted_play_gets_better_with_what_it_is_shown(kind, protocol):
     env = Levers(protocol=protocol)
-    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(60)]
+    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(25)]
     row = summarise(ConditionKind.SCRIPTED, list(play_reference(env, packs, ConditionKind.SCRIPTED, kind(protocol))))
     assert (row.num_failed, row.num_malformed) == (0, 0)
     assert row.success[0].mean < 0.7
@@ -241,24 +241,6 @@ def test_a_store_of_another_mechanism_or_version_is_refused_in_one_line():
     assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(DataError, match="damaged"):
         episodes.load(episodes.dump(episodes.empty()).replace('"worth":[]', '"worth":"x"'))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: EpisodesContext("spoken"), r"protocol is spoken; expected natural or compact"),
-        (lambda: EpisodesContext(select="best"), r"select is best; expected utility, similarity or random"),
-        (lambda: EpisodesContext(most=0), r"most is 0; expected at least 1"),
-        (lambda: EpisodesContext(most=5, candidates=4), r"candidates is 4; expected at least 5"),
-        (lambda: EpisodesContext(learning_rate=1.5), r"learning_rate is 1.5; expected in \[0, 1\]"),
-        (lambda: EpisodesContext(initial_worth=float("nan")), r"initial_worth is nan; expected a finite number"),
-        (lambda: EpisodesContext(capacity=10**6), r"capacity is 1000000; expected in 1\.\.100,000"),
-        (lambda: TranscriptContext(budget=0), r"budget is 0; expected at least 1"),
-    ],
-)
-def test_settings_that_cannot_work_are_named(make, message):
-    with pytest.raises(ConfigError, match=rf"data\.context\.{message}"):
-        make()
 
 
 TEXTS = st.lists(st.sampled_from(["red", "green", "blue", "gold", "cup"]), max_size=6).map(" ".join)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts import NotebookContext
 from cod_lightning.contexts.notebook import Entry, NotebookState
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import DataError
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.asked import LetterTokens, answered, opened, shown
 
@@ -198,23 +198,6 @@ def test_a_state_survives_as_json_and_another_s_is_refused(protocol):
             context.load(wrong)
     with pytest.raises(DataError, match=r"NotebookContext version 9; data\.context is NotebookContext version 1"):
         context.load(context.dump(kept).replace('"version":1', '"version":9'))
-
-
-@pytest.mark.parametrize(
-    ("settings", "key"),
-    [
-        ({"budget": 0}, "budget is 0; expected at least 1"),
-        ({"max_entries": 0}, "max_entries is 0"),
-        ({"max_entries": 5000}, "max_entries is 5000; expected in 1..1,000"),
-        ({"corrections": -1}, "corrections is -1"),
-        ({"penalty": float("nan")}, "penalty is nan"),
-        ({"response_limit": 0}, "response_limit is 0"),
-        ({"protocol": "spoken"}, "protocol is spoken; expected natural or compact"),
-    ],
-)
-def test_settings_that_cannot_work_are_named(settings, key):
-    with pytest.raises(ConfigError, match=rf"data\.context\.{key}"):
-        NotebookContext(**settings)
 
 
 def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():

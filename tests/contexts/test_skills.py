@@ -11,7 +11,7 @@ from cod_lightning.contexts.skills_wording import Skill
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import DataError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
@@ -272,23 +272,6 @@ def test_a_store_of_another_mechanism_is_refused():
         SkillsContext().load(NotebookContext().dump(NotebookContext().empty()))
     kept = state("natural", uses=2, worth=0.5)
     assert SkillsContext().load(SkillsContext().dump(kept)) == kept
-
-
-@pytest.mark.parametrize(
-    ("settings", "key"),
-    [
-        ({"protocol": "spoken"}, "protocol is spoken"),
-        ({"max_skills": 0}, r"max_skills is 0; expected in 1\.\.999"),
-        ({"budget": 0}, "budget is 0"),
-        ({"trial": 0}, "trial is 0"),
-        ({"least_worth": float("nan")}, "least_worth is nan"),
-        ({"penalty": -1.0}, "penalty is -1.0"),
-        ({"response_limit": 0}, "response_limit is 0"),
-    ],
-)
-def test_settings_that_cannot_work_are_named(settings, key):
-    with pytest.raises(ConfigError, match=rf"data\.context\.{key}"):
-        SkillsContext(**settings)
 
 
 def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():

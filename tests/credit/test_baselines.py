@@ -7,7 +7,6 @@ import torch
 
 from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, RoleMean, deviation, divided
 from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
-from cod_lightning.errors import ConfigError
 from tests.credit_tables import paper_table, random_table
 
 BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]
@@ -81,11 +80,6 @@ def test_asymre_lifts_every_comparison_by_the_same(returns):
     assert torch.equal(AsymRE(shift=0.0)(returns).values, plain.values)
 
 
-def test_a_baseline_above_the_mean_is_refused():
-    with pytest.raises(ConfigError, match=r"model\.baseline\.shift is 0\.1"):
-        AsymRE(shift=0.1)
-
-
 @pytest.mark.parametrize("at_least", [None, 0.4])
 def test_what_is_accepted_has_an_advantage_of_one_and_the_rest_is_left_out(returns, at_least):
     found = Accepted(at_least=at_least)(returns)
@@ -99,12 +93,6 @@ def test_what_is_accepted_has_an_advantage_of_one_and_the_rest_is_left_out(retur
                 assert bool(found.valid[g, k, e]) == accepted
                 assert found.values[g, k, e].item() == float(accepted)
     assert found.valid.any()
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_bar_that_is_no_number_is_refused(value):
-    with pytest.raises(ConfigError, match=r"model\.baseline\.at_least is (nan|inf); expected a finite number, or null"):
-        Accepted(at_least=value)
 
 
 RULES = [

@@ -91,23 +91,6 @@ def test_the_hand_made_group_comes_out_as_by_hand():
     torch.testing.assert_close(GroupMean()(returns).values, torch.tensor([golden["advantages"]]))
 
 
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({"style": "sliding_window_mean"}, "window"),
-        ({"window": 2}, "window"),
-        ({"style": "sliding_window_mean", "window": 0}, "window"),
-        ({"style": "discounted"}, "discount"),
-        ({"style": "discounted_mean"}, "discount"),
-        ({"discount": 0.5}, "discount"),
-        ({"style": "discounted", "discount": 1.5}, "discount"),
-    ],
-)
-def test_options_without_meaning_are_refused_by_key(options, key):
-    with pytest.raises(ConfigError, match=rf"model\.credit\.{key}"):
-        EpisodeCredit(**options)
-
-
 def test_a_window_longer_than_the_pack_is_refused():
     EpisodeCredit(style="sliding_window_mean", window=4).check(num_tasks=4)
     with pytest.raises(ConfigError, match=r"model\.credit\.window is 5; expected at most data\.pack_size=4"):

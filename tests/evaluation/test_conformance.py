@@ -257,9 +257,11 @@ LONG = [
     "apps",
     "apps_compact",
     "pde_compact",
+    "learn2ask_compact",
+    "terminal_compact",
     *(name for name in HIDING if "_" in name and not name.endswith("_compact")),
 ]
-"""Those that take seconds, and other sizes of one that is there."""
+"""Those that take long, and other sizes of one that is there."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in HIDING])

@@ -98,12 +98,6 @@ def test_solve_episodes_of_a_proposal_that_cannot_be_are_refused():
         outline(ProposeAndSolve(), 6)
 
 
-@pytest.mark.parametrize("every", [0, -1])
-def test_updates_after_no_task_are_refused(every):
-    with pytest.raises(ConfigError, match=rf"data\.program\.every is {every}; expected at least 1"):
-        ConnectTheDots(every=every)
-
-
 TABLES = {
     "the paper's": lambda seed: random_table(seed),
     "every second task": lambda seed: random_table(seed, tasks=6, program=ConnectTheDots(every=2)),

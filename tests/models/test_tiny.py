@@ -126,5 +126,5 @@ def test_sizes_that_do_not_divide_are_refused_with_one_that_does(sizes):
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"model\.policy\.path is .*nowhere"):
+    with pytest.raises(ConfigError, match=r"model\.policy\.path is .*nowhere; expected a folder of a model"):
         PretrainedPolicy(str(tmp_path / "nowhere")).tokenizer([])

@@ -111,7 +111,7 @@ def test_an_update_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path)
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))
     assert recorder.values[0]["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
     assert recorder.values[0]["train/loss"] == pytest.approx(float(total.detach()), rel=1e-4, abs=1e-7)
-    assert recorder.values[0]["train/learning_rate"] == 1e-12
+    assert recorder.values[0]["train/learning_rate"] == pytest.approx(1e-12)
 
 
 def test_rows_of_zero_advantage_are_dropped_and_still_count_in_the_denominator(tmp_path):

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cod_lightning.errors import ConfigError
 from cod_lightning.objective.losses import REC
 from cod_lightning.objective.mismatch import (
     SequenceMask,
@@ -172,12 +171,3 @@ def test_rows_without_actions_count_nothing():
         y, sums = corrected(x, old_of(x), correction)
         assert (sums.num_tokens, sums.figures()) == (0, {})
         assert not y.advantages.isnan().any()
-
-
-@pytest.mark.parametrize(
-    ("kind", "bounds"),
-    [(TokenTruncate, {"max_weight": 0.5}), (TokenMask, {"min_weight": 1.5}), (SequenceMask, {"max_weight": 0.0})],
-)
-def test_bounds_that_exclude_agreement_are_refused_by_key(kind, bounds):
-    with pytest.raises(ConfigError, match=f"model.mismatch.{next(iter(bounds))}"):
-        kind(**bounds)

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from cod_lightning.errors import ConfigError
 from cod_lightning.objective.terms import JSD, KL, ForwardKL, TermInputs, means
 
 VOCABULARY = 6
@@ -97,18 +96,3 @@ def test_a_mean_is_over_the_tokens_that_have_a_score():
     assert means(terms, sums, 10) == pytest.approx(expected)
     assert means(terms, sums, 6).keys() == {"divergence", "teacher_missing"}, "nothing is known of the teacher's"
     assert means(terms, sums | {"teacher_missing": 9.0}, 10)["jsd_teacher"] == 1.0, "of one token something is"
-
-
-@pytest.mark.parametrize("options", [{"beta": 0.0}, {"beta": 1.0}, {"beta": math.nan}, {"coefficient": 0.0}])
-def test_a_share_or_coefficient_without_a_meaning_is_refused(options):
-    with pytest.raises(
-        ConfigError, match=rf"model\.terms\.JSD\.{next(iter(options))} is {next(iter(options.values()))}"
-    ):
-        JSD(**options)
-
-
-def test_a_forward_divergence_of_no_weight_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"model\.terms\.ForwardKL\.coefficient is 0\.0; expected .*Leave the term out"
-    ):
-        ForwardKL(coefficient=0.0)

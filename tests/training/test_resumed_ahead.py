@@ -71,7 +71,14 @@ class Story:
         return self.prompts, self.rollouts.packs.state_dict()
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "stacked skills",
+        "compacting",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("hint", "notebook", "stacked")),
+    ],
+)
 def test_it_goes_on_as_if_it_had_not_been_kept(name):
     story, other = Story(MECHANISMS[name]()), Story(MECHANISMS[name]())
     story.next(0)

@@ -133,21 +133,3 @@ def test_slots_without_a_kind_of_task_are_refused():
 
 def test_every_word_belongs_to_one_habit():
     assert len(SLOT_OF) == sum(map(len, VALUES.values()))
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("actions", "json"),
-        ("quirks", 5),
-        ("spare_calls", 3),
-        ("patience", 3),
-        ("question_cost", 0.1),
-        ("feedback", "plain"),
-    ],
-)
-def test_what_the_compact_form_would_ignore_is_refused(key, value):
-    with pytest.raises(
-        ConfigError, match=rf"data\.env\.{key} is {value}; expected .*, its default, with protocol=compact"
-    ):
-        Apps(protocol="compact", **{key: value})

@@ -32,7 +32,7 @@ def answer(env, code):
     return f"<answer>Lever{'_' if env.protocol == 'compact' else ' '}{code}</answer>"
 
 
-def played(env, kind, mechanism, num_packs=60, num_tasks=4):
+def played(env, kind, mechanism, num_packs=40, num_tasks=4):
     """By position: success, and whether the rule was broken; and the last pack's lifecycle."""
     rows, life = [], None
     for index in range(num_packs):
@@ -211,7 +211,7 @@ def test_the_scripted_player_keeps_these_rules_and_gets_better_and_they_cost_it_
     assert broken == [0, 0, 0, 0]
     assert success[3] > success[0] + 0.2
     assert success[1] < scripted_success(free, 1)
-    assert not any(broke(one, pack_of(env, 59).tasks[one.position]) for one in life.updates)
+    assert not any(broke(one, pack_of(env, 39).tasks[one.position]) for one in life.updates)
 
 
 LATER_RULES = pytest.mark.parametrize("rule", ["confirmed", "secret"])

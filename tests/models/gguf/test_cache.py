@@ -135,7 +135,7 @@ def test_what_makes_no_checkpoint_is_named_before_anything_is_loaded(kept, monke
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(extras, "version", missing)
-    with pytest.raises(ConfigError, match=r"gguf in this environment, which has none. Do pip install 'cod-light"):
+    with pytest.raises(ConfigError, match=r"gguf in this environment, which has none. Do pip install 'gguf>="):
         checkpoint_folder(str(file), KEY)
 
 

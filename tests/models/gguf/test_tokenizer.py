@@ -80,7 +80,9 @@ def test_the_rules_by_which_characters_are_merged(space_prefix, text, tokens, tm
     assert built.convert_ids_to_tokens(built(text, add_special_tokens=False)["input_ids"]) == tokens
 
 
-@pytest.mark.parametrize("pre", sorted(CUTS))
+@pytest.mark.parametrize(
+    "pre", [n if n in ("qwen2", "smollm") else pytest.param(n, marks=pytest.mark.slow) for n in sorted(CUTS)]
+)
 def test_a_thousand_texts_have_the_ids_of_the_rules_and_come_back(pre, tmp_path):
     path = tiny_file(tmp_path / "tiny.gguf", vocabulary=byte_tokens() | {"pre": pre})
     _, vocabulary = opened(path)

@@ -1,0 +1,23 @@
+"""Values that cannot work are refused by the class that they are given to, before anything is played."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cod_lightning.errors import ConfigError
+
+TABLE = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("path", "init_args", "said"), [(path, *row) for path, rows in TABLE.items() for row in rows], ids=str
+)
+def test_a_value_that_cannot_work_is_refused_with_its_key_its_value_and_a_remedy(path, init_args, said):
+    module, _, name = path.rpartition(".")
+    with pytest.raises(ConfigError, match=re.escape(said)) as refused:
+        getattr(import_module(module), name)(**init_args)
+    assert re.fullmatch(r"[\w.]+ is .*; expected .+\. .+", str(refused.value), re.DOTALL)
+    assert refused.value.remedy.strip()
