@@ -137,6 +137,8 @@ def page(results: dict[str, Any], command: str) -> str:
         for memory, one in results["deployed"].items()
     ]
     lines += ["## Deployed", "", DEPLOYED.strip(), "", table(DEPLOYED_HEAD, rows), ""]
+    sizes = [[memory, f"{one['folder_kib']:,}", f"{one['state_kib']:,}"] for memory, one in results["stored"].items()]
+    lines += [STORED.strip(), "", table(["memory", "folder, KiB", "state, KiB"], sizes), ""]
     lines += [
         "## Facts to keep",
         "",
@@ -246,6 +248,9 @@ start at T=0.3 and does not change. Mean reward in 64 validation packs.
 DEPLOYED = """
 `deploy` over 200 tasks, killed with SIGKILL at random moments and started again (`tests/soak/deploy_kills.py`, whose file this page
 reads). The store keeps every version of the context; the state is the latest one.
+"""
+STORED = """
+The whole folder after 2,000 tasks (`tests/soak/store_sizes.py`), never killed: versions are kept as what is new in them.
 """
 DEPLOYED_HEAD = (
     "memory", "tasks", "kills", "finished tasks lost", "stores damaged", "state as never killed", "store, KiB", "state, KiB",
