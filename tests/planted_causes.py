@@ -206,8 +206,8 @@ SUITED = {"data.suites": SUITE, "data.rollouts_per_epoch": 8, "data.packs_per_ro
 HEALTHY = {
     "smoke": Planted("", keys=lambda _: SUITED),
     "smoke, GRPO": Planted("", choices=("method=grpo",), keys=lambda _: SUITED),
-    "smoke, credit by task and window": Planted("", choices=("credit=window",), keys=lambda _: SUITED),
-    "smoke, GSPO": Planted("", choices=("loss=gspo",), keys=lambda _: SUITED),
+    "smoke, credit by window": Planted("", choices=("credit=window",), keys=lambda _: SUITED),
+    "smoke, DAPO": Planted("", choices=("loss=dapo",), keys=lambda _: SUITED),
     "smoke, KL to the start": Planted("", choices=("regulariser=kl_k3",), keys=lambda _: SUITED),
     "quickstart": Planted("", config="quickstart", keys=lambda _: SUITED),
     "notebook on levers": Planted("", config="experiment/notebook_levers", keys=lambda _: SUITED),
