@@ -98,16 +98,10 @@ class Planted:
     config: str = "smoke"
     keys: "Callable[[Path], dict[str, Any]]" = lambda _: {}
     choices: tuple[str, ...] = ()
-    warm_start: str = ""
-    """YAML of a warm start of its own; empty: the config's."""
 
     def run(self, folder: Path, work: Path) -> str:
         """Train into that folder; what was said on standard error. `work` holds what several trainings share."""
         keys = SMALL | self.keys(work)
-        if self.warm_start:
-            file = work / f"{self.cause.replace(' ', '_')}.yaml"
-            file.write_text(f"defaults:\n  - /warm_start/levers@_global_\n  - _self_\n{self.warm_start}")
-            keys["warm_start"] = file
         flags = [text for key, value in keys.items() for text in (f"--{key}", str(value))]
         named = (f"--trainer.default_root_dir={folder}", "--overwrite=true")
         done = cod("fit", "--config", self.config, *self.choices, *flags, *named, cwd=work)
@@ -117,15 +111,11 @@ class Planted:
 
 def warm(work: Path) -> Path:
     """A folder with the warm start of levers."""
-    folder = work / "warm"
+    folder = work / "warm_start" / "policy"
     if not (folder / "model.safetensors").exists():
-        done = cod("warm_start", "--cached", "warm_start/levers", "--torch_threads", "1", cwd=work)
+        where = f"--trainer.default_root_dir={folder.parent}"
+        done = cod("warm_start", "--config", "smoke", "--torch_threads", "1", where, "--overwrite=true", cwd=work)
         assert done.returncode == 0, done.stderr[-2000:]
-        cached = Path(done.stdout.strip().splitlines()[-1])
-        folder.mkdir(parents=True, exist_ok=True)
-        for file in cached.iterdir():
-            if file.is_file():
-                (folder / file.name).write_bytes(file.read_bytes())
     return folder
 
 
@@ -192,12 +182,10 @@ PLANTED = (
     Planted(
         "context ignored",
         keys=lambda _: {"data.suites": SUITE, "data.env.teacher.follow": 0.0},
-        warm_start="data:\n  env:\n    init_args:\n      teacher: {follow: 0.0}\n",
     ),
     Planted(
         "contexts independent",
         keys=lambda _: {"data.env.teacher.note_accuracy": 0.0},
-        warm_start="data:\n  env:\n    init_args:\n      teacher: {note_accuracy: 0.0}\n",
     ),
     Planted("demonstrations leave nothing", keys=lambda _: _levers("EasyLevers")),
 )
