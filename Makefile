@@ -90,7 +90,9 @@ studies: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python examples/studies/habit.py --out docs/results/habit.json
 	PYTHONPATH=. .venv/bin/python examples/studies/across_worlds.py --out docs/results/across_worlds.json
 	PYTHONPATH=. .venv/bin/python examples/studies/sentences.py --runs runs/sentences
+	PYTHONPATH=. .venv/bin/python examples/studies/regime.py --runs runs/regime
 	.venv/bin/python examples/studies/evaluation.py --out docs/results/evaluation.json
+	PYTHONPATH=. .venv/bin/python examples/studies/training_pays.py
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.
 bench: .venv/installed-test

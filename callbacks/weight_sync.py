@@ -24,7 +24,8 @@ class WeightSync(Callback):
 
     The rollout that follows carries the version on every token. With `data.updates_per_rollout` or
     `data.passes_per_rollout` above 1 the later updates of a rollout train on tokens of the version before; the next sync
-    comes when the rollout is used up. One that is played ahead (`data.max_staleness`) is waited for first.
+    comes when the rollout is used up, with `data.buffer` when `rollouts_per_sync` of them are. One that is played ahead
+    (`data.max_staleness`) is waited for first.
 
     Three things are proven after each sync, or the run stops: every tensor that an engine in this process holds is the one that was
     sent (`Arrival`), engine and training forward agree on log-probs (`SelfTest`), and the engine is not nearer to the weights of an
@@ -77,8 +78,8 @@ class WeightSync(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """A rollout is used up: the next one comes from the new weights."""
-        if not batch.updates_left:
+        """A rollout is used up: the next one comes from the new weights, unless a buffer has more of the old ones."""
+        if not batch.updates_left and not batch.rollouts_left:
             self._sync(trainer, pl_module)
         pl_module.log("time/sync_s", self.last_sync_s, on_step=True, on_epoch=False, batch_size=1)
         for name, value in {"self_test_gap": self.last_gap, "policy_moved": self.last_moved}.items():

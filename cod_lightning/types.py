@@ -48,6 +48,8 @@ class EpisodeKind(StrEnum):
     """One rewrite of the context."""
     PROPOSE = "propose"
     """One task proposed to itself, which the solve episodes after it play."""
+    WRITE = "write"
+    """One text about the task that comes next, such as a plan, for which a program asks."""
 
     @property
     def role(self) -> str:

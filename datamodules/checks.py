@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine, Served
@@ -67,6 +68,12 @@ def check_comparing(rewards: Rewards, branching: Branching) -> None:
             if isinstance(part, SiblingReward) and getattr(branching, key) is not None:
                 expected = f"none beside data.{key}, whose attempts are compared with episodes and have no siblings"
                 raise ConfigError(f"data.rewards.{name}", type(part).__name__, expected, "Leave out one of the two.")
+        if isinstance(part, SiblingReward) and branching.program.num_attempts > 1:
+            program = type(branching.program).__name__
+            expected = (
+                f"none beside data.program={program}, whose attempts are compared with episodes and have no siblings"
+            )
+            raise ConfigError(f"data.rewards.{name}", type(part).__name__, expected, "Leave out one of the two.")
 
 
 def check_rounds(
@@ -124,8 +131,9 @@ def check_proposals(
     _see_room(prompt, window, max_new_tokens, made, "Raise the window, or shorten the offer.")
 
 
-def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:
-    """What rollouts that are played beside training need."""
+def check_staleness(data: Any, ranks: int) -> None:
+    """What rollouts that are played beside training need of the RolloutDataModule."""
+    max_staleness, engine, resample = data.max_staleness, data.engine, data.resample_packs
     check_at_least("data.max_staleness", max_staleness, 0, "0 waits for every rollout, 1 plays the next one meanwhile.")
     if max_staleness and engine.sleeps:
         expected = "0 with data.engine.sleep, since the engine serves while training goes on"
@@ -135,6 +143,9 @@ def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: in
             f"0 or 1 with data.resample_packs={resample}, since only a rollout that is over tells which pack is next"
         )
         raise ConfigError("data.max_staleness", max_staleness, expected, "Lower it, or leave resample_packs out.")
+    if data.buffer is not None and (max_staleness < 2 or data.packs.learns):
+        expected = "null with data.max_staleness below 2, or with a source that learns of every rollout in its order"
+        raise ConfigError("data.buffer", "PriorityBuffer", expected, "Set data.max_staleness 5 and source=uniform.")
     if max_staleness and resample and ranks > 1:
         expected = f"0 with data.resample_packs={resample} on {ranks} ranks, which settle together what is replaced"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")

@@ -51,7 +51,7 @@ class DemonstrationDataModule(ItemDataModule):
         num_updates: Optimizer updates of the warm start.
         packs_per_update: Packs whose episodes make one update.
         num_packs: Different packs; more updates than these hold go over them again.
-        max_new_tokens: Most tokens of one response, its end of turn apart.
+        max_new_tokens: Most tokens of one response; of a closed vocabulary, its end of turn apart.
         seed: Seed of the packs and of the demonstrators' choices; linked to `seed_everything`.
         words: The policy's vocabulary; null takes that of `env` and `context`.
     """
@@ -110,6 +110,8 @@ class DemonstrationDataModule(ItemDataModule):
 
     def _speak_as(self, policy: Policy) -> None:
         self._chat, self._window = Chat(policy.tokenizer(self.words_for(policy))), policy.window
+        # responses of a closed vocabulary are whole, and end even where the bound would leave the end out
+        self._most = self.max_new_tokens + isinstance(policy, TinyPolicy)
 
     def tokens_needed(self, policy: Policy) -> tuple[int, str]:
         """Tokens of the longest response in the demonstrations of the first packs, and what they are, for a message.
@@ -180,7 +182,7 @@ class DemonstrationDataModule(ItemDataModule):
                     remedy = "Write its propose() (of a Play: proposal()), or name another warm_start.program."
                     raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
                 episodes.append(proposal)
-            else:
+            elif kind is EpisodeKind.UPDATE:  # texts that a program asks for have no demonstrator
                 episodes.append(await run_update_episode(env, episodes[-1], setting, who))
         return episodes
 
@@ -196,6 +198,6 @@ class DemonstrationDataModule(ItemDataModule):
             engine=engine,
             chat=chat,
             window=self._window,
-            max_new_tokens=self.max_new_tokens + 1,  # the end of a turn is shown, too
+            max_new_tokens=self._most,
             seed=self.seed,
         )

@@ -40,14 +40,15 @@ class ItemDataModule(L.LightningDataModule):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The closed vocabulary of environment and context, in the order of the ids; empty for a language model."""
+        """The closed vocabulary of environment, context and program, in the order of the ids; empty for a language model."""
         for key, part in (("data.env", self.env), ("data.context", self.context)):
             with answering(partial(_unread, key, part), "one whose words() can be read"):
                 words = part.words()
             if not isinstance(words, tuple):
                 expected = f"one whose words() gives a tuple, in the same order in every process, and no {type(words).__name__}"
                 raise ConfigError(key, type(part).__name__, expected, "Make it one; sort what comes from a set.")
-        return self.env.words() + self.context.words()
+        words = self.env.words() + self.context.words()
+        return words + tuple(word for word in self.program.words() if words and word not in words)
 
     def words_for(self, policy: Policy) -> tuple[str, ...]:
         """What the policy's tokenizer is made of: the closed vocabulary, or the sentences where the policy reads those."""

@@ -51,6 +51,7 @@ from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
+from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
@@ -78,6 +79,8 @@ class RolloutDataModule(ItemDataModule):
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
         max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training
             (docs/guides/asynchronous.md).
+        buffer: Which of the rollouts ahead is trained on next, and how often weights are synced; null takes them in their order and
+            syncs after each.
         anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
         counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
@@ -116,6 +119,7 @@ class RolloutDataModule(ItemDataModule):
         passes_per_rollout: int = 1,
         resample_packs: int = 0,
         max_staleness: int = 0,
+        buffer: PriorityBuffer | None = None,
         anchors: Anchors | None = None,
         counterfactual: Counterfactual | None = None,
         rollouts_per_epoch: int = 10,
@@ -149,7 +153,7 @@ class RolloutDataModule(ItemDataModule):
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
-        self.max_staleness, self.val_packs = max_staleness, val_packs
+        self.max_staleness, self.buffer, self.val_packs = max_staleness, buffer, val_packs
         self.branching = Branching(program=program, anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
@@ -172,6 +176,8 @@ class RolloutDataModule(ItemDataModule):
             dump=context.dump,
             replay=replay and ReplayBuffer(replay, seed),
             num_ahead=self._num_ahead if max_staleness else None,
+            buffer=buffer,
+            max_staleness=max_staleness,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
             passes_per_rollout=passes_per_rollout,
@@ -179,7 +185,8 @@ class RolloutDataModule(ItemDataModule):
             seed=seed,
         )
         num_updates = updates_per_rollout * passes_per_rollout
-        self.stream = TrainStream(self._next_rollout, rollouts_per_epoch, num_updates, self.runner)
+        per_sync = 1 if buffer is None else buffer.rollouts_per_sync
+        self.stream = TrainStream(self._next_rollout, rollouts_per_epoch, num_updates, self.runner, per_sync)
         """The updates to come; where a training stops and resumes."""
         self.test_kinds: Collection[ConditionKind] = OF_TRAINED
         """Kinds of conditions that `test` plays of each suite."""
@@ -197,7 +204,7 @@ class RolloutDataModule(ItemDataModule):
         if stage == "fit":
             self.check_trainable()
             check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
-            check_staleness(self.max_staleness, self.engine, self.resample_packs, num_ranks())
+            check_staleness(self, num_ranks())
             self.engine.max_staleness = self.max_staleness
         if stage in ("fit", "test"):
             self.check_suites()
@@ -236,11 +243,11 @@ class RolloutDataModule(ItemDataModule):
             remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
             raise ConfigError("data.engine", type(self.engine).__name__, expected, remedy)
 
-    def check_oracle(self, key: str) -> None:
-        """Refuse, for this key, an environment whose oracle writes no context for a teacher to see."""
+    def check_oracle(self, key: str, scorer: str) -> None:
+        """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see."""
         first = first_pack(self.env, self.pack_size, self.seed)
         remedy = "Choose a scorer that sees what the policy sees."
-        check_oracle(self.env, first, self.context, key, "PrivilegedScorer", remedy)
+        check_oracle(self.env, first, self.context, key, scorer, remedy)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""
@@ -351,8 +358,9 @@ class RolloutDataModule(ItemDataModule):
     def _prompts(self, groups: Mapping[int, Group]) -> Prompt:
         return OraclePrompts(groups, self._setting(self.temperature))
 
-    def _num_ahead(self) -> int:
-        """Rollouts to have begun when training takes one: those that the run still needs, as far as the Trainer's limits tell."""
+    def _num_ahead(self) -> float:
+        """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer
+        tells; with a buffer, which has a number of its own, all of these."""
         trainer, updates = self._run, self.updates_per_rollout * self.passes_per_rollout
         needed: float = math.inf
         if trainer.max_epochs is not None and trainer.max_epochs >= 0:
@@ -360,7 +368,8 @@ class RolloutDataModule(ItemDataModule):
             needed = (self.stream.left + epochs * len(self.stream)) / updates
         if trainer.max_steps >= 0:
             needed = min(needed, (trainer.max_steps - trainer.global_step) / updates)
-        return min(self.max_staleness, math.ceil(needed) - 1) if needed < math.inf else self.max_staleness
+        most = self.max_staleness if self.buffer is None else math.inf
+        return min(most, math.ceil(needed) - 1) if needed < math.inf else most
 
     def _sampler(self, temperature: float, suite: Suite | None) -> Sampler:
         return Sampler(

@@ -1,5 +1,6 @@
 """What the site has beside the pages in this folder: README as its home, the changes, and a reference of configs and classes."""
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,25 @@ CLASSES = {
 }
 
 
+SEAMS = {
+    "PolicyLoss": "model.loss",
+    "Replay": "data.replay",
+    "PackSource": "data.source",
+    "Program": "data.program",
+    "Reward": "data.rewards.NAME",
+    "SiblingReward": "data.rewards.NAME",
+    "Scorer": "model.scorers.NAME",
+    "RecordContext": "data.context",
+    "WordedContext": "data.context",
+    "WrappedContext": "data.context",
+}
+"""Base class of a method -> the key that chooses it."""
+CITED = re.compile(r"Sources?: (?P<source>.+?) (?:What differs|Differs(?: from [\w ]+)?): (?P<differs>.+)")
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made from elsewhere."""
-    pages = {"reference/configs.md": configs()}
+    pages = {"reference/configs.md": configs(), "methods.md": methods()}
     for name, page in (("README", "index"), ("CHANGELOG", "changes")):
         pages[f"{page}.md"] = (ROOT / f"{name}.md").read_text().replace("](docs/", "](")
     for name, (title, opening, classes) in CLASSES.items():
@@ -86,6 +103,38 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         r"\1",
         markdown,
     )
+
+
+def methods() -> str:
+    """A table of the methods: class, key, what it does, its source and what differs, as their docstrings say."""
+    lines = [
+        "# Methods",
+        "",
+        "After this page you know what papers add to a training, each in a file of its own under `cod_lightning/methods/`.",
+        "",
+        "| class | chosen with | what it does | source | what differs |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for file in sorted((ROOT / "cod_lightning" / "methods").glob("[a-z]*.py")):
+        module = ast.parse(file.read_text())
+        for node in module.body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            key = next((SEAMS[ast.unparse(base)] for base in node.bases if ast.unparse(base) in SEAMS), None)
+            if key is None:
+                continue
+            own = ast.get_docstring(node) or ""
+            every = [
+                re.sub(r"\s+", " ", one)
+                for text in (own, ast.get_docstring(module) or "")
+                for one in text.split("\n\n")
+            ]
+            cited = next((found for one in every if (found := CITED.search(one))), None)
+            if cited is None:
+                raise ValueError(f"{file}: {node.name} does not say `Source: ... What differs: ...` in one paragraph")
+            cells = (f"`{file.stem}.{node.name}`", f"`{key}`", every[0], cited["source"], cited["differs"])
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def configs() -> str:

@@ -14,9 +14,7 @@ from cod_lightning.errors import ConfigError, check_at_least, check_between, che
 from cod_lightning.lifecycles import Branching, outline
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.terms import REFERENCE, LossTerm
-from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.scorers import Scorer
-from cod_lightning.training.signal_replay import SignalReplay
 from cod_lightning.types import EpisodeKind
 
 
@@ -102,16 +100,17 @@ def _check_baseline(module: Any, data: Any) -> None:
         if module.scale != "none":
             expected = "none with baseline=Accepted, whose advantages are all 1, so that nothing is left to divide by"
             raise ConfigError("model.scale", module.scale, expected, "Choose loss=reinforce, which sets it, or none.")
-        if isinstance(data.packs.source, Bandit):
+        if (source := data.packs.source).compares_advantages:
             expected = "another one with baseline=Accepted, whose advantages are all 1, in every category alike"
-            raise ConfigError("data.source", "Bandit", expected, "Choose source=learnability, or another baseline.")
+            remedy = "Choose source=learnability, or another baseline."
+            raise ConfigError("data.source", type(source).__name__, expected, remedy)
         if module.loss.compares_siblings:
             expected = "one that looks at each episode alone with baseline=Accepted, which leaves out all but successes"
             raise ConfigError("model.loss", type(module.loss).__name__, expected, "Choose loss=reinforce.")
     every = isinstance(baseline, RoleMean) or (isinstance(baseline, AsymRE) and baseline.shift < 0)
     if not every and not isinstance(baseline, TermsAlone):
         return
-    signal = "SignalReplay" if isinstance(replay, SignalReplay) else ""
+    signal = type(replay).__name__ if replay is not None and replay.fills_in else ""
     for key, value, off, what in (
         ("data.resample_packs", data.resample_packs, 0, "none" if every else "all"),
         ("model.filter_packs", module.filter_packs, False, "none" if every else "all"),

@@ -311,7 +311,7 @@ class GRPOModule(PolicyModule):
         for name, scorer in self.scorers.items():
             scorer.check(f"model.scorers.{name}", data.chat.tokenizer.get_vocab())
             if scorer.needs_oracle:
-                data.check_oracle(f"model.scorers.{name}")
+                data.check_oracle(f"model.scorers.{name}", type(scorer).__name__)
 
     @torch.no_grad()
     def _scored_rows(self, batch: Batch, score: Callable[[Batch], Tensor]) -> Float[Tensor, "B T"]:

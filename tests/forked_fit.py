@@ -29,7 +29,7 @@ def with_a_teacher(folder: Path) -> list[str]:
     kl, scorers = "cod_lightning.objective.terms.KL", "cod_lightning.training.scorers"
     terms = [{"class_path": kl, "init_args": {"coefficient": 0.25, "to": to}} for to in ("teacher", "privileged")]
     teacher = {"class_path": f"{scorers}.CheckpointScorer", "init_args": {"path": str(folder)}}
-    both = {"teacher": teacher, "privileged": {"class_path": f"{scorers}.PrivilegedScorer"}}
+    both = {"teacher": teacher, "privileged": {"class_path": "cod_lightning.methods.privileged.PrivilegedScorer"}}
     return ["--model.terms", json.dumps(terms), "--model.scorers", json.dumps(both)]
 
 

@@ -7,20 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cod_lightning.methods.covariance import ClipCov, KLCov
+from cod_lightning.methods.nft import NFT
+from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.objective.losses import (
     CISPO,
     DAPO,
     GRPO,
     GSPO,
     LOOP,
-    NFT,
     OPMD,
     REC,
     RLOO,
-    SDPO,
-    ClipCov,
     DrGRPO,
-    KLCov,
     LossInputs,
     PolicyLoss,
 )

@@ -111,12 +111,12 @@ class Planted:
 
 def warm(work: Path) -> Path:
     """A folder with the warm start of levers."""
-    folder = work / "warm_start" / "policy"
-    if not (folder / "model.safetensors").exists():
-        where = f"--trainer.default_root_dir={folder.parent}"
-        done = cod("warm_start", "--config", "smoke", "--torch_threads", "1", where, "--overwrite=true", cwd=work)
+    run = work / "warm"
+    if not (run / "policy" / "model.safetensors").exists():
+        to = f"--trainer.default_root_dir={run}"
+        done = cod("warm_start", "--config", "smoke", "--torch_threads", "1", "--overwrite=true", to, cwd=work)
         assert done.returncode == 0, done.stderr[-2000:]
-    return folder
+    return run / "policy"
 
 
 def _of_other_words(work: Path) -> dict[str, Any]:
@@ -136,7 +136,9 @@ def _of_other_words(work: Path) -> dict[str, Any]:
 
 
 def _levers(name: str) -> dict[str, Any]:
-    return {"data.env": f"{HERE}.{name}", "data.env.protocol": "compact"}
+    """That world, after demonstrations of the levers as they are."""
+    shown = '{"class_path": "cod_lightning.envs.levers.Levers", "init_args": {"protocol": "compact"}}'
+    return {"data.env": f"{HERE}.{name}", "data.env.protocol": "compact", "warm_start.env": shown}
 
 
 PLANTED = (
@@ -194,8 +196,8 @@ SUITED = {"data.suites": SUITE, "data.rollouts_per_epoch": 8, "data.packs_per_ro
 HEALTHY = {
     "smoke": Planted("", keys=lambda _: SUITED),
     "smoke, GRPO": Planted("", choices=("method=grpo",), keys=lambda _: SUITED),
-    "smoke, credit by window": Planted("", choices=("credit=window",), keys=lambda _: SUITED),
-    "smoke, DAPO": Planted("", choices=("loss=dapo",), keys=lambda _: SUITED),
+    "smoke, credit by task and window": Planted("", choices=("credit=window",), keys=lambda _: SUITED),
+    "smoke, GSPO": Planted("", choices=("loss=grpo", "--model.loss=GSPO"), keys=lambda _: SUITED),
     "smoke, KL to the start": Planted("", choices=("regulariser=kl_k3",), keys=lambda _: SUITED),
     "quickstart": Planted("", config="quickstart", keys=lambda _: SUITED),
     "notebook on levers": Planted("", config="experiment/notebook_levers", keys=lambda _: SUITED),

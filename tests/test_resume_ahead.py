@@ -1,5 +1,6 @@
 """With rollouts ahead, too, a run that was killed or stopped goes on as if nothing had happened."""
 
+import json
 import os
 import signal
 import threading
@@ -53,6 +54,18 @@ def test_killed_after_some_updates_a_run_with_two_rollouts_ahead_goes_on_bit_for
     assert staleness(tmp_path / "whole") == [0] * 2 + [1] * 2 + [2] * 4
     assert max(float(row["source/revisits"] or 0) for row in metrics(tmp_path / "whole")) > 0
     killed_and_resumed(tmp_path / "run", *more, updates=(3,))
+    assert_the_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_killed_after_some_updates_a_run_with_a_buffer_goes_on_bit_for_bit(tmp_path):
+    buffer = {
+        "class_path": "cod_lightning.training.priority_buffer.PriorityBuffer",
+        "init_args": {"sigma": 4.0, "rollouts_per_sync": 2, "rollouts_begun": 3},
+    }
+    more = ("--data.max_staleness", "2", "--data.buffer", json.dumps(buffer))
+    assert fit(tmp_path / "whole", *more) == 0, said(tmp_path / "whole")
+    assert max(staleness(tmp_path / "whole")) > 0
+    killed_and_resumed(tmp_path / "run", *more)
     assert_the_same(tmp_path / "run", tmp_path / "whole")
 
 

@@ -652,10 +652,10 @@ WARM --model.terms [{PATH:"TERMS.KL",ARGS:{"coefficient":-1}}] ## model.terms.KL
 WARM --model.terms [{PATH:"TERMS.EntropyBonus",ARGS:{"coefficient":0}}] ## model.terms.EntropyBonus.coefficient | 0
 WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.CheckpointScorer",ARGS:{"path":"nowhere"}}} ## model.scorers.teacher.path | nowhere
 WARM KL_TO_TEACHER BY_WORLD{}}}} ## teachers | {}
-WARM KL_TO_TEACHER BY_WORLD{"levers":{PATH:"SCORERS.PrivilegedScorer"}}}}} ## model.scorers.teachers.levers | PrivilegedScorer
+WARM KL_TO_TEACHER BY_WORLD{"levers":{PATH:"SEES_MORE"}}}}} ## model.scorers.teachers.levers | PrivilegedScorer
 WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
 WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://127.0.0.1:9","model":"m"}}} ## teacher.url | :9
-WARM --model.scorers {"teacher":{PATH:"SCORERS.PrivilegedScorer",ARGS:{}}} ## model.scorers | teacher
+WARM --model.scorers {"teacher":{PATH:"SEES_MORE",ARGS:{}}} ## model.scorers | teacher
 WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"["}}} ## data.rewards.NewFacts.pattern | [
 WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"a","bonus":-1.0}}} ## data.rewards.NewFacts.bonus | -1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards.PartlyKnown.share | 1.0
@@ -705,7 +705,8 @@ _SHORT = {
     "ARGS": '"init_args"',
     "TERMS": "cod_lightning.objective.terms",
     "SCORERS": "cod_lightning.training.scorers",
-    "LEARNED": "cod_lightning.training.learned_reward",
+    "SEES_MORE": "cod_lightning.methods.privileged.PrivilegedScorer",
+    "LEARNED": "cod_lightning.methods.learned_reward",
     "REWARDS": "cod_lightning.rewards",
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }

@@ -33,6 +33,7 @@ from cod_lightning.commands.shipped import (
     config_names,
     files_of,
     groups,
+    import_named,
 )
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
@@ -102,6 +103,7 @@ def _check_nodes(node: Any) -> None:
 
 def expand(argv: Sequence[str]) -> Expanded:
     """Compose every `--config` file with the group choices (`env=levers`), and spell out the suites that it names."""
+    import_named(" ".join(argv))
     choices, others = split_choices(spelled_out(argv))
     out: list[str] = []
     names: list[str] = []
@@ -126,6 +128,7 @@ def expand(argv: Sequence[str]) -> Expanded:
             raise ConfigError(
                 "--config", path, "a YAML file with keys, such as model and data", "See configs/smoke.yaml."
             )
+        import_named(str(content))
         composes = "defaults" in content
         composed_any |= composes
         plain: Any = below_init_args(composed(path, choices).plain if composes else content)

@@ -164,6 +164,8 @@ def _print_episode(console: Console, store: ContextStore, episode: Episode) -> N
         kept = "" if episode.success else f" kept the old one: {episode.status}"
         console.print(Text(f"    context {store.current().version}: {lines[0][:80]}").append(kept, "yellow"))
         return
+    if episode.kind is EpisodeKind.WRITE:
+        return
     reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
     colour = _COLOURS.get(episode.status, "green" if episode.success else "red")
     came = (f"reward {reward}, {episode.status}", colour)

@@ -120,6 +120,10 @@ def with_the_runs_config(argv: Sequence[str]) -> list[str]:
         expected = f"a run whose config.yaml can be read ({' '.join(str(error).split())[:200]})"
         raise ConfigError("--ckpt_path", path, expected, "Add --config FILE.") from error
     content = {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
+    if isinstance(
+        content.get("warm_start"), str
+    ):  # of earlier versions: the name of a config; the checkpoint has its weights
+        del content["warm_start"]
     return ["--config", str(temporary_config(f"{folder.name}.yaml", content)), *argv]
 
 

@@ -104,11 +104,9 @@ def _cached(data: RolloutDataModule, trainer: Any, num_adapters: int, longest: i
     engine = data.engine
     if not isinstance(engine, TransformersEngine):
         return {}
-    ranks, branching = num_processes(trainer) or 1, data.branching
-    attempts = 1 if branching.anchors is None else branching.anchors.attempts
-    attempts += 0 if branching.counterfactual is None else branching.counterfactual.attempts
-    training = max(data.packs_per_rollout * data.group_size * attempts, data.val_packs)
-    at_end = max([training, *(suite.num_packs for suite in data.suites)])
+    ranks, held_out = num_processes(trainer) or 1, data.program.held_out.num_attempts
+    training = max(data.packs_per_rollout * data.group_size * data.branching.num_attempts, data.val_packs * held_out)
+    at_end = max([training, *(suite.num_packs * held_out for suite in data.suites)])
     of_one = num_adapters * longest
     return {
         "num_cached_tokens": of_one * min(engine.max_dialogues, math.ceil(training / ranks)),

@@ -3,6 +3,7 @@
 import re
 import sys
 import sysconfig
+from importlib import import_module
 from pathlib import Path
 
 CLASS_KEYS = {
@@ -19,6 +20,16 @@ CLASS_KEYS = {
 """Group -> the key whose class its files choose."""
 CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+|[A-Z]\w*")
 """The import path of a class, or the name of one of this project, as in `baseline=LeaveOneOut`."""
+
+
+def import_named(text: str) -> None:
+    """Import the programs and methods whose classes the text names, since a parser finds names alone, as in `--model.loss NFT`, of
+    what is imported.
+    """
+    words, home = set(re.findall(r"\b[A-Z]\w+", text)), Path(__file__).resolve().parents[1]
+    for file in sorted(file for room in ("lifecycles", "methods") for file in (home / room).glob("[a-z]*.py")):
+        if words & set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)):
+            import_module(f"cod_lightning.{file.parent.name}.{file.stem}")
 
 
 def config_folders() -> list[Path]:

@@ -28,6 +28,7 @@ _OF_TRAINING = (
         "passes_per_rollout",
         "resample_packs",
         "max_staleness",
+        "buffer",
         "rollouts_per_epoch",
         "val_packs",
         "temperature",

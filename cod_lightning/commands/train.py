@@ -104,7 +104,7 @@ class TrainCLI(CodCLI):
             data.check_trainable()
             ranks = num_processes(config.trainer) or self.trainer.world_size
             check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
-            check_staleness(data.max_staleness, data.engine, data.resample_packs, ranks)
+            check_staleness(data, ranks)
             self.model.check_strategy(type(self.trainer.strategy).__name__)
             policy.check_machine()
             self.memory_plan = memory.announce(self.model, data, config.trainer)

@@ -65,13 +65,15 @@ class Audience(RolloutMonitor):
         lines += [episode.feedback] if solving and episode.feedback else []
         lines += [f"error: {episode.error}"] if episode.error else []
         reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
-        title = f"task {episode.position + 1}: reward {reward}" if solving else "rewrites its context"
-        context = episode.context_before if solving else episode.context_after
+        updating = episode.kind is EpisodeKind.UPDATE
+        title = f"task {episode.position + 1}: reward {reward}" if solving else "writes a text for the task that comes"
+        title = "rewrites its context" if updating else title
+        context = episode.context_after if updating else episode.context_before
         beside = Table.grid(expand=True)
         beside.add_column(ratio=3)
         beside.add_column(ratio=2)
         colour = ("green" if episode.success else "red") if solving else "dim"
-        shown = panel("context" if solving else "context from now on", context or "(empty)")
+        shown = panel("context from now on" if updating else "context", context or "(empty)")
         beside.add_row(panel(title, "\n".join(lines), colour), shown)
         self.console.print(beside)
         if solving and episode.reward is not None:

@@ -4,9 +4,6 @@ from cod_lightning.contexts.acts import ActsContext as ActsContext
 from cod_lightning.contexts.base import ContextMechanism as ContextMechanism
 from cod_lightning.contexts.base import ContextUpdate as ContextUpdate
 from cod_lightning.contexts.checked import CheckedContext as CheckedContext
-from cod_lightning.contexts.compacting import CompactingContext as CompactingContext
-from cod_lightning.contexts.constant_state import ConstantStateContext as ConstantStateContext
-from cod_lightning.contexts.episodes import EpisodesContext as EpisodesContext
 from cod_lightning.contexts.hint import HintContext as HintContext
 from cod_lightning.contexts.notebook import NotebookContext as NotebookContext
 from cod_lightning.contexts.skills import SkillsContext as SkillsContext

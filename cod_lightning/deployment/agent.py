@@ -5,22 +5,24 @@ episode = agent.solve(task)
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, Literal, cast
 
 from msgspec import structs
 
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
 from cod_lightning.errors import DataError
-from cod_lightning.lifecycles import OutlineStep, outline
+from cod_lightning.lifecycles import Agent
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
+from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
 
 
 class DeployedAgent:
@@ -70,48 +72,40 @@ class DeployedAgent:
         assert self._resumed or not self.store.num_solved(), "the store holds earlier tasks; call resume() first"
         self._resumed = True
         position = self.store.num_solved()
-        return self._play(self._steps(position), task)[0]
-
-    def _steps(self, position: int) -> list[tuple[int, OutlineStep]]:
-        """The episodes of a task, each with its index in a lifecycle in which other tasks follow."""
-        steps = outline(self.setting.program, position + 2, self.setting.mechanism.updates)
-        return [(index, one) for index, one in enumerate(steps) if one.position == position]
+        played = self._play(task, position)
+        return next(one for one in played if one.kind is EpisodeKind.SOLVE)
 
     def _finish(self, last: StoredEpisode, task: Task) -> None:
         """What the program has after a task that was stored before the process died."""
         if last.episode.status is EpisodeStatus.FAILED:
             return
         state = self._state()
-        solved = structs.replace(last.episode, state_before=state, state_after=state)
-        self._play(self._steps(last.episode.position)[1:], task, solved)
+        self._play(task, last.episode.position, structs.replace(last.episode, state_before=state, state_after=state))
 
-    def _play(self, steps: list[tuple[int, OutlineStep]], task: Task, solved: Episode | None = None) -> list[Episode]:
-        """These episodes of one task, each in the store as it ends."""
-        life, played = self.life, list[Episode]()
-        life.name, life.state = f"deploy/{task.id}", self._state()
-        life.tasks = {step.position: task for _, step in steps}
+    def _play(self, task: Task, position: int, solved: Episode | None = None) -> list[Episode]:
+        """What the program has at this task, each episode in the store as it ends; with `solved`, what comes after that."""
+        life = self.life
+        life.name, life.state, life.index, life.tasks = f"deploy/{task.id}", self._state(), 0, {position: task}
+        before, after = ([Task(id=str(n), seed=n, spec=None) for n in of] for of in (range(position), [position + 1]))
+        pack = Pack(id="deploy", split=Split.TRAIN, world_seed=0, tasks=(*before, task, *after))
+        here = _OneTask(life, position, solved, partial(self._keep, task))
 
         async def run() -> None:
             life.begin()
-            for index, (kind, position, _) in steps:
-                began, life.index = time.time(), index
-                if kind is EpisodeKind.SOLVE:
-                    life.position = position
-                    episode = await life.solve(task)
-                else:
-                    latest = played[-1] if played else solved
-                    assert latest is not None, "an update before any task"
-                    episode = await life.rewrite(latest)
-                if episode is None or episode.status is EpisodeStatus.SKIPPED:
-                    continue
-                dumped = self._dumped(episode)
-                self.store.add(task.id, episode, began, dumped)
-                self._left = self._left if dumped is None else (dumped, episode.state_after)
-                self._on_episode(episode)
-                played.append(episode)
+            with contextlib.suppress(_Later):
+                await self.setting.program(cast(Agent, here), pack)
+            await asyncio.gather(*life.forks)
+            life.forks.clear()
 
         asyncio.run(run())
-        return played
+        return here.played
+
+    def _keep(self, task: Task, began: float, episode: Episode) -> None:
+        """Store an episode that has ended."""
+        dumped = self._dumped(episode)
+        self.store.add(task.id, episode, began, dumped)
+        self._left = self._left if dumped is None else (dumped, episode.state_after)
+        self._on_episode(episode)
 
     def _state(self, version: ContextVersion | None = None) -> Any:
         """The state of this version of the context, or of the current one."""
@@ -145,3 +139,74 @@ class DeployedAgent:
                 f"something else{f' ({again.error})' if again.error else ''}. Use the parameters and the version of then, or a new "
                 "--state."
             )
+
+
+class _Later(Exception):
+    """The program is at the task after this one."""
+
+
+class _OneTask:
+    """The agent at one task of a lifecycle without a last one: earlier tasks were played, with outcomes that no longer matter."""
+
+    sibling = 0
+
+    def __init__(
+        self, life: Life, position: int, solved: Episode | None, keep: Callable[[float, Episode], None]
+    ) -> None:
+        self._life, self._here, self._solved, self._keep = life, position, solved, keep
+        self._position = 0
+        """Of the next solve episode."""
+        self.played: list[Episode] = []
+
+    async def solve(self, task: Task, **how: Any) -> Episode:
+        position, self._position = self._position, self._position + 1
+        if self._is_over(position):
+            earlier = Episode(
+                kind=EpisodeKind.SOLVE, position=position, status=EpisodeStatus.COMPLETED, reward=0.0, success=False
+            )
+            return self._solved if self._solved is not None and position == self._here else earlier
+        self._life.position, began = position, time.time()
+        episode = await self._life.solve(task, **how)
+        self._add(began, episode)
+        return episode
+
+    async def write(self, task: Task, request: str, **how: Any) -> str:
+        if self._is_over(self._position):
+            return ""
+        self._life.position, began = self._position, time.time()
+        text = await self._life.write(task, request, **how)
+        self._add(began, self._life.episodes[-1])
+        return text
+
+    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+        if solved.position < self._here:
+            self._life.index += self._life.setting.mechanism.updates
+            return None
+        began = time.time()
+        if (episode := await self._life.rewrite(solved, skip=skip)) is not None:
+            self._add(began, episode)
+        return episode
+
+    async def ask(self, task: Task) -> Task:
+        """The task as it is: what a deployed agent is given, it does not choose."""
+        return task
+
+    def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
+        if self._position == self._here and self._solved is None:
+            self._life.fork(task, kind, context)
+
+    async def attempts(self) -> Sequence[Episode]:
+        return await self._life.attempts()
+
+    def _is_over(self, position: int) -> bool:
+        """Whether what the program has up to this solve episode was played already. Raises `_Later` at the next task."""
+        if position > self._here:
+            raise _Later
+        over = position < self._here or self._solved is not None
+        self._life.index += over
+        return over
+
+    def _add(self, began: float, episode: Episode) -> None:
+        if episode.status is not EpisodeStatus.SKIPPED:
+            self._keep(began, episode)
+            self.played.append(episode)

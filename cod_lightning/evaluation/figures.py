@@ -11,7 +11,7 @@ from jaxtyping import Float
 from cod_lightning.evaluation.bundle import Bundle
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, Limits, ratio_estimate
-from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.evaluation.outcomes import Outcomes, pass_at
 from cod_lightning.evaluation.schema import (
     Both,
     Difference,
@@ -71,7 +71,7 @@ def figures(
             gain_norm=None if r_max is None else normalised_gain(trained, controls[without], r_max, seed),
             r_max=r_max,
         )
-    return Figures(
+    compared = Figures(
         area={name: both(name, "mean") for name in (ConditionKind.TRAINED.value, *controls)},
         whole_packs={name: found[f"{name} whole"] for name in (ConditionKind.TRAINED.value, *controls)},
         differences=differences,
@@ -81,6 +81,19 @@ def figures(
         training_adds=None if best_warm_start is None else training_adds(trained, controls, *best_warm_start, seed),
         stateful_gain=stateful,
     )
+    if trained.attempts is not None:
+        compared["pass_at"] = _pass_at(trained, trained.attempts, seed)
+    return compared
+
+
+def _pass_at(trained: Outcomes, attempts: Float[np.ndarray, "P N M"], seed: int) -> dict[str, Figure]:
+    """pass@k for k = 1, 2, 4, ... and M."""
+    most, bundle = attempts.shape[-1], Bundle(trained)
+    numbers = sorted({2**i for i in range(most.bit_length()) if 2**i <= most} | {most})
+    for k in numbers:
+        columns = bundle.columns(pass_at(attempts, k), SHARE)
+        bundle.statistic(columns, np.full(trained.num_positions, 1 / trained.num_positions))
+    return dict(zip(map(str, numbers), bundle.figures(seed), strict=True))
 
 
 def training_adds(

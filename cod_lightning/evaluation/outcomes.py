@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from cod_lightning.types import EpisodeStatus, Lifecycle
+from cod_lightning.types import AttemptKind, EpisodeStatus, Lifecycle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,6 +23,8 @@ class Outcomes:
     """[P], what each pack hides, equal where packs hide the same: what the intervals resample. Empty: no two hide the same."""
     malformed: Float[np.ndarray, "P N"] | None = None
     """1 where the answer did not parse, 0 where it did, NaN where missing; None where it was not recorded."""
+    attempts: Float[np.ndarray, "P N M"] | None = None
+    """Success of all attempts at each task from one context, the solve episode first; NaN where missing; None: of one each."""
 
     def __post_init__(self) -> None:
         shapes = {self.rewards.shape, self.success.shape}
@@ -42,7 +44,9 @@ class Outcomes:
         wrong = [[solve.status is EpisodeStatus.MALFORMED for solve in life.solves] for life in lifecycles]
         malformed = np.where(np.isnan(rewards), np.nan, np.array(wrong, dtype=float))
         pack_ids = tuple(lifecycle.pack_id for lifecycle in lifecycles)
-        return cls(rewards=rewards, success=success, pack_ids=pack_ids, rules=tuple(rules), malformed=malformed)
+        attempts = _attempts(lifecycles)
+        own = {"rewards": rewards, "success": success, "malformed": malformed}
+        return cls(**own, pack_ids=pack_ids, rules=tuple(rules), attempts=attempts)
 
     @property
     def num_packs(self) -> int:
@@ -69,7 +73,36 @@ class Outcomes:
             pack_ids=tuple(pack_ids),
             rules=tuple(self.rules[row] for row in chosen) if self.rules else (),
             malformed=None if self.malformed is None else self.malformed[chosen],
+            attempts=None if self.attempts is None else self.attempts[chosen],
         )
+
+
+def _attempts(lifecycles: Sequence[Lifecycle]) -> Float[np.ndarray, "P N M"] | None:
+    found = [[[one.success] for one in life.solves] for life in lifecycles]
+    for of_life, life in zip(found, lifecycles, strict=True):
+        for attempt in life.attempts:
+            if attempt.kind is AttemptKind.SAME_CONTEXT:
+                of_life[attempt.episode.position].append(attempt.episode.success)
+    most = max(len(of_task) for of_life in found for of_task in of_life)
+    padded = [[[*of_task, *[None] * (most - len(of_task))] for of_task in of_life] for of_life in found]
+    return None if most == 1 else np.array(padded, dtype=float)
+
+
+def pass_at(attempts: Float[np.ndarray, "P N M"], k: int) -> Float[np.ndarray, "P N"]:
+    """pass@k of each task: the chance that one of k attempts, drawn without replacement from its m known ones, solves it.
+
+    1 - C(m - c, k) / C(m, k), with c of m solved; without bias. NaN where fewer than k are known. Source: Chen et al., "Evaluating
+    Large Language Models Trained on Code" (arXiv 2107.03374), equation 1.
+
+    >>> pass_at(np.array([[[1.0, 0.0, 0.0, np.nan]]]), 2).round(3).tolist()
+    [[0.667]]
+    """
+    known = (~np.isnan(attempts)).sum(axis=-1)
+    solved = np.nansum(attempts, axis=-1)
+    none = np.ones_like(solved)
+    for i in range(k):
+        none *= np.clip(known - solved - i, 0, None) / np.maximum(known - i, 1)
+    return np.where(known >= k, 1 - none, np.nan)
 
 
 def position_means(values: Float[np.ndarray, "P N"]) -> Float[np.ndarray, " N"]:

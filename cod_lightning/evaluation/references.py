@@ -49,7 +49,8 @@ def play_reference(
     """One lifecycle of one of the references through each pack, one after the other."""
     reference = kind.reference
     assert reference is not None, f"{kind} is not played by a reference"
-    program = Controlled(program=program, shown=Shown.EMPTY) if kind is ConditionKind.MEMORYLESS else program
+    shown = Shown.EMPTY if kind is ConditionKind.MEMORYLESS else Shown.OWN
+    program = Controlled(program=program, shown=shown, writes=False)
     for pack in packs:
         sampler = scripted_sampler(world.reference(reference, pack), mechanism, seed)
         setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program)

@@ -160,6 +160,8 @@ class Figures(TypedDict):
     """Null where one of the two was not played with its context blanked."""
     stateful_gain: NotRequired[StatefulGain | None]
     """Null where no control without context was played."""
+    pass_at: NotRequired[dict[str, Figure]]
+    """By k: pass@k of the trained policy, mean over positions, where its program makes several attempts at a task."""
 
 
 class SuiteRecord(TypedDict):

@@ -35,6 +35,9 @@ def _figures(figures: Figures) -> list[str]:
             with_interval(one["mean"], one["ci95"]) for one in (figures["area"]["trained"]["success"], whole["trained"])
         )
         found.append(f"Tasks solved: {tasks}; packs with every task solved: {packs} (AppWorld's TGC and SGC).")
+    if pass_at := figures.get("pass_at"):
+        each = ", ".join(f"pass@{k} {with_interval(one['mean'], one['ci95'])}" for k, one in pass_at.items())
+        found.append(f"Of {max(map(int, pass_at))} attempts at each task, mean over positions: {each}.")
     transfer, said = figures["forward_transfer"], figures.get("training_adds") is not None
     if transfer is not None and not (said and transfer["control"] == "blanked_context"):
         against = transfer["control"].replace("_", " ")

@@ -11,4 +11,3 @@ from cod_lightning.lifecycles.base import asks as asks
 from cod_lightning.lifecycles.base import outline as outline
 from cod_lightning.lifecycles.cod import ConnectTheDots as ConnectTheDots
 from cod_lightning.lifecycles.controls import Controlled as Controlled
-from cod_lightning.lifecycles.propose import ProposeAndSolve as ProposeAndSolve

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.lifecycles.base import Agent, Program, Shown
+from cod_lightning.lifecycles.base import Agent, Program
 from cod_lightning.lifecycles.cod import ConnectTheDots
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import AttemptKind, Episode, Pack, Task
@@ -76,6 +76,14 @@ class Branching(Program):
         await self.program(attempting, pack)
 
     @property
+    def num_attempts(self) -> int:
+        own = 0 if self.anchors is None else self.anchors.attempts - 1
+        return self.program.num_attempts + own + (0 if self.counterfactual is None else self.counterfactual.attempts)
+
+    def words(self) -> tuple[str, ...]:
+        return self.program.words()
+
+    @property
     def held_out(self) -> Program:
         return self.program.held_out
 
@@ -90,11 +98,11 @@ class _Attempting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
 
-    async def solve(self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None) -> Episode:
+    async def solve(self, task: Task, **more: Any) -> Episode:
         for kind, of in self._attempts():
             self._agent.fork(task, kind, of)
         self._position, self._rewritten = self._position + 1, False
-        return await self._agent.solve(task, again=again, shown=shown, context=context)
+        return await self._agent.solve(task, **more)
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
         updated = await self._agent.rewrite(solved, skip=skip)

@@ -1,6 +1,7 @@
 """What a program is, what it may ask of an agent, and the episodes that it will have, without playing any."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -28,11 +29,19 @@ class Agent(Protocol):
     sibling: int
     """0-based number among the lifecycles of its pack."""
 
-    async def solve(self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None) -> Episode:
+    async def solve(
+        self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None, note: str = ""
+    ) -> Episode:
         """All turns of the task, at the next position, and the environment's feedback.
 
         With `again` it begins with the context that the latest solve episode without `again` began with, with `context` (a state
-        of the mechanism) with that one.
+        of the mechanism) with that one. The `note` follows the environment's rules as it is.
+        """
+        ...
+
+    async def write(self, task: Task, request: str, *, shown: Shown = Shown.OWN, context: Any = None) -> str:
+        """The text of an episode of one turn before the task is solved: the policy is shown what the task begins with, and the
+        request right behind it. Empty where it wrote none. Nothing but later solve episodes pays for it.
         """
         ...
 
@@ -58,6 +67,10 @@ class Agent(Protocol):
         """
         ...
 
+    async def attempts(self) -> Sequence[Episode]:
+        """Those that began beside the latest solve episode, once they have ended; `rewrite` takes one in place of that episode."""
+        ...
+
 
 class Program(ABC):
     """Which episode comes next, as ordinary code. A frozen dataclass, chosen with `data.program.class_path`.
@@ -69,6 +82,15 @@ class Program(ABC):
     @abstractmethod
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         """A lifecycle through the pack."""
+
+    @property
+    def num_attempts(self) -> int:
+        """Most solve episodes of one task at the same time, which the memory plan counts."""
+        return 1
+
+    def words(self) -> tuple[str, ...]:
+        """Words that the program says itself, for the vocabulary of a tiny policy."""
+        return ()
 
     @property
     def held_out(self) -> "Program":
@@ -111,8 +133,15 @@ class _Noting:
         self.steps.append(OutlineStep(EpisodeKind.PROPOSE, len(self._solved), self._index[task.id]))
         return task
 
+    async def write(self, task: Task, request: str, **_: Any) -> str:
+        self.steps.append(OutlineStep(EpisodeKind.WRITE, len(self._solved), self._index[task.id]))
+        return ""
+
     def fork(self, task: Task, kind: AttemptKind, context: str = "own") -> None:
         """Attempts are no episodes of the lifecycle."""
+
+    async def attempts(self) -> Sequence[Episode]:
+        return ()
 
     def skip(self, kind: EpisodeKind) -> Episode:
         raise NotImplementedError("controls have no outline")

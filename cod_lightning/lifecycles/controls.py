@@ -1,6 +1,6 @@
 """Controls: a program as it is, but for what its tasks see of the context, or where that comes from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,27 +17,43 @@ class Controlled(Program):
     contexts: Mapping[str, Sequence[Any]] | None = None
     """Pack -> [N] the state that each task begins with; None leaves the task out."""
     program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
+    writes: bool = True
+    """Whether texts that the program asks for are written; scripted players write none."""
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
-        contexts = None if self.contexts is None else iter(self.contexts[pack.id])
-        controlled: Any = _Controlled(agent, self.shown, contexts)
+        contexts = None if self.contexts is None else self.contexts[pack.id]
+        controlled: Any = _Controlled(agent, self.shown, contexts, self.writes)
         await self.program(controlled, pack)
 
 
 class _Controlled:
-    """The agent, as its tasks are to be played."""
+    """The agent, as its tasks are to be played: each once, since attempts are of the program as it is."""
 
-    def __init__(self, agent: Agent, shown: Shown, contexts: Iterator[Any] | None) -> None:
-        self._agent, self._shown, self._contexts = agent, shown, contexts
+    def __init__(self, agent: Agent, shown: Shown, contexts: Sequence[Any] | None, writes: bool) -> None:
+        self._agent, self._shown, self._contexts, self._writes = agent, shown, contexts, writes
+        self._position = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
 
-    async def solve(self, task: Task, *, again: bool = False, **_: Any) -> Episode:
-        context = None if self._contexts is None else next(self._contexts)
+    async def solve(self, task: Task, **more: Any) -> Episode:
+        context = self._context()
+        self._position += 1
         if self._contexts is not None and context is None:
             return self._agent.skip(EpisodeKind.SOLVE)
-        return await self._agent.solve(task, again=again, shown=self._shown, context=context)
+        return await self._agent.solve(task, **more | {"shown": self._shown, "context": context})
+
+    async def write(self, task: Task, request: str, **_: Any) -> str:
+        if not self._writes:
+            return ""
+        return await self._agent.write(task, request, shown=self._shown, context=self._context())
 
     async def rewrite(self, solved: Episode) -> Episode | None:
         return await self._agent.rewrite(solved, skip=self._contexts is not None)
+
+    def fork(self, *_: Any, **__: Any) -> None:
+        """No attempt."""
+
+    def _context(self) -> Any:
+        """What the next task begins with; None: its own."""
+        return None if self._contexts is None else self._contexts[self._position]

@@ -53,6 +53,8 @@ class Batch:
     """Of the whole rollout, by the names under which every update logs them."""
     updates_left: int = 0
     """Updates of the rollout that come after this one."""
+    rollouts_left: int = 0
+    """Rollouts that come after this one and before the next weight sync."""
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape

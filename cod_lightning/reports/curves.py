@@ -1,6 +1,7 @@
 """Training curves: the columns of `metrics.csv`, of all parts of a run, grouped into panels."""
 
 import csv
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,34 @@ def read_curves(folder: Path) -> tuple[Panels, list[str]]:
     if parts and not points:
         notes.append("metrics.csv holds no numbers.")
     return _panels(points), notes
+
+
+def read_checkpoint_curves(folder: Path) -> Panels:
+    """Reward by position over checkpoints (`test --ckpt_paths`), a panel for each suite; x is a checkpoint's number of updates.
+
+    Checkpoints whose names do not say it, such as `last.ckpt`, are left out; so is a suite that one checkpoint alone played.
+    """
+    points: dict[str, dict[str, dict[int, float]]] = {}
+    try:
+        for at, suites in json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["checkpoints"].items():
+            run, updates = Path(at).parts[-3:-2], re.search(r"update-(\d+)\.ckpt$", at)
+            for name, record in suites.items() if updates else ():
+                for place, one in enumerate(record["positions"]):
+                    line = points.setdefault(str(name), {}).setdefault(f"position {place}, {'/'.join(run)}", {})
+                    line[int(updates[1])] = float(one["reward"])  # pyright: ignore[reportOptionalSubscript]
+    except (OSError, RecursionError, KeyError, TypeError, ValueError, AttributeError):
+        return {}  # `read_suites` says what is wrong
+    runs = {label.partition(", ")[2] for lines in points.values() for label in lines}
+    return {
+        f"{name}: reward over checkpoints": [
+            Series(
+                label if len(runs) > 1 else label.partition(",")[0], *map(list, zip(*sorted(line.items()), strict=True))
+            )
+            for label, line in lines.items()
+        ]
+        for name, lines in points.items()
+        if any(len(line) > 1 for line in lines.values())
+    }
 
 
 def _collect(row: dict[str | None, str | None], points: dict[str, dict[float, float]]) -> bool:

@@ -163,7 +163,7 @@ def _pack(pack: Pack) -> Record:
 
 def _episode(episode: Episode, pack: Record) -> Record:
     record: Record = {
-        "u": {EpisodeKind.SOLVE: 0, EpisodeKind.PROPOSE: 2}.get(episode.kind, 1),
+        "u": {EpisodeKind.SOLVE: 0, EpisodeKind.PROPOSE: 2, EpisodeKind.WRITE: 3}.get(episode.kind, 1),
         "n": int(episode.position),
         "st": episode.status.value,
         "r": number(episode.reward),

@@ -10,7 +10,7 @@ import yaml
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.advantages import Credit, credit_of
-from cod_lightning.reports.curves import Panels, read_curves
+from cod_lightning.reports.curves import Panels, read_checkpoint_curves, read_curves
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.suites import STALE, read_suites
 from cod_lightning.rollout import policy_logprobs
@@ -59,7 +59,7 @@ def read_run(folder: Path, name: str) -> RunFolder:
         name=name,
         folder=folder,
         suites=suites,
-        panels=panels,
+        panels={**read_checkpoint_curves(folder), **panels},
         files=tuple(map(LifecycleFile, lives)),
         credit=credit_of(folder / "config.yaml") if lives else "No lifecycles.",
         config=config,

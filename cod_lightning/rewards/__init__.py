@@ -12,7 +12,6 @@ from cod_lightning.rewards.base import Rewards as Rewards
 from cod_lightning.rewards.base import WorldReward as WorldReward
 from cod_lightning.rewards.base import rewards_of as rewards_of
 from cod_lightning.rewards.base import scored as scored
-from cod_lightning.rewards.entry_use import EntryUse as EntryUse
 from cod_lightning.rewards.judge import JudgeReward as JudgeReward
 from cod_lightning.rewards.learnability import Learnability as Learnability
 from cod_lightning.rewards.learnability import paid as paid

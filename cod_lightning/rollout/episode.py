@@ -47,14 +47,16 @@ async def run_solve_episode(
     position: int,
     pack_ends: float | None = None,
     shown: Shown = Shown.OWN,
+    note: str = "",
 ) -> Episode:
-    """All turns of one task in `env`, given the context that earlier tasks left."""
+    """All turns of one task in `env`, given the context that earlier tasks left, and a note that follows the rules."""
     sampler, solving = setting.sampler_of(EpisodeKind.SOLVE), _Solving(env, task, state, setting, position, shown)
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
             observation, rules = await asyncio.to_thread(_begun, env, task) if env.blocking else _begun(env, task)
             see_known(observation, sampler.chat, env, "reset()")
+            rules = f"{rules}{note}"
             see_known(rules, sampler.chat, env, "rules")
             system = solving.prepared(rules, observation)
             see_known(system, sampler.chat, setting.mechanism, "prepare()")

@@ -9,7 +9,7 @@ evaluations, deployment and `play` all run it.
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
-from cod_lightning.rollout.proposals import run_propose_episode
+from cod_lightning.rollout.proposals import run_propose_episode, run_write_episode
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
 
@@ -68,10 +68,12 @@ class Life:
         """Episodes begin now, of a pack or of a task."""
         self.ends, self.failed, self.episodes = pack_ends(self.setting.sampler.deadlines), False, []
 
-    async def solve(self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None) -> Episode:
+    async def solve(
+        self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None, note: str = ""
+    ) -> Episode:
         position = self.position
         self.position += 1
-        play = partial(self._solve, position, task, again, shown, context)
+        play = partial(self._solve, position, task, again, shown, context, note)
         return await self._episode(EpisodeKind.SOLVE, position, play, own=context is None, shown=shown)
 
     def skip(self, kind: EpisodeKind) -> Episode:
@@ -88,16 +90,27 @@ class Life:
         await self._episode(EpisodeKind.PROPOSE, self.position, partial(self._ask, task))
         return self.proposed[num] if len(self.proposed) > num else task
 
+    async def write(self, task: Task, request: str, *, shown: Shown = Shown.OWN, context: Any = None) -> str:
+        written: list[str] = []
+        play = partial(self._write, task, request, shown, context, written)
+        await self._episode(EpisodeKind.WRITE, self.position, play, own=context is None, shown=shown)
+        return "".join(written)
+
+    async def attempts(self) -> Sequence[Episode]:
+        ended = [(await begun).episode for begun in self.forks]
+        return [one for one in ended if one.position == self.position - 1]
+
     def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
         if self.failed:
             return
         who = f"{self.name}.{self.index}+{sum(of.get_name() == str(self.index) for of in self.forks)}"
+        try:
+            self._start()
+            env: Any = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.env))
+        except FAULTS as error:
+            env = error
         state = self.state if context == "own" else self.previous
         state = self.setting.mechanism.empty() if context == "empty" else state
-        try:
-            env: Any = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.env))
-        except EnvironmentFailure as error:
-            env = error
         play = partial(self._attempt, task, state, env, who, self.position)
 
         async def attempt(position: int) -> Attempt:
@@ -106,11 +119,11 @@ class Life:
         self.forks.append(asyncio.create_task(attempt(self.position), name=str(self.index)))
 
     async def _attempt(self, task: Task, state: Any, env: Any, who: str, position: int) -> Episode:
-        if isinstance(env, EnvironmentFailure):
+        if isinstance(env, BaseException):
             raise env
         try:
             episode = await run_solve_episode(env, task, state, self.setting, who, position, self.ends)
-            return await self.setting.scored(episode, task)
+            return after_feedback(self.setting.mechanism, await self.setting.scored(episode, task))
         finally:
             crossing(EnvironmentFailure, env.close)
 
@@ -138,16 +151,20 @@ class Life:
 
     async def _played(self, play: Callable[[TextEnv, str], Awaitable[Episode]], own: bool, shown: Shown) -> Episode:
         """The episode, with what it had to do with the entries of the context."""
+        self._start()
+        episode = await play(self.env, f"{self.name}.{self.index}")
+        events = entry_events(self.entries_of, episode, known=self.known and own, shown=shown is Shown.OWN)
+        self.known = True
+        return structs.replace(episode, entries=events)
+
+    def _start(self) -> None:
+        """Before the first episode, make the environment and the context. Raises one of `FAULTS`."""
         if self.env is None:
             self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
         if self.state is None:
             mechanism, kept = self.setting.mechanism, self.begins_with
             first = mechanism.empty if kept is None else partial(mechanism.load, kept)
             self.state = self.previous = crossing(ContextFailure, first, mechanism)
-        episode = await play(self.env, f"{self.name}.{self.index}")
-        events = entry_events(self.entries_of, episode, known=self.known and own, shown=shown is Shown.OWN)
-        self.known = True
-        return structs.replace(episode, entries=events)
 
     async def _ask(self, task: Task, env: TextEnv, who: str) -> Episode:
         asked = (env, task, self.state, self.setting, who, self.position, self.ends)
@@ -157,8 +174,25 @@ class Life:
         self.proposed.append(replace(chosen, repeat=again))
         return await self.setting.scored(episode, task)
 
+    async def _write(
+        self, task: Task, request: str, shown: Shown, context: Any, written: list[str], env: TextEnv, who: str
+    ) -> Episode:
+        state = self.state if context is None else context
+        asked = (env, task, state, self.setting, who, self.position, self.ends, shown)
+        episode, text = await run_write_episode(request, *asked)
+        written += [] if text is None else [text]
+        return await self.setting.scored(episode, task)
+
     async def _solve(
-        self, position: int, task: Task, again: bool, shown: Shown, context: Any, env: TextEnv, who: str
+        self,
+        position: int,
+        task: Task,
+        again: bool,
+        shown: Shown,
+        context: Any,
+        note: str,
+        env: TextEnv,
+        who: str,
     ) -> Episode:
         self.tasks[position] = task
         if not again:
@@ -166,12 +200,13 @@ class Life:
         elif self.state is not self.begun:
             self.state, self.known = self.begun, False
         self.state = self.state if context is None else context
-        solved = await run_solve_episode(env, task, self.state, self.setting, who, position, self.ends, shown)
+        solved = await run_solve_episode(env, task, self.state, self.setting, who, position, self.ends, shown, note)
         solved = after_feedback(self.setting.mechanism, await self.setting.scored(solved, task))
         self.state = solved.state_after
         return solved
 
     async def _rewrite(self, solved: Episode, env: TextEnv, who: str) -> Episode:
+        self.known = self.known and solved.state_after is self.state  # an attempt began with the same, and left another
         updated = await run_update_episode(env, solved, self.setting, who, self.ends)
         updated = await self.setting.scored(updated, self.tasks[solved.position])
         self.previous, self.state = self.state, updated.state_after

@@ -275,10 +275,14 @@ class RolloutAhead:
         """Those that are over, without taking them, up to the first that is not or failed."""
         return [one.result() for one in takewhile(lambda one: one.done() and not one.exception(), list(self._waiting))]
 
-    def take(self) -> Any:
-        """The next one once it is over, None where none was begun. Raises what ended it."""
-        self.settle(1)
-        return self._waiting.popleft().result() if self._waiting else None
+    def take(self, place: int = 0) -> Any:
+        """The one at this place in the queue once it is over, None where none was begun. Raises what ended it."""
+        self.settle(place + 1)
+        if not self._waiting:
+            return None
+        future = self._waiting[place]
+        del self._waiting[place]
+        return future.result()
 
     def waited_s(self) -> float:
         """Seconds that were waited since the last call of this."""

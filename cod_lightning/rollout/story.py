@@ -12,6 +12,7 @@ _WORDS = {
     EpisodeKind.SOLVE: ("task", "solved", "not solved"),
     EpisodeKind.UPDATE: ("context after task", "parsed", "did not parse"),
     EpisodeKind.PROPOSE: ("proposal of task", "valid", "no task"),
+    EpisodeKind.WRITE: ("text before task", "written", "empty"),
 }
 _WIDTH = 120
 """Characters of a line; TensorBoard breaks none in a code block."""

@@ -72,6 +72,8 @@ class PackSource(ABC):
     """Of the run; `start` sets it."""
     changes_size: bool = False
     """Whether packs of different rollouts may have different numbers of tasks."""
+    compares_advantages: bool = False
+    """Whether it chooses by the size of advantages, of which a baseline may give all episodes the same."""
     needs_contexts: bool = False
     """Whether `observe` is shown the contexts that were written."""
     num_waiting: int = 0

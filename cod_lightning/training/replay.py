@@ -79,6 +79,9 @@ class Replay(ABC):
         max_age: Policy versions that a stored episode may be behind the rollout that it joins; older ones are dropped.
     """
 
+    fills_in: bool = False
+    """Whether it replays in place of packs without signal, which some baselines have none of, or nothing else."""
+
     def __init__(self, max_episodes: int = 2048, max_tokens: int = 1_000_000, max_age: int = 10) -> None:
         self.max_episodes, self.max_tokens, self.max_age = max_episodes, max_tokens, max_age
         self.seed = 0

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
+from itertools import chain
 from typing import Any, Protocol
 
 from msgspec import structs
@@ -22,6 +23,7 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
+from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.scorers import Prompt
 from cod_lightning.training.shares import owners, table_of_all
@@ -153,8 +155,13 @@ class TrainingRollouts:
     """The state of a context as text (`ContextMechanism.dump`)."""
     replay: ReplayBuffer | None = None
     """Episodes of earlier rollouts; None replays none."""
-    num_ahead: Callable[[], int] | None = None
-    """How many rollouts after the one that training takes now are to be begun by then; None plays none ahead of training."""
+    num_ahead: Callable[[], float] | None = None
+    """How many rollouts after the one that training takes now are to be begun by then, with a buffer how many are needed at all;
+    None plays none ahead of training."""
+    buffer: PriorityBuffer | None = None
+    """Which of them is taken; None takes them in their order."""
+    max_staleness: int = 0
+    """In versions; with a buffer, which drops what is older."""
     packs_per_rollout: int
     updates_per_rollout: int
     """Of one pass."""
@@ -167,18 +174,17 @@ class TrainingRollouts:
 
         This rank's rows, with all that an update needs to know of them.
         """
-        with (
-            self.runner.interruptible()
-        ):  # a signal ends the wait; a checkpoint then waits for this rollout, and for no next one
-            self.runner.ahead.settle(1)
-        played: PlayedRollout | None = self.runner.ahead.take()
-        played_s = 0.0
+        # a signal ends the wait; a checkpoint then waits for this rollout, and for no next one
+        with self.runner.interruptible():
+            self.runner.ahead.settle(1 if self.buffer is None else self.buffer.num_eligible(number))
+        dropped, played = self._taken(number)
+        for part in chain.from_iterable(one.parts for one in (*dropped, *([played] if played else []))):
+            self.runner.report("train", part)
+        num_dropped, played_s = sum(one.num_packs for one in dropped), 0.0
         if played is None:
-            played = self.played(first, partial(self.runner.run, "train"), learner)
+            played = self.played(first + num_dropped, partial(self.runner.run, "train"), learner)
             played_s = sum(part.seconds for part in played.parts)
-        else:
-            for part in played.parts:
-                self.runner.report("train", part)
+        num_packs = num_dropped + played.num_packs
         table = _table(played.packs)
         credit = learner.credited(table)
         own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
@@ -197,9 +203,33 @@ class TrainingRollouts:
             figures |= self.replay.metrics
         if self.num_ahead is not None:
             figures["time/wait_s"] = max(gathered(self.runner.ahead.waited_s() + played_s))
-            for number_ahead in range(len(self.runner.ahead), self.num_ahead()):
-                self._begin(first + played.num_packs, number_ahead * self.packs_per_rollout, learner)
-        return Rollout(batch=replace(rows, figures=figures), shares=shares, num_packs=played.num_packs)
+            for number_ahead in self._to_begin(number, self.num_ahead()):
+                self._begin(first + num_packs, number_ahead * self.packs_per_rollout, learner)
+                if self.buffer is not None:
+                    self.buffer.begin(number, self.seed, first + num_packs + number_ahead * self.packs_per_rollout)
+        if self.buffer is not None:
+            figures["train/dropped_rollouts"] = float(len(dropped))
+        return Rollout(batch=replace(rows, figures=figures), shares=shares, num_packs=num_packs)
+
+    def _taken(self, number: int) -> tuple[list[PlayedRollout], PlayedRollout | None]:
+        """Rollouts ahead that are dropped, and the one that is trained on; None where none was begun."""
+        if self.buffer is None:
+            return [], self.runner.ahead.take()
+        num_dropped, place = self.buffer.choose(number, self._max_age)
+        dropped = [self.runner.ahead.take() for _ in range(num_dropped)]
+        return dropped, None if place is None else self.runner.ahead.take(place)
+
+    def _to_begin(self, number: int, most: float) -> range:
+        """The places in the queue of the rollouts that begin now: until `most` are ahead, or as a buffer says."""
+        waiting = len(self.runner.ahead)
+        if self.buffer is None:
+            return range(waiting, int(most))
+        return range(waiting, waiting + self.buffer.num_to_begin(number, most, self._max_age))
+
+    @property
+    def _max_age(self) -> int:
+        """In rollouts."""
+        return self.max_staleness * (1 if self.buffer is None else self.buffer.rollouts_per_sync)
 
     def _begin(self, first: int, num_waiting: int, learner: Learner) -> None:
         """Begin the rollout from training pack `first + num_waiting` on; `num_waiting` packs before it are not observed yet.
@@ -306,7 +336,8 @@ class TrainingRollouts:
         if not self.runner.engine.in_flight:
             self.runner.ahead.settle()
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
-        return {"source": self.packs.state_dict(), "ahead": self._kept(), **replay}
+        buffer = {} if self.buffer is None else {"buffer": self.buffer.state_dict()}
+        return {"source": self.packs.state_dict(), "ahead": self._kept(), **replay, **buffer}
 
     def _kept(self) -> list[dict[str, Any]]:
         over = self.runner.ahead.over()
@@ -328,6 +359,9 @@ class TrainingRollouts:
         kept = state_dict["ahead"] or []
         for state in [kept] if isinstance(kept, dict) else kept:  # one, as versions up to 0.2 kept it
             self.runner.ahead.put(restored(state, self.packs.pack))
+        if self.buffer is not None and "buffer" in state_dict:
+            self.buffer.load_state_dict(state_dict["buffer"])
+            del self.buffer.waiting[len(self.runner.ahead) :]
 
 
 def _raise(error: Exception) -> None:

@@ -10,7 +10,6 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,64 +64,6 @@ class Scorer(ABC):
         """Log-probs (nats) of the rows' action tokens; NaN for those that it gives none."""
 
 
-class PrivilegedScorer(Scorer):
-    """A teacher that sees more: every prompt shows the context that the environment's oracle writes, in place of the agent's own.
-
-    In solve episodes it knows the pack's hidden rule, in updates it knew that before the task; the policy sampled the tokens
-    without that knowledge. Rows whose prompt begins anew in the middle of an episode, replayed ones, and those that would no
-    longer fit into the window have no score.
-
-    Source: on-policy self-distillation (OPSD, arXiv 2601.18734), on-policy context distillation (arXiv 2602.12275). What differs:
-    the privilege is the context that the environment's oracle writes; one sampled token stands for the whole distribution.
-
-    Args:
-        teacher: What scores these rows; null: the policy itself, with its weights as they are before the rollout's first update.
-    """
-
-    needs_oracle = True
-
-    def __init__(self, teacher: Scorer | None = None) -> None:
-        self.teacher = teacher
-
-    def check(self, key: str, vocabulary: dict[str, int]) -> None:
-        if self.teacher is not None:
-            self.teacher.check(f"{key}.teacher", vocabulary)
-
-    def num_weight_bytes(self) -> int:
-        return 0 if self.teacher is None else self.teacher.num_weight_bytes()
-
-    def rows(self, rows: Batch, prompt: Prompt) -> tuple[Batch, Bool[Tensor, " B"]]:
-        """The same responses after other prompts."""
-        first = [row.index(True) for row in rows.action_mask.tolist()]
-        ids = [row[:length] for row, length in zip(rows.token_ids.tolist(), rows.lengths.tolist(), strict=True)]
-        known, begins = torch.ones(len(rows), dtype=torch.bool), []
-        for b, place in enumerate(rows.place.tolist()):
-            g, k, e = place
-            found = None if rows.is_replayed[b] else prompt(g, k, e, ids[b])
-            known[b] = found is not None
-            begins.append(ids[b][: first[b]] if found is None else list(found))
-        rest = [(row[at:], mask[at : len(row)]) for row, mask, at in zip(ids, rows.action_mask, first, strict=True)]
-        lengths = rows.lengths.new_tensor([len(begin) + len(row) for begin, (row, _) in zip(begins, rest, strict=True)])
-        token_ids = rows.token_ids.new_zeros(len(rows), int(lengths.max()) if len(rows) else 0)
-        action_mask = torch.zeros_like(token_ids, dtype=torch.bool)
-        for b, (begin, (row, mask)) in enumerate(zip(begins, rest, strict=True)):
-            token_ids[b, : lengths[b]] = torch.tensor(begin + row)
-            action_mask[b, len(begin) : lengths[b]] = mask
-        none = torch.zeros_like(token_ids, dtype=rows.behaviour_logprobs.dtype)
-        return replace(
-            rows,
-            token_ids=token_ids,
-            action_mask=action_mask,
-            lengths=lengths,
-            behaviour_logprobs=none,
-            old_logprobs=None,
-            scores={},
-        ), known
-
-    def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
-        return forward(None, rows) if self.teacher is None else self.teacher.score(rows, forward)
-
-
 class CheckpointScorer(Scorer):
     """A checkpoint of any size whose tokenizer is the policy's.
 
@@ -170,8 +111,8 @@ class ScorerByWorld(Scorer):
 
     Rows of other environments have no score.
 
-    Source: CoD (arXiv 2606.20002), whose second version adds distillation from several teachers; its text was not at hand, so that
-    nothing here follows its details. Each row has one teacher, by its environment; teachers are not averaged.
+    Source: the on-policy distillation of CoD's release (arXiv 2606.20002, `pde_control_grid_opd.yaml`), in which each row likewise
+    has the one teacher of its environment. Its loss, without clip and weight, has the gradient of `KL` with `coefficient: 1`.
 
     Args:
         teachers: By what the ids of an environment's packs begin with (`levers`; transcripts show ids); the longest one counts.
@@ -182,8 +123,9 @@ class ScorerByWorld(Scorer):
             raise ConfigError("model.scorers.teachers", "{}", "a teacher for at least one environment", "Name one.")
         if wrong := [name for name, teacher in teachers.items() if teacher.needs_oracle]:
             expected = "a scorer that is asked about the rows as they are"
-            remedy = "Make the ScorerByWorld the teacher of the PrivilegedScorer."
-            raise ConfigError(f"model.scorers.teachers.{wrong[0]}", "PrivilegedScorer", expected, remedy)
+            name = type(teachers[wrong[0]]).__name__
+            remedy = f"Make the ScorerByWorld the teacher of the {name}."
+            raise ConfigError(f"model.scorers.teachers.{wrong[0]}", name, expected, remedy)
         self.teachers = teachers
 
     def check(self, key: str, vocabulary: dict[str, int]) -> None:

@@ -63,6 +63,7 @@ class TrainStream:
         rollouts_per_epoch: Rollouts of an epoch.
         updates_per_rollout: Updates made of a rollout, all passes together.
         runner: Reports updates to observers.
+        rollouts_per_sync: Rollouts from one weight sync to the next.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class TrainStream:
         rollouts_per_epoch: int,
         updates_per_rollout: int,
         runner: RolloutRunner,
+        rollouts_per_sync: int = 1,
     ) -> None:
+        self._rollouts_per_sync = rollouts_per_sync
         self._next_rollout, self._updates_per_rollout, self._runner = next_rollout, updates_per_rollout, runner
         self._length = rollouts_per_epoch * updates_per_rollout
         self.num_rollouts = 0
@@ -108,7 +111,8 @@ class TrainStream:
             update = self._batch.of_packs(self._shares.popleft())
             if not self._shares:
                 self._batch = None
-            yield Sealed(replace(update, updates_left=len(self._shares)))
+            before_sync = -self.num_rollouts % self._rollouts_per_sync
+            yield Sealed(replace(update, updates_left=len(self._shares), rollouts_left=before_sync))
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: Lightning resumes a loader that has this method, but restores its state too late."""

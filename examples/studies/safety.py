@@ -30,10 +30,7 @@ from cod_lightning.commands.phase import ensure_warm_start
 from cod_lightning.contexts import (
     ActsContext,
     CheckedContext,
-    CompactingContext,
-    ConstantStateContext,
     ContextMechanism,
-    EpisodesContext,
     HintContext,
     NotebookContext,
     SkillsContext,
@@ -46,6 +43,9 @@ from cod_lightning.envs.levers import ForbiddenLever, Levers
 from cod_lightning.envs.levers.forbidden import RuledCompact, broke
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.constant_state import ConstantStateContext
+from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Lifecycle, Pack

@@ -6,8 +6,7 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-from cod_lightning.contexts import CompactingContext, ContextMechanism, EpisodesContext
-from cod_lightning.contexts.episodes import EpisodesState
+from cod_lightning.contexts import ContextMechanism
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS
@@ -16,6 +15,8 @@ from cod_lightning.envs.levers.forbidden import ForbiddenTask, RuledCompact, bro
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.lifecycles import Controlled
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting

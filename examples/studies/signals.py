@@ -74,7 +74,7 @@ WITHOUT_WORLD = {"world": {"class_path": "cod_lightning.rewards.WorldReward", "i
 
 def partly(**learned: str) -> tuple[str, ...]:
     """Training where half of the tasks have a reward."""
-    part = {"class_path": "cod_lightning.training.learned_reward.PartlyKnown", "init_args": {"share": 0.5, **learned}}
+    part = {"class_path": "cod_lightning.methods.learned_reward.PartlyKnown", "init_args": {"share": 0.5, **learned}}
     return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"known": part}))
 
 

@@ -29,9 +29,10 @@ from cod_lightning.credit.baselines import Baseline
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program
+from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.objective.losses import GSPO, ClipCov, KLCov
+from cod_lightning.objective.losses import GSPO
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from cod_lightning.commands import shipped
 from cod_lightning.commands.composition import composed
 from cod_lightning.commands.config_files import expand, find_config, line_of, spelled_out
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
@@ -185,3 +186,13 @@ def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path
     path.write_text("defaults: [/recipe@_global_: tiny, _self_]\ndata: {context: {init_args: {max_tokens: 3}}}\n")
     with open(expand(["--config", str(path)]).argv[1]) as file:
         assert yaml.safe_load(file)["data"]["context"]["init_args"] == {"protocol": "compact", "max_tokens": 3}
+
+
+def test_methods_and_programs_are_imported_where_a_command_line_or_a_config_names_their_classes(monkeypatch, tmp_path):
+    imported = []
+    monkeypatch.setattr(shipped, "import_module", imported.append)
+    expand(["fit", "--config", "smoke", "--model.loss", "KLCov", "--data.program", "BestOfN"])
+    (tmp_path / "mine.yaml").write_text("data: {source: {class_path: Bandit}}\n")
+    expand(["fit", "--config", str(tmp_path / "mine.yaml")])
+    named = ("lifecycles.best_of_n", "methods.covariance", "methods.bandit")
+    assert imported == [f"cod_lightning.{name}" for name in named]

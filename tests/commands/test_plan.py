@@ -34,6 +34,7 @@ EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cach
     "pde_control_grid": ("8B", 80, 8, False, False, 26_000, 20, 256, True),
     "mixed_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
     "eight_80gb_full_8b_servers": ("8B", 80, 4, False, False, 16_384, None, 256, False),
+    "pde_control_grid_opd": ("8B", 80, 4, False, False, 26_001, None, 256, False),
     "nodes_80gb_full_8b": ("8B", 80, 16, False, False, 16_384, None, 256, False),
 }
 

@@ -6,9 +6,6 @@ from cod_lightning import contexts
 from cod_lightning.contexts import (
     ActsContext,
     CheckedContext,
-    CompactingContext,
-    ConstantStateContext,
-    EpisodesContext,
     HintContext,
     NotebookContext,
     SkillsContext,
@@ -18,6 +15,9 @@ from cod_lightning.contexts import (
 )
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.errors import DataError
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.constant_state import ConstantStateContext
+from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 from tests.asked import LetterTokens

@@ -4,8 +4,6 @@ import pytest
 
 from cod_lightning.contexts import (
     CheckedContext,
-    ConstantStateContext,
-    EpisodesContext,
     HintContext,
     NotebookContext,
     SkillsContext,
@@ -20,6 +18,8 @@ from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.methods.constant_state import ConstantStateContext
+from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting

@@ -12,7 +12,9 @@ from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.errors import ConfigError, NonFiniteLoss
-from cod_lightning.lifecycles import ProposeAndSolve, outline
+from cod_lightning.lifecycles import outline
+from cod_lightning.lifecycles.planner import PlanAndSolve
+from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import WarmStartModule
 from cod_lightning.types import EpisodeKind
@@ -107,6 +109,16 @@ def test_proposals_are_demonstrated_before_the_tasks_of_a_round_and_any_task_is_
         assert all(one.success for one in life.episodes if one.kind is EpisodeKind.PROPOSE)
     assert {text: said.count(text) for text in said}.keys() == {f"want={colour}" for colour in COLOURS}
     assert min(said.count(text) for text in said) > 10
+
+
+def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_in_the_vocabulary():
+    program = PlanAndSolve(request=" first: plan", heading=" plan: ")
+    data = DemonstrationDataModule(lake(), HintContext(protocol="compact"), program, num_updates=1, num_packs=3)
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
+    data.setup("fit")
+    (life,) = data._demonstrate(0).lifecycles
+    assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 4)[:-1]
+    assert data.words == (*lake().words(), *HintContext(protocol="compact").words(), "first:", "plan", "plan:")
 
 
 def test_a_plan_with_proposals_is_refused_where_the_environment_makes_no_tasks_of_them():

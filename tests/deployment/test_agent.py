@@ -4,20 +4,11 @@ import os
 import random
 import signal
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
-from cod_lightning.contexts import (
-    ActsContext,
-    CompactingContext,
-    ConstantStateContext,
-    EpisodesContext,
-    HintContext,
-    NotebookContext,
-    SkillsContext,
-    TranscriptContext,
-)
+from cod_lightning.contexts import ActsContext, HintContext, NotebookContext, SkillsContext, TranscriptContext
 from cod_lightning.contexts.base import Intervention, Prepared, TextState
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import Reference
@@ -26,7 +17,12 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
-from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles import ConnectTheDots, Program
+from cod_lightning.lifecycles.best_of_n import BestOfN
+from cod_lightning.lifecycles.planner import PlanAndSolve
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.constant_state import ConstantStateContext
+from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
@@ -180,7 +176,13 @@ def test_an_agent_does_what_a_lifecycle_does(tmp_path):
 
 def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
     agent, pack = _agent(tmp_path / "a")
-    agent._play(agent._steps(0)[:1], pack.tasks[0])
+
+    def die(episode):
+        raise InterruptedError(episode.kind)
+
+    agent._on_episode = die
+    with pytest.raises(InterruptedError, match="solve"):
+        agent.solve(pack.tasks[0])
     assert [s.episode.kind for s in agent.store.episodes()] == [EpisodeKind.SOLVE]
     again, _ = _agent(tmp_path / "a")
     again.resume(list(pack.tasks[:1]))
@@ -362,3 +364,41 @@ def test_killed_at_any_moment_it_loses_nothing_that_was_finished_and_goes_on(tmp
     assert done > 0
     killed, whole = (states_after(tmp_path / name, done + 3, mechanism=mechanism) for name in ("killed", "whole"))
     assert killed == whole
+
+
+@pytest.mark.parametrize(
+    ("program", "kinds"),
+    [
+        (BestOfN(n=3), ["solve", "update"]),
+        (PlanAndSolve(request="\n\nPlan first.", heading="\n\nYour plan: "), ["write", "solve", "update"]),
+    ],
+    ids=["best of n", "planner"],
+)
+def test_an_agent_runs_any_program_and_goes_on_in_it_after_a_restart(tmp_path, program, kinds):
+    agent, pack = _agent(tmp_path, program=program)
+    assert [agent.solve(task).position for task in pack.tasks[:2]] == [0, 1]
+    agent.store.close()
+    again, _ = _agent(tmp_path, program=program)
+    again.resume(list(pack.tasks[:2]))
+    assert again.solve(pack.tasks[2]).position == 2
+    stored = [(one.episode.kind.value, one.episode.position) for one in again.store.episodes()]
+    assert stored == [(kind, position) for position in range(3) for kind in kinds]
+
+
+@dataclass(frozen=True)
+class OnlyFailures(Program):
+    """The context is rewritten after tasks that were not solved."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            solved = await agent.solve(task)
+            if not solved.success and task is not pack.tasks[-1]:
+                await agent.rewrite(solved)
+
+
+def test_an_agent_s_program_sees_what_came_of_its_task(tmp_path):
+    agent, pack = _agent(tmp_path, program=OnlyFailures())
+    outcomes = [agent.solve(task).success for task in pack.tasks[:4]]
+    assert {True, False} == set(outcomes)
+    updated = [one.episode.position for one in agent.store.episodes() if one.episode.kind is EpisodeKind.UPDATE]
+    assert updated == [position for position, solved in enumerate(outcomes) if not solved]

@@ -18,7 +18,8 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.lifecycles import ConnectTheDots, Program, ProposeAndSolve, asks, outline
+from cod_lightning.lifecycles import ConnectTheDots, Program, outline
+from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import EpisodeKind, Split
 from tests.credit_tables import AttemptTable, CreditTable, cells, credited, random_table, rewards_to_go
@@ -68,20 +69,6 @@ def test_a_program_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(
     assert refused.value.remedy
 
 
-@given(rounds=st.integers(1, 9), solves=st.integers(2, 6), proposes=st.booleans(), updates=st.booleans())
-def test_a_proposal_is_solved_as_often_as_said_and_an_update_follows_unless_it_is_the_last(
-    rounds, solves, proposes, updates
-):
-    program, expected = ProposeAndSolve(solves=solves, proposes=proposes), []
-    for number in range(rounds):
-        first = number * solves
-        expected += [(PROPOSE, first, first)] if proposes else []
-        expected += [(SOLVE, n, first) for n in range(first, first + solves)]
-        expected += [(UPDATE, first + solves - 1, first)] if updates and number < rounds - 1 else []
-    assert list(outline(program, rounds * solves, updates)) == expected
-    assert asks(program, rounds * solves) == proposes
-
-
 @pytest.mark.parametrize(
     "program", [ConnectTheDots(every=2), ProposeAndSolve(), ProposeAndSolve(proposes=False)], ids=str
 )
@@ -89,13 +76,6 @@ def test_outside_training_nothing_is_proposed_and_every_task_is_one_of_the_pack_
     found = outline(program.held_out, 7)
     assert PROPOSE not in {step.kind for step in found}
     assert [step.task for step in found if step.kind is SOLVE] == list(range(7))
-
-
-def test_solve_episodes_of_a_proposal_that_cannot_be_are_refused():
-    with pytest.raises(ConfigError, match=r"data\.program\.solves is 1; expected at least 2"):
-        ProposeAndSolve(solves=1)
-    with pytest.raises(ConfigError, match=r"data\.program\.solves is 4; expected a divisor of the 6 tasks"):
-        outline(ProposeAndSolve(), 6)
 
 
 TABLES = {

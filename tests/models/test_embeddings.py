@@ -10,11 +10,10 @@ import torch
 from jsonargparse import ArgumentParser
 from transformers import BertConfig, BertModel, T5Config, T5Model
 
-from cod_lightning.contexts import EpisodesContext
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.contexts.episodes import EpisodesState
 from cod_lightning.contexts.records import Record
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.models.embeddings import Embeddings
 from tests.models.test_foreign_folders import own_code
 from tests.real_templates import QWEN3_TOOLS, bpe_tokenizer
@@ -88,7 +87,9 @@ def test_a_config_chooses_it(folder):
     parser = ArgumentParser()
     parser.add_argument("--context", type=ContextMechanism)
     chosen = {"class_path": "cod_lightning.models.embeddings.Embeddings", "init_args": {"path": folder}}
-    config = {"context": {"class_path": "cod_lightning.contexts.EpisodesContext", "init_args": {"similarity": chosen}}}
+    config = {
+        "context": {"class_path": "cod_lightning.methods.episodes.EpisodesContext", "init_args": {"similarity": chosen}}
+    }
     built = parser.instantiate_classes(parser.parse_object(config)).context
     assert isinstance(built.similarity, Embeddings)
     assert built.similarity.path == folder

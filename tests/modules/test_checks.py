@@ -7,12 +7,13 @@ from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCr
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.attempts import Anchors, Counterfactual
+from cod_lightning.methods.bandit import Bandit
+from cod_lightning.methods.sdpo import SDPO
+from cod_lightning.methods.self_imitation import SelfImitation
+from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.modules.checks import check_combination
-from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO, SDPO
+from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus
-from cod_lightning.training.bandit import Bandit
-from cod_lightning.training.self_imitation import SelfImitation
-from cod_lightning.training.signal_replay import SignalReplay
 from tests.training.test_rollouts import data, module
 
 

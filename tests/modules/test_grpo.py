@@ -13,11 +13,12 @@ from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCr
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
+from cod_lightning.methods.covariance import ClipCov, KLCov
+from cod_lightning.methods.privileged import PrivilegedScorer
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.objective.losses import ClipCov, KLCov
 from cod_lightning.objective.terms import JSD, KL, EntropyBonus
-from cod_lightning.training.scorers import CheckpointScorer, PrivilegedScorer, Scorer
+from cod_lightning.training.scorers import CheckpointScorer, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from tests.credit_tables import advantage, cube, kept_credit
 from tests.loss_inputs import LOSSES

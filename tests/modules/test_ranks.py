@@ -15,9 +15,10 @@ from cod_lightning.callbacks import Throughput, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.forward import unpadded
 from cod_lightning.forward.unpadded import Unpadded
+from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.objective.losses import GSPO, ClipCov, KLCov
+from cod_lightning.objective.losses import GSPO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.rollout import transcript

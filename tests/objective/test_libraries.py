@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.objective.losses import (
     CISPO,
     DAPO,
     GRPO,
     GSPO,
     REC,
-    ClipCov,
     DrGRPO,
-    KLCov,
     LossInputs,
     UpdateTokens,
 )

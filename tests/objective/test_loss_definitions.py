@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cod_lightning.methods import covariance, nft, sdpo
 from cod_lightning.objective import losses
 from cod_lightning.objective.losses import CISPO, LOOP, REC, PolicyLoss
 from cod_lightning.objective.losses.base import units_of
 from tests.loss_inputs import EPISODES, LOSSES, gradient, inputs, rows_of
 
-PUBLIC = [value for value in vars(losses).values() if isinstance(value, type)]
+PUBLIC = [value for room in (losses, nft, sdpo, covariance) for value in vars(room).values() if isinstance(value, type)]
 CLASSES = {value for value in PUBLIC if issubclass(value, PolicyLoss)} - {PolicyLoss}
 EVERY = pytest.mark.parametrize("name", LOSSES)
 
@@ -45,7 +46,7 @@ def test_a_loss_equals_its_definition_gradients_included(name, seed):
 def test_a_gradient_agrees_with_finite_differences(name):
     loss, _ = LOSSES[name]
     x = inputs(2)
-    if isinstance(loss, losses.NFT):  # where its bound holds the value, the gradient goes on
+    if isinstance(loss, nft.NFT):  # where its bound holds the value, the gradient goes on
         loss, x = replace(loss, least_negative=1e-6), inputs(2, spread=0.1)
     held = isinstance(loss, REC | CISPO)  # their weights and clips take no part in the gradient
     base = x.policy_logprobs.detach().clone()  # gradcheck moves its input in place
@@ -117,7 +118,7 @@ def test_an_episode_of_zero_advantage_has_a_gradient_only_where_the_loss_says_so
         assert (found[silent][~x.marked[silent]] == 0).all()
 
 
-UNCLIPPED = losses.KLCov | losses.OPMD | losses.RLOO | losses.SDPO
+UNCLIPPED = covariance.KLCov | losses.OPMD | losses.RLOO | sdpo.SDPO
 CLIPPED = [name for name, (loss, _) in LOSSES.items() if not isinstance(loss, UNCLIPPED)]
 
 
@@ -213,31 +214,3 @@ def test_a_loss_can_use_tokens_again_where_its_gradient_depends_on_the_ratio(nam
     x = inputs(0)
     far = replace(x, behaviour_logprobs=x.behaviour_logprobs - 2.0)
     assert loss.reuses_tokens == (not torch.equal(gradient(loss, x)[1], gradient(loss, far)[1]))
-
-
-NOISE = 3e-8
-"""What is left of an advantage of 0 in float32."""
-
-
-@pytest.mark.parametrize("loss", [losses.NFT(), losses.SDPO()], ids=str)
-def test_rounding_noise_in_place_of_an_advantage_is_no_success_and_no_failure(loss):
-    """Such rows go through the model where a loss term wants them, or where a pack is kept whole."""
-    x = inputs(0, width=400, episodes=(7, 7, 2, 4, 5))
-    sign = torch.tensor([1.0, 1.0, -1.0, 1.0, -1.0])[:, None]
-    x = replace(x, siblings=torch.zeros(5, dtype=torch.long), advantages=NOISE * sign * x.action_mask)
-    value, found = gradient(loss, x)
-    assert value == 0
-    assert (found == 0).all()
-    signal = replace(x, advantages=1e4 * x.advantages)
-    assert gradient(loss, signal)[1].abs().sum() > 0, "and what is no noise has a gradient"
-
-
-def test_siblings_without_an_advantage_are_in_no_pair_and_in_no_share():
-    x = inputs(0, episodes=(1, 2, 3, 4))
-    advantages = torch.tensor([1.0, -1.0, -2.0, 0.0], dtype=torch.float64)[:, None] * x.action_mask
-    x = replace(x, siblings=torch.zeros(4, dtype=torch.long), advantages=advantages)
-    three = rows_of(x, torch.tensor([0, 1, 2]))
-    whole, without = gradient(losses.SDPO(beta=0.7), x), gradient(losses.SDPO(beta=0.7), three)
-    torch.testing.assert_close(whole[0], without[0])
-    torch.testing.assert_close(whole[0], LOSSES["sdpo"][1](x))
-    assert (whole[1][3] == 0).all()

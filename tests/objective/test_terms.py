@@ -96,3 +96,21 @@ def test_a_mean_is_over_the_tokens_that_have_a_score():
     assert means(terms, sums, 10) == pytest.approx(expected)
     assert means(terms, sums, 6).keys() == {"divergence", "teacher_missing"}, "nothing is known of the teacher's"
     assert means(terms, sums | {"teacher_missing": 9.0}, 10)["jsd_teacher"] == 1.0, "of one token something is"
+
+
+def test_distillation_has_the_gradient_of_the_release_of_cod_whatever_weights_sampled():
+    """There: A = kl_coef (teacher - sampler), then A + sampler - policy, and the mean of -A log-prob, without clip and weight."""
+    torch.manual_seed(1)
+    policy = (-torch.rand(3, 7, dtype=torch.float64)).requires_grad_()
+    teacher, sampler = (-2 * torch.rand(3, 7, dtype=torch.float64) for _ in range(2))
+    mask = torch.rand(3, 7) < 0.6
+    total = torch.zeros((), dtype=torch.float64)
+    for row, token in mask.nonzero().tolist():
+        advantage = 1.0 * (teacher - sampler)[row, token]
+        advantage = advantage + sampler[row, token] - policy[row, token].detach()
+        total = total - advantage * policy[row, token]
+    (expected,) = torch.autograd.grad(total / mask.sum(), policy)
+    entropies, scores = torch.zeros(3, 7), {"teacher": teacher}
+    inputs = TermInputs(policy_logprobs=policy, entropies=entropies, scores=scores, action_mask=mask)
+    (found,) = torch.autograd.grad(KL(coefficient=1.0, to="teacher")(inputs).loss / mask.sum(), policy)
+    assert torch.allclose(found, expected, atol=1e-12)

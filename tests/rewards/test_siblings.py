@@ -15,6 +15,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles.attempts import Anchors, Branching, Counterfactual
+from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.rewards import (
     FormatReward,
     NoisyPairwiseJudge,
@@ -198,3 +199,10 @@ def test_attempts_which_have_no_siblings_are_refused_beside_it(key):
     assert caught.value.key == "data.rewards.pairs"
     assert f"data.{key}" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_no_part_compares_siblings_where_a_program_makes_several_attempts():
+    check_comparing(rewards_of({"form": FormatReward()}), Branching(program=BestOfN()))
+    check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), Branching())
+    with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* beside data\.program=BestOfN"):
+        check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), Branching(program=BestOfN()))

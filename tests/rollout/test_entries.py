@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.contexts.test_episodes import solved
 
 from cod_lightning.contexts import (
     ActsContext,
     CheckedContext,
-    CompactingContext,
-    ConstantStateContext,
-    EpisodesContext,
     HintContext,
     NotebookContext,
     SkillsContext,
@@ -19,10 +17,12 @@ from cod_lightning.contexts import (
 )
 from cod_lightning.contexts.base import Answer, ContextEntry, ContextMechanism, TextState
 from cod_lightning.errors import ContextFailure
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.constant_state import ConstantStateContext
+from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
-from tests.contexts.test_episodes import solved
 
 TOKENS = byte_chat()
 ALL = (

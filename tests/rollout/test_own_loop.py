@@ -7,12 +7,12 @@ import time
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.contexts.compacting import CompactingContext
 from cod_lightning.envs.dataset import ExactMatch
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.envs.programs import ProgramWorld
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.rollout import endpoint
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines

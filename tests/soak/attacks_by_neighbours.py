@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from cod_lightning.commands import warm_start
-from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.commands import phase
+from cod_lightning.commands.phase import ensure_warm_start
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs import apart
 from cod_lightning.envs.programs.processes import Asked, LinePool
@@ -87,8 +87,9 @@ def warm_start_caches(num: int) -> dict[str, int]:
         (folder / "model.safetensors").write_bytes(bytes(1000))
         made.append(folder)
 
-    cli = SimpleNamespace(parser=SimpleNamespace(dump=lambda config: "data: {}"), config=None)
-    patched = mock.patch.multiple(warm_start, start=lambda *args, **more: cli, _save=save)
+    parser, data = SimpleNamespace(dump=lambda config: "data: {}"), SimpleNamespace(env=None, check_with=str)
+    cli = SimpleNamespace(parser=parser, config=None, datamodule=data, model=SimpleNamespace(policy=None))
+    patched = mock.patch.multiple(phase, start=lambda *args, **more: cli, save_policy=save)
     for number in range(num):
         with (
             tempfile.TemporaryDirectory() as root,
@@ -97,10 +98,10 @@ def warm_start_caches(num: int) -> dict[str, int]:
         ):
             said = io.StringIO()
             with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-                policy, before = ensure_warm_start("warm_start/levers", 1, None), len(made)
+                policy, before = ensure_warm_start(cached.RUN)[0], len(made)
                 random.Random(number).choice(_DAMAGES)(policy)
                 said.truncate(0)
-                ensure_warm_start("warm_start/levers", 1, None)
+                ensure_warm_start(cached.RUN)
             counts["damages"] += 1
             counts["trained_on"] += len(made) == before
             counts["unsaid"] += not said.getvalue().strip("\0 \n")
@@ -110,14 +111,14 @@ def warm_start_caches(num: int) -> dict[str, int]:
 def hanging_phases() -> dict[str, int]:
     """A world hangs in a phase without a rollout: `unseen` counts those that are not ended with code 70 and the phase's name."""
     counts = dict.fromkeys(("phases", "unseen"), 0)
-    for phase in ("choosing training packs", "sampling packs of 'validation'", "sampling the first pack"):
+    for hanging in ("choosing training packs", "sampling packs of 'validation'", "sampling the first pack"):
         with tempfile.TemporaryDirectory() as root:
             done = subprocess.run(
-                [sys.executable, "-c", _HANG, root, phase], capture_output=True, text=True, timeout=60
+                [sys.executable, "-c", _HANG, root, hanging], capture_output=True, text=True, timeout=60
             )
             report = Path(root) / "stalled.txt"
             counts["phases"] += 1
-            counts["unseen"] += done.returncode != 70 or not report.exists() or phase not in report.read_text()
+            counts["unseen"] += done.returncode != 70 or not report.exists() or hanging not in report.read_text()
     return counts
 
 

@@ -314,15 +314,15 @@ def test_a_rollout_that_waits_is_kept_exactly(tmp_path):
 
 
 def test_what_cannot_be_together_with_it_is_refused():
-    check_staleness(1, TransformersEngine(), 3, 1)
+    check_staleness(made(resample_packs=3), 1)
     with pytest.raises(ConfigError, match=r"0 with data\.engine\.sleep"):
-        check_staleness(1, VLLMServerEngine(sleep=True), 0, 1)
+        check_staleness(made(engine=VLLMServerEngine(sleep=True)), 1)
     with pytest.raises(ConfigError, match=r"0 with data\.resample_packs=3 on 2 ranks"):
-        check_staleness(1, TransformersEngine(), 3, 2)
+        check_staleness(made(resample_packs=3), 2)
     with pytest.raises(ConfigError, match=r"data\.max_staleness is 2; expected 0 or 1 with data\.resample_packs=3"):
-        check_staleness(2, TransformersEngine(), 3, 1)
+        check_staleness(made(2, resample_packs=3), 1)
     with pytest.raises(ConfigError, match=r"data\.max_staleness is -1; expected at least 0"):
-        check_staleness(-1, TransformersEngine(), 0, 1)
+        check_staleness(made(-1), 1)
     policy = TinyPolicy()
     check_combination(GRPOModule(policy), made())
     check_combination(GRPOModule(policy, loss=RLOO()), made(0))

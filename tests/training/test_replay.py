@@ -5,7 +5,6 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from types import SimpleNamespace
 
 import pytest
@@ -18,9 +17,13 @@ from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.nft import NFT
+from cod_lightning.methods.sdpo import SDPO
+from cod_lightning.methods.self_imitation import SelfImitation
+from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.batch import collate
-from cod_lightning.objective.losses import GRPO, NFT, RLOO, SDPO
+from cod_lightning.objective.losses import GRPO, RLOO
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training import replay as replay_contract
@@ -28,8 +31,6 @@ from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
-from cod_lightning.training.self_imitation import SelfImitation
-from cod_lightning.training.signal_replay import SignalReplay
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.training.update import plan_update
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, StopReason, Turn
@@ -373,103 +374,6 @@ def test_a_draw_follows_the_weights():
     counts = Counter(drawn("abc", [1.0, 2.0, 5.0], 1, seed)[0] for seed in range(4000))
     for item, share in zip("abc", (1 / 8, 2 / 8, 5 / 8), strict=True):
         assert counts[item] / 4000 == pytest.approx(share, abs=0.03)
-
-
-# ------------------------------------------------------------------ self-imitation
-
-
-def test_self_imitation_replays_what_is_still_better_than_the_median_with_a_weight_that_rises():
-    replay = SelfImitation(episodes_per_update=50, coefficient=0.8, warmup_rollouts=4)
-    replay.start(1)
-    rng = random.Random(3)
-    stored, groups = [], []
-    for number in range(4):
-        episodes = []
-        for p in range(6):
-            returns = [[rng.random() for _ in range(2)] for _ in range(3)]
-            for e in range(2):
-                mean = sum(r[e] for r in returns) / 3
-                groups.append((e, mean))
-                episodes += [
-                    recorded(
-                        rollout=number,
-                        pack_id=f"{number}/{p}",
-                        sibling=k,
-                        episode=e,
-                        episode_return=r[e],
-                        group_return=mean,
-                        advantage=2.0 * (r[e] - mean),
-                    )
-                    for k, r in enumerate(returns)
-                ]
-        rollout = of_rollout(episodes, number=number, updates=((0,), (1,)))
-        replay.observe(rollout)
-        weight = 0.8 * (1 - math.cos(math.pi * (number + 1) / 4)) / 2
-        assert replay.metrics()["weight"] == pytest.approx(weight)
-        medians = {e: median(value for place, value in groups if place == e) for e in range(2)}
-        expected = {one: 2 * (one.episode_return - medians[one.episode]) for one in stored}
-        chosen = replay.choose(stored, rollout)
-        assert len(chosen) == 2
-        for of_update in chosen:
-            assert {one.episode for one in of_update} == {one for one, now in expected.items() if now > 1e-6}
-            for one in of_update:
-                assert one.advantage == pytest.approx(weight * expected[one.episode])
-        stored += [one for one in episodes if replay.worth(one) > 0]
-        assert all(one.advantage > 0 for one in stored)
-    replay.observe(of_rollout(number=9))
-    assert replay.weight == 0.8
-
-
-def test_self_imitation_draws_better_episodes_more_often_and_never_more_than_it_may():
-    replay = SelfImitation(episodes_per_update=2, warmup_rollouts=0, priority=2.0)
-    replay.start(1)
-    stored = [recorded(sibling=k, episode_return=0.5 + 0.1 * k, advantage=0.1 * k) for k in range(1, 5)]
-    replay.observe(of_rollout([recorded(group_return=0.5)]))
-    counts = Counter()
-    for number in range(300):
-        for of_update in replay.choose(stored, of_rollout(number=number, updates=((0,), (1,)))):
-            assert len(of_update) == 2
-            counts.update(one.episode.sibling for one in of_update)
-    assert counts[1] < counts[2] < counts[3] < counts[4]
-
-
-# ------------------------------------------------------------------ packs without signal
-
-
-def test_a_stored_pack_takes_the_place_of_each_pack_without_signal_with_the_advantages_it_had():
-    replay = SignalReplay()
-    replay.start(1)
-    stored = [recorded(pack_id=f"old{p}", sibling=k, advantage=a) for p in range(3) for k, a in ((0, 0.5), (1, -0.5))]
-    rollout = of_rollout(
-        without=(1, 2, 5), updates=((0, 1, 2), (3, 4, 5)), packs={g: f"new{g}" for g in range(6)}, number=4
-    )
-    chosen = replay.choose(stored, rollout)
-    assert [len({one.episode.pack_id for one in of}) for of in chosen] == [2, 1]
-    assert [len(of) for of in chosen] == [4, 2]
-    assert all(one.advantage == one.episode.advantage for of in chosen for one in of)
-    assert replay.choose(stored, of_rollout(updates=((0,),))) == [[]]
-
-
-@pytest.mark.parametrize("only", [False, True])
-def test_the_same_pack_played_again_is_joined_by_its_best_lifecycle_of_before(only):
-    replay = SignalReplay(same_pack_only=only)
-    replay.start(1)
-    of_before = [
-        recorded(pack_id="a", sibling=k, episode=e, advantage=a, episode_return=r)
-        for k, e, a, r in ((0, 0, 0.3, 0.9), (0, 1, 0.2, 0.1), (1, 0, 0.4, 0.8), (1, 1, 0.3, 0.9), (2, 0, -0.7, 0.0))
-    ]
-    now = [recorded(pack_id="a", episode=e, group_return=0.2, rollout=3) for e in range(2)]
-    rollout = of_rollout(now, without=(0, 1), updates=((0, 1),), packs={0: "a", 1: "b"}, number=3)
-    chosen = replay.choose([*of_before, recorded(pack_id="c", advantage=0.1)], rollout)[0]
-    again = [one for one in chosen if one.episode.pack_id == "a"]
-    assert [(one.episode.sibling, one.episode.episode, one.advantage) for one in again] == [(1, 0, 0.4), (1, 1, 0.3)]
-    assert {one.episode.pack_id for one in chosen} == ({"a"} if only else {"a", "c"})
-
-
-def test_packs_that_come_again_are_joined_by_themselves_in_a_stream():
-    story = Story(SignalReplay(same_pack_only=True), source=Again(), rollouts=3)
-    made = updates(story.stream)
-    assert not any(bool(batch.is_replayed.any()) for batch in made), "a pack without signal never had any"
 
 
 # ------------------------------------------------------------------ what is refused

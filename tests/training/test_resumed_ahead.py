@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cod_lightning.contexts import CompactingContext, HintContext, NotebookContext, SkillsContext, StackedContext
+from cod_lightning.contexts import HintContext, NotebookContext, SkillsContext, StackedContext
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
@@ -13,11 +13,12 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.provided_contexts import OraclePrompts
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.revisits import Revisits
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.packs import TrainingPacks
-from cod_lightning.training.revisits import Revisits
 from cod_lightning.training.rollouts import TrainingRollouts
 
 SIZE = 3

@@ -9,11 +9,11 @@ import torch
 
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.bandit import Bandit
+from cod_lightning.methods.revisits import Revisits
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
-from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
-from cod_lightning.training.revisits import Revisits
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.types import (

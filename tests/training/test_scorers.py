@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from cod_lightning.errors import ConfigError, ScorerFailed
+from cod_lightning.methods.privileged import PrivilegedScorer
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.terms import KL, TermInputs
 from cod_lightning.training.scorers import (
     CheckpointScorer,
-    PrivilegedScorer,
     Scorer,
     ScorerByWorld,
     VLLMScorer,
@@ -323,24 +323,3 @@ def test_of_teachers_whose_names_begin_alike_the_one_of_the_longest_name_scores(
     batch = replace(rows(), pack_ids={0: "levers-4/train/1/0"}, place=torch.zeros(4, 3).long())
     scores = ScorerByWorld({name: Says(-float(len(name))) for name in names}).score(batch, forward)
     assert set(scores[batch.action_mask].tolist()) == {-8.0}
-
-
-def test_a_teacher_that_sees_more_scores_the_same_responses_after_other_prompts(model, tmp_path):
-    batch, others = rows(), {0: [7, 8, 9], 1: [5], 2: None, 3: [4, 4, 4, 4, 4, 4]}
-    model.save_pretrained(tmp_path)
-    for teacher in (PrivilegedScorer(), PrivilegedScorer(CheckpointScorer(str(tmp_path)))):
-        seen, known = teacher.rows(batch, lambda g, k, e, ids: others[g])
-        assert known.tolist() == [True, True, False, True]
-        found = teacher.score(seen, lambda own, part: forward(model if own is None else own, part))
-        for row, begin in others.items():
-            ids, at = batch.token_ids[row, : LENGTHS[row]].tolist(), int(batch.action_mask[row].int().argmax())
-            begin = ids[:at] if begin is None else begin
-            expected = by_definition(model, begin + ids[at:])[len(begin) - 1 :]
-            assert found[row][seen.action_mask[row]].tolist() == pytest.approx(expected, abs=1e-5)
-            assert batch.action_mask[row].sum() == seen.action_mask[row].sum()
-
-
-def test_a_rank_without_rows_asks_a_teacher_that_sees_more_about_none():
-    none = rows().rows(torch.zeros(0, dtype=torch.long))
-    seen, known = PrivilegedScorer().rows(none, lambda g, k, e, ids: None)
-    assert (len(seen), len(known), seen.lengths.dtype) == (0, 0, torch.long)

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cod_lightning.methods.covariance import KLCov
 from cod_lightning.objective.batch import Batch
-from cod_lightning.objective.losses import OPMD, REC, KLCov
+from cod_lightning.objective.losses import OPMD, REC
 from cod_lightning.training.update import plan_update
 from tests.credit_tables import plain_credit, stamped
 

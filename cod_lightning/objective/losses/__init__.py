@@ -13,15 +13,11 @@ from cod_lightning.objective.losses.base import LossOutputs as LossOutputs
 from cod_lightning.objective.losses.base import PolicyLoss as PolicyLoss
 from cod_lightning.objective.losses.base import UpdateTokens as UpdateTokens
 from cod_lightning.objective.losses.cispo import CISPO as CISPO
-from cod_lightning.objective.losses.covariance import ClipCov as ClipCov
-from cod_lightning.objective.losses.covariance import KLCov as KLCov
-from cod_lightning.objective.losses.nft import NFT as NFT
 from cod_lightning.objective.losses.ppo import DAPO as DAPO
 from cod_lightning.objective.losses.ppo import GRPO as GRPO
 from cod_lightning.objective.losses.ppo import GSPO as GSPO
 from cod_lightning.objective.losses.ppo import LOOP as LOOP
 from cod_lightning.objective.losses.ppo import DrGRPO as DrGRPO
-from cod_lightning.objective.losses.preference import SDPO as SDPO
 from cod_lightning.objective.losses.rec import REC as REC
 from cod_lightning.objective.losses.reinforce import OPMD as OPMD
 from cod_lightning.objective.losses.reinforce import RLOO as RLOO

@@ -1,12 +1,12 @@
 // One lifecycle: its pack as a timeline of episodes, and the chosen episode with its world, context and turns.
 
-const SIGNS = { solved: "✓", unsolved: "✗", noted: "✎", garbled: "!", proposed: "?", refused: "!", missing: "·" };
-const KINDS = ["solve", "update", "propose"];
-const OUTCOMES = { solved: "solved", unsolved: "not solved", noted: "context written", garbled: "context not parsed", proposed: "a task was proposed", refused: "no task was proposed", missing: "no reward" };
+const SIGNS = { solved: "✓", unsolved: "✗", noted: "✎", garbled: "!", proposed: "?", refused: "!", written: "✎", empty: "!", missing: "·" };
+const KINDS = ["solve", "update", "propose", "write"];
+const OUTCOMES = { solved: "solved", unsolved: "not solved", noted: "context written", garbled: "context not parsed", proposed: "a task was proposed", refused: "no task was proposed", written: "a text was written", empty: "no text was written", missing: "no reward" };
 
 function outcomeOf(episode) {
   if (episode.ok === null || episode.ok === undefined) return "missing";
-  return [["unsolved", "solved"], ["garbled", "noted"], ["refused", "proposed"]][episode.u][Number(episode.ok)];
+  return [["unsolved", "solved"], ["garbled", "noted"], ["refused", "proposed"], ["empty", "written"]][episode.u][Number(episode.ok)];
 }
 
 // The parts of a reward, where there are several, as a list in brackets.
@@ -121,7 +121,7 @@ class Details {
       : task ? [h("p", { class: "faint" }, proposed ? "The pack's own task here; a proposal may have put another in its place." : "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
     return h("div", { class: "columns" },
       world ? put(block(lake ? "The lake" : "The task", h("div", { class: lake ? "lake-body" : "" }, world)), { class: lake ? "block drawn" : "block" }, []) : null,
-      block(one.u ? "Context it was proposed with" : "Context it was solved with", h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)"))));
+      block(["Context it was solved with", "", "Context it was proposed with", "Context it was written with"][one.u], h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)"))));
   }
 
   update(one) {

@@ -4,25 +4,19 @@ import re
 
 import pytest
 from msgspec import structs
+from tests.contexts.test_episodes import solved
 
-from cod_lightning.contexts import (
-    EpisodesContext,
-    HintContext,
-    NotebookContext,
-    SkillsContext,
-    StackedContext,
-    TranscriptContext,
-)
+from cod_lightning.contexts import HintContext, NotebookContext, SkillsContext, StackedContext, TranscriptContext
 from cod_lightning.envs.base import Reference, TextPolicy
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.transcript import episode_record, read_episode
 from cod_lightning.types import EpisodeKind, Split
-from tests.contexts.test_episodes import solved
 
 SHOWN = re.compile(r"reward\W+\d|which was (not )?solved", re.IGNORECASE)
 """A reward in figures, or an outcome."""

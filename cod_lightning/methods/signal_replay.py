@@ -31,6 +31,8 @@ class SignalReplay(Replay):
         max_age: Policy versions that a stored episode may be behind.
     """
 
+    fills_in = True
+
     def __init__(
         self,
         same_pack_only: bool = False,

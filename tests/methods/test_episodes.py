@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts import CompactingContext, EpisodesContext, HintContext, TranscriptContext, retrieval
-from cod_lightning.contexts.episodes import EpisodesState
+from cod_lightning.contexts import HintContext, TranscriptContext, retrieval
 from cod_lightning.contexts.records import Record
 from cod_lightning.contexts.retrieval import _KEPT, _MOST_INDICES, best, similarities, words_of
 from cod_lightning.envs.base import Reference
@@ -21,6 +20,8 @@ from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.provided_contexts import oracle_contexts
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting

@@ -3,12 +3,12 @@
 import pytest
 
 from cod_lightning.envs.levers import Levers
+from cod_lightning.methods.revisits import Revisits
+from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.training.packs import PackChoice, TrainingPacks, without_visit
-from cod_lightning.training.revisits import Revisits
 from cod_lightning.training.scorers import ScorerByWorld
-from cod_lightning.training.signal_replay import SignalReplay
-from tests.training.test_replay import Everything, Story, of_rollout, recorded, row_key, updates
-from tests.training.test_revisits import played
+from tests.methods.test_revisits import played
+from tests.training.test_replay import Again, Everything, Story, of_rollout, recorded, row_key, updates
 from tests.training.test_scorers import Says
 
 
@@ -26,6 +26,42 @@ def ids(*choices):
     packs = TrainingPacks(source, Levers(), 3, 7)
     source.chosen = choices
     return [pack.id for _, pack in packs.draw(0, len(choices))]
+
+
+def test_a_stored_pack_takes_the_place_of_each_pack_without_signal_with_the_advantages_it_had():
+    replay = SignalReplay()
+    replay.start(1)
+    stored = [recorded(pack_id=f"old{p}", sibling=k, advantage=a) for p in range(3) for k, a in ((0, 0.5), (1, -0.5))]
+    rollout = of_rollout(
+        without=(1, 2, 5), updates=((0, 1, 2), (3, 4, 5)), packs={g: f"new{g}" for g in range(6)}, number=4
+    )
+    chosen = replay.choose(stored, rollout)
+    assert [len({one.episode.pack_id for one in of}) for of in chosen] == [2, 1]
+    assert [len(of) for of in chosen] == [4, 2]
+    assert all(one.advantage == one.episode.advantage for of in chosen for one in of)
+    assert replay.choose(stored, of_rollout(updates=((0,),))) == [[]]
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_the_same_pack_played_again_is_joined_by_its_best_lifecycle_of_before(only):
+    replay = SignalReplay(same_pack_only=only)
+    replay.start(1)
+    of_before = [
+        recorded(pack_id="a", sibling=k, episode=e, advantage=a, episode_return=r)
+        for k, e, a, r in ((0, 0, 0.3, 0.9), (0, 1, 0.2, 0.1), (1, 0, 0.4, 0.8), (1, 1, 0.3, 0.9), (2, 0, -0.7, 0.0))
+    ]
+    now = [recorded(pack_id="a", episode=e, group_return=0.2, rollout=3) for e in range(2)]
+    rollout = of_rollout(now, without=(0, 1), updates=((0, 1),), packs={0: "a", 1: "b"}, number=3)
+    chosen = replay.choose([*of_before, recorded(pack_id="c", advantage=0.1)], rollout)[0]
+    again = [one for one in chosen if one.episode.pack_id == "a"]
+    assert [(one.episode.sibling, one.episode.episode, one.advantage) for one in again] == [(1, 0, 0.4), (1, 1, 0.3)]
+    assert {one.episode.pack_id for one in chosen} == ({"a"} if only else {"a", "c"})
+
+
+def test_packs_that_come_again_are_joined_by_themselves_in_a_stream():
+    story = Story(SignalReplay(same_pack_only=True), source=Again(), rollouts=3)
+    made = updates(story.stream)
+    assert not any(bool(batch.is_replayed.any()) for batch in made), "a pack without signal never had any"
 
 
 def test_a_pack_that_comes_back_as_it_was_is_joined_by_what_was_better_before():

@@ -17,8 +17,8 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.revisits import Revisits, worth
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
-from cod_lightning.training.revisits import Revisits, worth
 from cod_lightning.types import Split
 from tests.credit_tables import CreditTable, plain_credit
 

@@ -6,7 +6,7 @@ import torch
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.errors import ConfigError
-from cod_lightning.training.growth import Growth
+from cod_lightning.methods.growth import Growth
 from cod_lightning.training.packs import PackOutcomes, TrainingPacks
 from tests.credit_tables import plain_credit
 

@@ -10,6 +10,7 @@ an episode carry the episode's advantage among its siblings, summaries included;
 is the reward-to-go of each of them. The task's first observation stays, where verifiers leaves it to the summary.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -17,12 +18,61 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextMechanism, History, Intervention, Prepared, TokenView
-from cod_lightning.contexts.inside_wording import SUMMARY_WORDINGS
+from cod_lightning.contexts.inside_wording import CompactResumed, NaturalResumed, ResumedWording, unfit
 from cod_lightning.contexts.worded import check_count, check_protocol
 from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
-from cod_lightning.normal_form import hidden_letter
 from cod_lightning.types import Message, Role
+
+
+class SummaryWording(ResumedWording):
+    """How the history of a task is asked for as a summary, within the task, and how the summary is shown."""
+
+    def __init__(self, summary_budget: int) -> None:
+        self.summary_budget = summary_budget
+
+    @property
+    @abstractmethod
+    def request(self) -> str:
+        """What asks for a summary; it follows the latest observation."""
+
+    @abstractmethod
+    def inject(self, rules: str, summary: str) -> str:
+        """The rules, and the summary of the task so far where there is one."""
+
+
+class NaturalSummary(NaturalResumed, SummaryWording):
+    """For language models."""
+
+    @property
+    def request(self) -> str:
+        return (
+            "\n\nDo not answer this observation yet. Your turns so far in this task are about to be removed, to make room. "
+            "Summarise them first: what you found out, what you did and with what effect, and what you plan. You will see the "
+            "rules, how the task began, your summary and the latest observation, and nothing else.\n\nAnswer with the summary "
+            "alone, at most "
+            f"{self.summary_budget} tokens."
+        )
+
+    def inject(self, rules: str, summary: str) -> str:
+        return f"{rules}\n\n## Your summary of this task so far\n{summary}" if summary else rules
+
+
+class CompactSummary(CompactResumed, SummaryWording):
+    """For tiny policies: `OBSERVATION summary`, answered by facts."""
+
+    @property
+    def request(self) -> str:
+        return " summary"
+
+    def inject(self, rules: str, summary: str) -> str:
+        return f"{rules} {summary}".strip()
+
+    def words(self) -> tuple[str, ...]:
+        return ("summary",)
+
+
+SUMMARY_WORDINGS: dict[str, Any] = {"natural": NaturalSummary, "compact": CompactSummary}
 
 
 class Compacted(Struct, frozen=True):
@@ -98,8 +148,8 @@ class CompactingContext(WrappedContext):
     def on_turn(self, state: Compacted, response: str, tokens: TokenView) -> Intervention | None:
         """A summary that was asked for; any other response is the inner mechanism's."""
         if state.asked:
-            readable = response.strip() and not tokens.control_token(response) and not hidden_letter(response)
-            kept = response.strip() if readable and tokens.count(response) <= self.summary_budget else state.summary
+            unread = not response.strip() or unfit("summary", response, self.summary_budget, tokens)
+            kept = state.summary if unread else response.strip()
             return Intervention(Compacted(state.inner, state.task, kept, answered=True), reply="")
         found = self.inside.on_turn(state.inner, response, tokens)
         unseen = found is not None and found.reply is not None

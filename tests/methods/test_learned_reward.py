@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.learned_reward import PartlyKnown, features, fitted, probability
 from cod_lightning.rollout import transcript
-from cod_lightning.training.learned_reward import PartlyKnown, features, fitted, probability
 from cod_lightning.types import (
     Episode,
     EpisodeKind,

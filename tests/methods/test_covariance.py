@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from cod_lightning.objective.losses import ClipCov, KLCov, UpdateTokens
-from cod_lightning.objective.losses.covariance import covariances
+from cod_lightning.methods.covariance import ClipCov, KLCov, covariances
+from cod_lightning.objective.losses import UpdateTokens
 
 
 def tokens(seed, rows=20, width=12):

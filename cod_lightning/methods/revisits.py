@@ -36,14 +36,17 @@ class Revisits(PackSource):
     | near | of `candidates` other packs the one whose tasks say most of the same | eva, WebRL |
     | continued | the pack from one of its tasks on, with the context of a sibling there | ExIt (arXiv 2509.04575) |
 
-    eva's public code has that difference as `reward_gap`, beside `reward_mean` and `reward_var`. It scales the measure to [0, 1]
-    over the data set before it draws prompts by it, without replacement; here packs are drawn in proportion to the difference as it
-    is. What differs further: eva and WebRL let a language model write tasks after those that they found, and WebRL keeps those to
-    which one of its critic's two heads gives a value in [0.05, 0.75] (`filter_by_critic` in scripts/gen_task.py of THUDM/WebRL).
-    Here that band is of the mean reward that was played, and an environment's own packs are searched, which stay in the training
-    split. SFL draws its levels anew and equally often from the best; here what has been played is measured by training itself. ExIt
-    also adds steps of divergence.
-    Tasks before the one at which a pack continues come last. A pack that replaces another (`data.resample_packs`) is always new.
+    Sources: SFL (arXiv 2408.15099), eva (arXiv 2411.00062), WebRL (arXiv 2411.02337), prioritised level replay (arXiv
+    2010.03934) and ExIt (arXiv 2509.04575), each for what the tables say. What differs: eva's public code has the difference of
+    `regret` as `reward_gap`, beside `reward_mean` and `reward_var`. It scales the measure to [0, 1] over the data set before it
+    draws prompts by it, without replacement; here packs are drawn in proportion to the difference as it is; eva and WebRL let a
+    language model write tasks after those that they found, and WebRL keeps those to which one of its critic's two heads gives a
+    value in [0.05, 0.75] (`filter_by_critic` in scripts/gen_task.py of THUDM/WebRL). Here that band is of the mean reward that
+    was played, and an environment's own packs are searched, which stay in the training split. SFL draws its levels anew and
+    equally often from the best; here what has been played is measured by training itself. ExIt also adds steps of divergence.
+
+    Tasks before the one at which a pack continues come last. A pack that replaces another (`data.resample_packs`) is always
+    new.
 
     Args:
         by: What makes a pack worth coming back to.

@@ -31,7 +31,7 @@ class ClipCov(PolicyLoss):
     """Token mean of PPO's clip without r N tokens (at least one) drawn from those with cov_low < cov_t < cov_high.
 
     Source: arXiv 2505.22617, with `model.scale=group`, on which the bounds depend; its PPO range is as wide as here.
-    What differs, besides the module's note: tokens that PPO clips may be drawn too, which wastes the draw.
+    What differs: covariances are of the behaviour log-prob over the whole update; tokens that PPO clips may be drawn, too.
     """
 
     ratio_low: float = 1.0
@@ -69,7 +69,8 @@ class KLCov(PolicyLoss):
     """L = - 1/num_action_tokens sum_t (r_t A_t - penalty [t marked] |policy_t - behaviour_t|), no clip.
 
     Marked are the k N tokens (at least one) of the largest covariance. Source: arXiv 2505.22617, with
-    `model.scale=group`; its code has the absolute gap for the divergence, which is 0 with zero gradient on-policy.
+    `model.scale=group`; its code has the absolute gap for the divergence, which is 0 with zero gradient on-policy. What differs:
+    covariances are of the behaviour log-prob over the whole update.
     """
 
     penalised_fraction: float = 2e-3

@@ -1,0 +1,31 @@
+"""A plan before every task: an episode of its own, whose text the task is shown."""
+
+from dataclasses import dataclass
+
+from cod_lightning.lifecycles.base import Agent, Program
+from cod_lightning.types import Pack
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanAndSolve(Program):
+    """write_0 -> solve_0 -> rewrite_0 -> write_1 -> ...: the policy sees how a task begins, writes a plan, then solves the task.
+
+    A plan is compared with the siblings' plans at its position, and credited with the rewards of the solve episodes after it, as
+    far as the credit rule looks ahead: not by `credit=task`. Source: Plan-and-Solve prompting (arXiv 2305.04091). What differs: the
+    plan is an episode of its own, trained by what came of it, and a task is shown it as a part of the rules.
+    """
+
+    request: str = "\n\nDo not answer yet. Write a short plan for this task first."
+    """What follows the task's first observation where a plan is asked for."""
+    heading: str = "\n\n## Your plan for this task\n"
+    """What stands between the environment's rules and the plan."""
+
+    async def __call__(self, agent: Agent, pack: Pack) -> None:
+        for task in pack.tasks:
+            plan = await agent.write(task, self.request)
+            solved = await agent.solve(task, note=f"{self.heading}{plan}" if plan else "")
+            if task is not pack.tasks[-1]:
+                await agent.rewrite(solved)
+
+    def words(self) -> tuple[str, ...]:
+        return tuple(f"{self.request} {self.heading}".split())

@@ -1,0 +1,17 @@
+"""The config of a run is found beside its checkpoint."""
+
+import yaml
+
+from cod_lightning.commands.from_run import with_the_runs_config
+
+
+def test_a_run_of_earlier_versions_that_named_its_warm_start_is_read_without_that_name(tmp_path):
+    checkpoint = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.touch()
+    for named, kept in (("warm_start/levers", {}), ({"num_updates": 3}, {"warm_start": {"num_updates": 3}})):
+        (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump({"warm_start": named, "model": {"lr": 1}}))
+        flag, path, *_ = with_the_runs_config(["--ckpt_path", str(checkpoint)])
+        assert flag == "--config"
+        with open(path) as file:
+            assert yaml.safe_load(file) == {"model": {"lr": 1}} | kept

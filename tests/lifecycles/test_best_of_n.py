@@ -1,0 +1,138 @@
+"""Best of n: attempts that differ by noise alone, credit among them, the best one teaches; pass@k against all subsets."""
+
+import io
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.credited import credited
+from cod_lightning.credit.returns import TaskCredit
+from cod_lightning.evaluation.figures import figures
+from cod_lightning.evaluation.outcomes import Outcomes, pass_at
+from cod_lightning.evaluation.results import results_of
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.table import print_table
+from cod_lightning.lifecycles import Anchors, Branching, Counterfactual, outline
+from cod_lightning.lifecycles.base import Shown
+from cod_lightning.lifecycles.best_of_n import BestOfN
+from cod_lightning.lifecycles.controls import Controlled
+from cod_lightning.types import AttemptKind, EpisodeKind
+from tests.credit_tables import credit_table
+from tests.lifecycles.test_attempts import live
+from tests.played import play
+
+
+def test_every_task_is_attempted_n_times_from_one_context_and_one_state_of_the_world():
+    (group, _) = live(program=BestOfN(n=3))
+    for life in group.lifecycles:
+        assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 4)[:-1]
+        assert all(one.kind is AttemptKind.SAME_CONTEXT for one in life.attempts)
+        assert [one.episode.position for one in life.attempts] == [0, 0, 1, 1, 2, 2, 3, 3]
+        for solved in life.solves:
+            beside = [one.episode for one in life.attempts if one.episode.position == solved.position]
+            assert {one.context_before for one in beside} == {solved.context_before}
+            assert {one.turns[0].observation for one in beside} == {solved.turns[0].observation}
+            assert {one.turns[0].response for one in (solved, *beside)} != {solved.turns[0].response} or len(beside) < 2
+
+
+def test_the_context_is_rewritten_in_view_of_the_best_attempt_and_of_its_own_among_equals():
+    others = 0
+    for group in live(program=BestOfN(n=4)):
+        for life in group.lifecycles:
+            for updated in life.updates:
+                solved = life.solves[updated.position]
+                beside = [one.episode for one in life.attempts if one.episode.position == solved.position]
+                best = max((solved, *beside), key=lambda one: one.reward)
+                others += best is not solved
+                assert updated.state_before == best.state_after
+                assert all(one.reward < best.reward for one in (solved,) if best is not solved)
+                asked = updated.turns[0].observation
+                assert asked.endswith(best.feedback)
+    assert others, "in some task an attempt was better than the lifecycle's own"
+
+
+def test_attempts_are_credited_by_the_others_from_their_context():
+    groups = live(program=BestOfN(n=3))
+    table = credit_table(groups)
+    found = credited(table, TaskCredit(), GroupMean())
+    for (g, k, e, attempt), entry in table.numbers.items():
+        life = groups[g].lifecycles[k]
+        one = life.episodes[e] if attempt is None else life.attempts[attempt].episode
+        if one.kind is EpisodeKind.SOLVE:
+            every = [
+                life.solves[one.position],
+                *(a.episode for a in life.attempts if a.episode.position == one.position),
+            ]
+            rest = [other.reward for other in every if other is not one]
+            assert float(found.values[entry]) == pytest.approx(
+                (one.reward - sum(rest) / len(rest)) / len(every), abs=1e-6
+            )
+
+
+def test_an_outline_has_no_attempts_and_a_control_plays_none():
+    steps = [(step.kind, step.position) for step in outline(BestOfN(n=5), 3)]
+    assert steps == [(kind, n) for n in range(3) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE)][:-1]
+    for group in live(program=Controlled(shown=Shown.EMPTY, program=BestOfN(n=5))):
+        assert all(not life.attempts for life in group.lifecycles)
+
+
+def by_definition(attempts, k):
+    """Share of the subsets of k known attempts in which one solves the task."""
+    known = [one for one in attempts if not math.isnan(one)]
+    subsets = list(itertools.combinations(known, k))
+    return sum(any(of) for of in subsets) / len(subsets) if subsets else math.nan
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 6])
+def test_pass_at_k_is_the_share_of_subsets_that_hold_a_success(k):
+    rng = np.random.default_rng(k)
+    attempts = rng.choice([0.0, 1.0, math.nan], size=(20, 3, 6), p=[0.5, 0.3, 0.2])
+    found = pass_at(attempts, k)
+    for place in np.ndindex(20, 3):
+        assert found[place] == pytest.approx(by_definition(attempts[place], k), nan_ok=True)
+
+
+def test_an_evaluation_shows_pass_at_k_where_the_program_makes_several_attempts():
+    lives = [group.lifecycles[0] for group in live(program=BestOfN(n=3))]
+    outcomes = Outcomes.of(lives)
+    assert outcomes.attempts.shape == (2, 4, 3)
+    assert (outcomes.attempts[..., 0] == outcomes.success).all()
+    assert (outcomes.rows(outcomes.pack_ids[::-1]).attempts == outcomes.attempts[::-1]).all()
+    made = figures(outcomes, {})
+    assert list(made["pass_at"]) == ["1", "2", "3"]
+    for k, figure in made["pass_at"].items():
+        each = [by_definition(of, int(k)) for of_pack in outcomes.attempts for of in of_pack]
+        assert figure["mean"] == pytest.approx(sum(each) / len(each))
+    json.dumps(made)
+    plain = Outcomes.of([group.lifecycles[0] for group in live()])
+    assert plain.attempts is None
+    assert "pass_at" not in figures(plain, {})
+
+
+def test_the_table_that_a_test_ends_with_names_pass_at_k():
+    played = play(Suite(name="bare", controls=(), warm_start_temperatures=()))
+    rng = np.random.default_rng(0)
+    with_attempts = [
+        replace(
+            one, outcomes=replace(one.outcomes, attempts=rng.choice([0.0, 1.0], size=(*one.outcomes.success.shape, 6)))
+        )
+        for one in played
+    ]
+    console = Console(width=200, record=True, file=io.StringIO())
+    print_table(results_of(with_attempts), console)
+    shown = console.export_text()
+    assert "Of 6 attempts at each task, mean over positions: pass@1 0." in shown
+    assert all(f"pass@{k} " in shown for k in (1, 2, 4, 6))
+    print_table(results_of(played), console)
+    assert "pass@" not in console.export_text()
+
+
+def test_the_memory_plan_counts_the_attempts_that_there_can_be_at_a_time():
+    beside = Branching(program=BestOfN(n=4), anchors=Anchors(attempts=3), counterfactual=Counterfactual(attempts=2))
+    assert (BestOfN(n=4).num_attempts, Branching().num_attempts, beside.num_attempts) == (4, 1, 4 + 2 + 2)

@@ -1,0 +1,116 @@
+"""A plan before every task: its episode, what the task is shown of it, its credit, controls, and plans that are none."""
+
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.credited import credited
+from cod_lightning.credit.returns import EpisodeCredit
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.references import play_reference
+from cod_lightning.lifecycles import outline
+from cod_lightning.lifecycles.base import Shown
+from cod_lightning.lifecycles.best_of_n import BestOfN
+from cod_lightning.lifecycles.controls import Controlled
+from cod_lightning.lifecycles.planner import PlanAndSolve
+from cod_lightning.rollout.segments import count_drift
+from cod_lightning.rollout.story import as_markdown
+from cod_lightning.rollout.transcript import dump, load
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
+from tests.credit_tables import credit_table
+from tests.lifecycles.test_attempts import CHAT, Ledger, live, speak
+from tests.stubs import FunctionEngine
+
+PLAN = PlanAndSolve(request=" w5", heading=" w6 ")
+ORDER = [EpisodeKind.WRITE, EpisodeKind.SOLVE, EpisodeKind.UPDATE]
+
+
+def prompts(engine):
+    return [CHAT.tokenizer.decode(list(ids)) for ids in engine.prompts]
+
+
+def test_a_plan_comes_before_each_task_and_is_asked_for_behind_what_the_task_begins_with():
+    groups = live(program=PLAN)
+    for life in (life for group in groups for life in group.lifecycles):
+        assert [one.kind for one in life.episodes] == (ORDER * 4)[:-1]
+        for plan, solved in zip(life.episodes[::3], life.solves, strict=True):
+            assert (plan.position, plan.reward, plan.success) == (solved.position, 0.0, True)
+            assert plan.status is EpisodeStatus.COMPLETED
+            assert plan.turns[0].observation == f"{solved.turns[0].observation} w5"
+            assert plan.context_before == plan.context_after == solved.context_before
+    assert count_drift(groups) == 0
+    (read,) = load(dump(groups[0]))
+    assert [one.kind for one in read.lifecycles[1].episodes] == (ORDER * 4)[:-1]
+    assert "text before task 0: written" in as_markdown(groups[0].lifecycles[0])
+
+
+def test_every_turn_of_the_task_sees_the_plan_behind_the_rules_and_no_update_does():
+    engine = FunctionEngine(speak)
+    (life,) = live(program=PLAN, engine=engine, siblings=1)[0].lifecycles
+    seen = prompts(engine)
+    for plan, solved in zip(life.episodes[::3], life.solves, strict=True):
+        said = " ".join(f"rules w6 {plan.turns[0].response} {solved.context_before}".split())
+        assert sum(said in " ".join(prompt.split()) for prompt in seen) >= len(solved.turns)
+    assert not any("w6" in turn.observation.split()[:1] for one in life.updates for turn in one.turns)
+
+
+def test_a_plan_is_credited_with_the_tasks_after_it_and_compared_with_the_siblings_plans():
+    groups = live(program=PLAN, siblings=3)
+    table = credit_table(groups)
+    found = credited(table, EpisodeCredit(style="discounted", discount=1.0), GroupMean())
+    for (g, k, e, _), entry in table.numbers.items():
+        lives = groups[g].lifecycles
+        if lives[k].episodes[e].kind is not EpisodeKind.WRITE:
+            continue
+        to_go = [sum(one.reward for one in life.episodes[e:] if one.kind is EpisodeKind.SOLVE) for life in lives]
+        assert float(found.values[entry]) == pytest.approx(to_go[k] - sum(to_go) / len(to_go), abs=1e-5)
+
+
+def test_a_response_without_a_word_is_no_plan_and_the_task_is_shown_none():
+    engine = FunctionEngine(lambda _: (CHAT.end_of_turn,))
+    (life,) = live(program=PLAN, engine=engine, siblings=1, num_tasks=2)[0].lifecycles
+    plan = life.episodes[0]
+    assert (plan.status, plan.reward, plan.success) == (EpisodeStatus.MALFORMED, 0.0, False)
+    assert life.solves[1].reward is not None
+    assert not any("w6" in prompt for prompt in prompts(engine) if prompt.count("rules") == 1 and " w5" not in prompt)
+
+
+@pytest.mark.parametrize("shown", Shown)
+def test_a_control_shows_a_plan_as_much_of_the_context_as_its_task(shown):
+    engine = FunctionEngine(speak)
+    (life,) = live(program=Controlled(shown=shown, program=PLAN), engine=engine, siblings=1)[0].lifecycles
+    assert all(one.context_before for one in life.solves[1:])
+    for plan in (one for one in life.episodes[3:] if one.kind is EpisodeKind.WRITE):
+        asked = plan.turns[0].observation
+        (system,) = {prompt.partition(asked)[0] for prompt in prompts(engine) if asked in prompt}
+        assert (plan.context_before in system.split()) == (shown is Shown.OWN)
+
+
+def test_a_world_that_breaks_where_a_plan_is_asked_for_costs_the_lifecycle_alone():
+    (group, other) = live(program=PLAN, world=Ledger(raise_in="0.2"))
+    for life in group.lifecycles:
+        assert [one.status.value for one in life.episodes[6:]] == ["failed"] + ["skipped"] * 4
+        assert life.episodes[6].kind is EpisodeKind.WRITE
+    assert not any(life.failed for life in other.lifecycles)
+
+
+def test_words_that_the_policy_does_not_know_are_laid_to_the_program():
+    (group, _) = live(program=PlanAndSolve(), siblings=1)
+    failed = group.lifecycles[0].episodes[0]
+    assert failed.status is EpisodeStatus.FAILED
+    assert "PlanAndSolve" in failed.error
+    assert {"Do", "plan"} <= set(PlanAndSolve().words())
+
+
+def test_an_outline_has_the_plans():
+    steps = [(step.kind, step.position) for step in outline(PLAN, 3)]
+    assert steps == [(kind, n) for n in range(3) for kind in ORDER][:-1]
+
+
+@pytest.mark.parametrize("program", [PLAN, BestOfN(n=3)], ids=["planner", "best of n"])
+def test_a_scripted_player_plays_every_task_once_and_writes_no_plan(program):
+    pack = Levers().sample_pack(split=Split.TEST, index=0, num_tasks=3)
+    (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, HintContext(), program=program)
+    assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 3)[:-1]
+    assert not life.attempts

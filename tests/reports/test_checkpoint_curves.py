@@ -1,0 +1,44 @@
+"""Reward over checkpoints as curves of a report."""
+
+import json
+
+from cod_lightning.reports.curves import read_checkpoint_curves
+from cod_lightning.reports.run import read_run
+from tests.reports.test_card import evaluation
+
+
+def evaluated(folder, *checkpoints):
+    """Of each checkpoint the suites `near` and `far`, whose rewards are unlike in every place."""
+
+    def suite(number, base):
+        return {"positions": [{"reward": base + number / 100 + place / 10} for place in range(2)]}
+
+    found = {
+        at: {"near": suite(number, 0.5), "far": suite(number, 0.1)} for number, at in enumerate(checkpoints, start=1)
+    }
+    record = json.loads(evaluation(folder).read_text())
+    (folder / "evaluation.json").write_text(json.dumps(record | {"checkpoints": found}))
+    return read_checkpoint_curves(folder)
+
+
+def test_reward_by_position_is_drawn_over_the_checkpoints_of_a_run_in_the_order_of_their_updates(tmp_path):
+    kept = [f"/runs/lake/checkpoints/update-{updates:08d}.ckpt" for updates in (20, 3, 100)]
+    panels = evaluated(tmp_path, *kept, "/runs/lake/checkpoints/last.ckpt")
+    assert list(panels) == ["near: reward over checkpoints", "far: reward over checkpoints"]
+    first, second = panels["far: reward over checkpoints"]
+    assert (first.label, first.x, first.y) == ("position 0", [3, 20, 100], [0.1 + n / 100 for n in (2, 1, 3)])
+    assert (second.label, second.y) == ("position 1", [0.1 + n / 100 + 0.1 for n in (2, 1, 3)])
+    assert list(read_run(tmp_path, "lake").panels)[:2] == list(panels)
+
+
+def test_of_several_runs_each_has_lines_of_its_own_and_a_single_checkpoint_makes_no_curve(tmp_path):
+    two = [f"/runs/{run}/checkpoints/update-{updates:08d}.ckpt" for run in "ab" for updates in (1, 2)]
+    (lines, _) = evaluated(tmp_path, *two).values()
+    assert [line.label for line in lines] == [f"position {place}, {run}" for run in "ab" for place in range(2)]
+    assert evaluated(tmp_path, two[0]) == {}
+
+
+def test_an_evaluation_that_cannot_be_read_has_no_curves(tmp_path):
+    assert read_checkpoint_curves(tmp_path) == {}
+    (tmp_path / "evaluation.json").write_text('{"checkpoints": {"update-1.ckpt": {"near": {}}}}')
+    assert read_checkpoint_curves(tmp_path) == {}
