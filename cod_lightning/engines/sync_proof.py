@@ -99,6 +99,7 @@ class Arrival:
 
     def _difference(self, name: str, held: Tensor, sent: Tensor) -> str:
         """How the held tensor differs from the one that was sent."""
+        held, sent = held.detach(), sent.detach()
         mark, meant = digest(held), sent.to(held.dtype)
         if mark == self._before.get(name):
             return "is that of the sync before (stale)"
