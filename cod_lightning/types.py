@@ -203,6 +203,8 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Solve: whether an earlier task of the pack asked for the same (`Task.repeat`)."""
     reward_hidden: bool = False
     """Solve: whether the environment keeps reward and success from the policy (`TextEnv.hides_reward`): no context shows them."""
+    compared_with: str = ""
+    """Its program's name for what it is compared with: episodes of its pack and kind by that name; empty: those at its position."""
     parts: dict[str, float] = {}
     """What the reward is the sum of, by name, weighted; empty where it is the world's or the context's own alone."""
 

@@ -138,6 +138,11 @@ def check_staleness(data: Any, ranks: int) -> None:
     if max_staleness and engine.sleeps:
         expected = "0 with data.engine.sleep, since the engine serves while training goes on"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
+    alike = copy.copy(engine)
+    alike.max_staleness = max_staleness  # which the engine itself learns in `fit`
+    if not data.in_order and (data.buffer is not None or not alike.in_flight):
+        expected = "true, except with engine=vllm_server and data.max_staleness above 1: others wait for all groups"
+        raise ConfigError("data.in_order", False, expected, "Leave it out.")
     if max_staleness > 1 and resample:
         expected = (
             f"0 or 1 with data.resample_packs={resample}, since only a rollout that is over tells which pack is next"

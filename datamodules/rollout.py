@@ -46,7 +46,7 @@ from cod_lightning.rewards import RewardPart, rewards_of
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.group import run_group, run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.frozen import FrozenRole
@@ -79,6 +79,8 @@ class RolloutDataModule(ItemDataModule):
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
         max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training
             (docs/guides/asynchronous.md).
+        in_order: Whether updates take groups in the order in which they began; false takes those that are complete first, with
+            servers whose weights change in flight.
         buffer: Which of the rollouts ahead is trained on next, and how often weights are synced; null takes them in their order and
             syncs after each.
         anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
@@ -119,6 +121,7 @@ class RolloutDataModule(ItemDataModule):
         passes_per_rollout: int = 1,
         resample_packs: int = 0,
         max_staleness: int = 0,
+        in_order: bool = True,
         buffer: PriorityBuffer | None = None,
         anchors: Anchors | None = None,
         counterfactual: Counterfactual | None = None,
@@ -153,7 +156,7 @@ class RolloutDataModule(ItemDataModule):
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
-        self.max_staleness, self.buffer, self.val_packs = max_staleness, buffer, val_packs
+        self.max_staleness, self.in_order, self.buffer, self.val_packs = max_staleness, in_order, buffer, val_packs
         self.branching = Branching(program=program, anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
@@ -176,6 +179,8 @@ class RolloutDataModule(ItemDataModule):
             dump=context.dump,
             replay=replay and ReplayBuffer(replay, seed),
             num_ahead=self._num_ahead if max_staleness else None,
+            play_group=lambda pack: run_group(pack, group_size, self._training_setting()),
+            in_order=in_order,
             buffer=buffer,
             max_staleness=max_staleness,
             packs_per_rollout=packs_per_rollout,
@@ -331,10 +336,11 @@ class RolloutDataModule(ItemDataModule):
 
     def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
         """Siblings of each pack, played by the engine's weights as they are now."""
-        setting = self._setting(self.temperature)
-        if label == "train":
-            setting = replace(setting, program=self.branching)
+        setting = self._training_setting() if label == "train" else self._setting(self.temperature)
         return run_groups(packs, num_siblings, setting, label=label)
+
+    def _training_setting(self) -> Setting:
+        return replace(self._setting(self.temperature), program=self.branching)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
         sampler = self._sampler(temperature, suite)
@@ -368,7 +374,8 @@ class RolloutDataModule(ItemDataModule):
             needed = (self.stream.left + epochs * len(self.stream)) / updates
         if trainer.max_steps >= 0:
             needed = min(needed, (trainer.max_steps - trainer.global_step) / updates)
-        most = self.max_staleness if self.buffer is None else math.inf
+        # a group that is overtaken may be one version older
+        most = self.max_staleness - (not self.in_order) if self.buffer is None else math.inf
         return min(most, math.ceil(needed) - 1) if needed < math.inf else most
 
     def _sampler(self, temperature: float, suite: Suite | None) -> Sampler:

@@ -44,10 +44,7 @@ CLASSES = {
             "cod_lightning.credit.returns",
             "cod_lightning.credit.baselines",
             "cod_lightning.credit.reweight",
-            *(
-                f"cod_lightning.objective.losses.{one}"
-                for one in ("base", "rec", "ppo", "cispo", "reinforce", "covariance")
-            ),
+            *(f"cod_lightning.objective.losses.{one}" for one in ("base", "rec", "ppo", "cispo", "reinforce")),
             "cod_lightning.objective.mismatch",
         ),
     ),
@@ -67,6 +64,8 @@ CLASSES = {
 }
 
 
+_ARGUMENTS = "\n    options: {show_signature: false, members: false}"
+"""Of classes whose arguments alone a page is about: their table has each with its type and default."""
 SEAMS = {
     "PolicyLoss": "model.loss",
     "Replay": "data.replay",
@@ -89,7 +88,10 @@ def on_files(files: Files, config: Any) -> Files:
     for name, page in (("README", "index"), ("CHANGELOG", "changes")):
         pages[f"{page}.md"] = (ROOT / f"{name}.md").read_text().replace("](docs/", "](")
     for name, (title, opening, classes) in CLASSES.items():
-        pages[f"reference/{name}.md"] = "\n\n".join([f"# {title}", opening, *(f"::: {one}" for one in classes)])
+        options = _ARGUMENTS if name == "keys" else ""
+        pages[f"reference/{name}.md"] = "\n\n".join(
+            [f"# {title}", opening, *(f"::: {one}{options}" for one in classes)]
+        )
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
     return files

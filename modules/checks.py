@@ -85,9 +85,10 @@ def _check_baseline(module: Any, data: Any) -> None:
     """What has no meaning with a baseline that compares, accepts, leaves all to terms, or gives every pack an advantage."""
     baseline, replay = module.baseline, data.replay
     name = type(baseline).__name__
-    if data.group_size < 2 and baseline.compares:
+    if data.group_size < 2 and baseline.compares and module.critic is None:
         expected = f"at least 2 with model.baseline={name}, which compares siblings"
-        raise ConfigError("data.group_size", data.group_size, expected, "8 is the default; or baseline=TermsAlone.")
+        remedy = "8 is the default; or set model.critic, or baseline=TermsAlone."
+        raise ConfigError("data.group_size", data.group_size, expected, remedy)
     if isinstance(baseline, TermsAlone) and not module.terms:
         expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
         raise ConfigError("model.baseline", name, expected, "Add a term, such as KL to a teacher.")

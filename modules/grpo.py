@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -20,8 +19,7 @@ from cod_lightning.credit.baselines import Baseline, GroupMean
 from cod_lightning.credit.credited import Credited, credited
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
 from cod_lightning.credit.reweight import AdaptiveRED
-from cod_lightning.credit.table import EpisodeTable
-from cod_lightning.errors import NonFiniteLoss
+from cod_lightning.credit.table import EpisodeTable, kind_id
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.models.base import Policy
@@ -31,21 +29,12 @@ from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
-from cod_lightning.ranks import gathered, rank
+from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
+from cod_lightning.training.critics import Critic, CriticAtWork
 from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scoring
-from cod_lightning.training.update import (
-    MOST_PADDING,
-    Totals,
-    Update,
-    UpdateStats,
-    added,
-    padded,
-    plan_update,
-    split_by_token_budget,
-)
+from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update
 from cod_lightning.types import EpisodeKind, Group
-from cod_lightning.whole_file import without_link
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -61,6 +50,7 @@ class GRPOModule(PolicyModule):
         policy: How the model and its tokenizer are made.
         credit: Rewards to returns (`EpisodeCredit` is the paper's).
         baseline: What a return is compared with.
+        critic: What gives each token an advantage in its place, from the policy's hidden states; null: nothing does.
         scale: Divide advantages by the standard deviation of returns in a group, in the batch, or not at all.
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
@@ -88,6 +78,7 @@ class GRPOModule(PolicyModule):
         policy: Policy,
         credit: CreditRule = EpisodeCredit(),  # noqa: B008  (frozen; the CLI's default)
         baseline: Baseline = GroupMean(),  # noqa: B008
+        critic: Critic | None = None,
         scale: Literal["none", "group", "batch"] = "none",
         reweight: AdaptiveRED | None = AdaptiveRED(),  # noqa: B008
         loss: PolicyLoss = REC(),  # noqa: B008
@@ -108,7 +99,8 @@ class GRPOModule(PolicyModule):
         super().__init__()
         self.automatic_optimization = False
         check_numbers(lr, betas, weight_decay, warmup_updates, token_budget, gradient_clip_val, final_lr_fraction)
-        self.policy, self.credit, self.baseline = policy, credit, baseline
+        self.policy, self.credit, self.baseline, self.critic = policy, credit, baseline, critic
+        self.critic_at_work: CriticAtWork | None = None
         self.scale: Literal["none", "group", "batch"] = scale
         self.mismatch = mismatch
         self.trained_kinds = check_kinds(trained_kinds)
@@ -155,6 +147,9 @@ class GRPOModule(PolicyModule):
             if REFERENCE in self.needs and not has_adapter(model):
                 self.reference = self._shared_out(copy.deepcopy(model).eval().requires_grad_(False))
             self.model = self._shared_out(model)
+            if self.critic is not None:
+                size = model.config.get_text_config().hidden_size
+                self.critic_at_work = CriticAtWork(self.critic, size, self.trainer.strategy.root_device, self.seed)
 
     def configure_optimizers(self) -> Any:
         """AdamW with a linear warm-up and a linear fall."""
@@ -227,8 +222,8 @@ class GRPOModule(PolicyModule):
                 self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
                 continue
             part = batch.rows(rows)
-            width = part.token_ids.shape[1]
-            logprobs, entropy = self._logprobs(self._model, part)
+            beside, width = self._looked_at(part), part.token_ids.shape[1]
+            logprobs = beside.policy_logprobs
             inputs = LossInputs(
                 policy_logprobs=logprobs,
                 behaviour_logprobs=part.behaviour_logprobs,
@@ -245,9 +240,6 @@ class GRPOModule(PolicyModule):
             out = self.loss(inputs)
             mismatch = apart if mismatch is None else mismatch + apart
             loss = out.loss
-            beside = TermInputs(
-                policy_logprobs=logprobs, entropies=entropy, scores=part.scores, action_mask=part.action_mask
-            )
             figures: dict[str, float] = {}  # terms of one scorer have its missing tokens in common
             for term in self.terms:
                 sums = term(beside)
@@ -259,21 +251,10 @@ class GRPOModule(PolicyModule):
             for listener in self._row_listeners:
                 listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
-            entropy_sum += float(entropy.detach().sum())
+            entropy_sum += float(beside.entropies.detach().sum())
             loss_sum += float(loss.detach())
         own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch, loss_sum)
         return sum(gathered(own), start=Totals(None, 0.0))
-
-    def _split(self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"]) -> list[Int[Tensor, " b"]]:
-        """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own."""
-        kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
-        of_kind = [rows[kinds == kind] for kind in kinds.unique()]
-        most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
-        return [
-            some[part]
-            for some in of_kind
-            for part in split_by_token_budget(batch.lengths[some], together[some], self.token_budget, most_padding)
-        ]
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens, by the adapter of their kind where kinds have adapters of their own."""
@@ -281,6 +262,15 @@ class GRPOModule(PolicyModule):
             (kind,) = part.kinds.unique().tolist()
             choose_adapter(model, list(EpisodeKind)[kind].role)
         return self._scored(model, part, entropy_gradient=any(term.entropy_gradient for term in self.terms))
+
+    def _looked_at(self, part: Batch) -> TermInputs:
+        """Log-probabilities and entropies of action tokens, and of observations where a term observes."""
+        seen = part.observation_mask if any(term.observes for term in self.terms) else None
+        mask = part.action_mask if seen is None else part.action_mask | seen
+        found = self._logprobs(self._model, replace(part, action_mask=mask))
+        observed = None if seen is None else torch.where(seen, found[0], 0.0)
+        own, entropies = found if seen is None else (torch.where(part.action_mask, of, 0.0) for of in found)
+        return TermInputs(own, entropies, part.scores, part.action_mask, observed)
 
     def score(self, batch: Batch, prompt: Prompt, *, several_updates: bool = False) -> Batch:
         """The rows of a rollout, before its first update, with the log-probs of all models that the terms need.
@@ -304,7 +294,13 @@ class GRPOModule(PolicyModule):
             known = batch.action_mask & scores[name].isfinite()
             counts = gathered((int(batch.action_mask.sum() - known.sum()), int(batch.action_mask.sum())))
             check_missing(name, sum(missing for missing, _ in counts), sum(tokens for _, tokens in counts))
-        return replace(batch, scores=scores, old_logprobs=old)
+        batch = replace(batch, scores=scores, old_logprobs=old)
+        if self.critic_at_work is None or batch.returns is None:
+            return batch
+        kinds = torch.tensor([kind_id(kind) for kind in self.trained_kinds])
+        known = batch.returns.isfinite() & torch.isin(batch.kinds, kinds)
+        parts = self._split(batch, known.nonzero().squeeze(1), torch.arange(len(batch)))
+        return self.critic_at_work.criticised(batch, known, padded(parts, max(gathered(len(parts)))), self._hidden)
 
     def check_scorers(self, data: Any) -> None:
         """Raise `ConfigError` for a scorer that cannot score tokens of the vocabulary of this DataModule, or lacks an oracle."""
@@ -343,21 +339,6 @@ class GRPOModule(PolicyModule):
         with without_adapter(self._model):
             yield self._model
 
-    def _stop_if_not_finite(self, loss: Tensor, logprobs: Float[Tensor, "B T"], part: Batch) -> None:
-        """A clip compares with False where a log-probability is NaN and would hide it, so both are looked at."""
-        if bool(torch.isfinite(loss)) and bool(torch.isfinite(logprobs).all()):
-            return
-        name = f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
-        path = Path(self.trainer.default_root_dir) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        saved = {name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "place")}
-        torch.save(saved | {"policy_logprobs": logprobs.detach()}, without_link(path))
-        what = float(loss) if not bool(torch.isfinite(loss)) else "made of non-finite log-probabilities"
-        raise NonFiniteLoss(
-            f"the loss is {what} at optimizer update {self.global_step}; its micro-batch is saved in {path}. "
-            "Lower model.lr, or look for log-probabilities of -inf in the batch."
-        )
-
     def _log_update(self, batch: Batch, totals: Totals, norm: float, lr: float) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
@@ -381,12 +362,16 @@ class GRPOModule(PolicyModule):
             "latest": dict(self.latest),
             "num_moved": self.num_moved,
         }
+        if self.critic_at_work is not None:
+            checkpoint["critic"] = self.critic_at_work.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_load_checkpoint(checkpoint)
         kept = checkpoint["cod_lightning"]
         self.updates_since_sync, self.latest = kept["updates_since_sync"], dict(kept["latest"])
         self.num_moved = kept.get("num_moved", 1)  # earlier versions did not count
+        if self.critic_at_work is not None and "critic" in checkpoint:
+            self.critic_at_work.load_state_dict(checkpoint["critic"])
 
     # ------------------------------------------------------------------ evaluation
 

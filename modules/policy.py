@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import lightning as L
@@ -18,7 +19,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
+from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
 from cod_lightning.extras import require
 from cod_lightning.forward.attention import is_grouped, use_grouped_attention
@@ -33,9 +34,12 @@ from cod_lightning.models.base import Policy
 from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
-from cod_lightning.ranks import num_ranks
+from cod_lightning.ranks import num_ranks, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stochastic_adamw import StochasticAdamW
+from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
+from cod_lightning.types import EpisodeKind
+from cod_lightning.whole_file import without_link
 
 OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
 """`adamw` is torch's, `adamw_stochastic` `StochasticAdamW`, the others those of bitsandbytes. Paged ones keep their state in memory
@@ -53,6 +57,8 @@ class PolicyModule(L.LightningModule):
     model: PreTrainedModel | None
     seed: int
     """Of the run."""
+    token_budget: int | None
+    """Most tokens of a micro-batch, padding included; None: no bound."""
     vocabulary: int
     """A digest of the words that the tokenizer was made of."""
     _tokenizer: PreTrainedTokenizerFast
@@ -222,6 +228,42 @@ class PolicyModule(L.LightningModule):
 
         logprobs, entropies = (torch.nn.functional.pad(found, (shared, 0)) for found in inside(model, forward))
         return logprobs, entropies
+
+    def _split(self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"]) -> list[Int[Tensor, " b"]]:
+        """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own."""
+        assert self.token_budget is not None, "micro-batches have a bound"
+        kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
+        of_kind = [rows[kinds == kind] for kind in kinds.unique()]
+        most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
+        return [
+            some[part]
+            for some in of_kind
+            for part in split_by_token_budget(batch.lengths[some], together[some], self.token_budget, most_padding)
+        ]
+
+    @torch.no_grad()
+    def _hidden(self, part: Batch) -> Float[Tensor, "B T H"]:
+        """Last hidden states of the policy in rows of one kind: [:, t] is that of what comes before token t, 0 of nothing."""
+        model, part = self._model, part.to(self.device)
+        if self.policy.adapter_kinds:
+            choose_adapter(model, list(EpisodeKind)[int(part.kinds[0])].role)
+        hidden = inside(model, lambda: model.base_model(input_ids=part.token_ids, use_cache=False).last_hidden_state)
+        return torch.nn.functional.pad(hidden[:, :-1], (0, 0, 1, 0))
+
+    def _stop_if_not_finite(self, loss: Tensor, logprobs: Float[Tensor, "B T"], part: Batch) -> None:
+        """A clip compares with False where a log-probability is NaN and would hide it, so both are looked at."""
+        if bool(torch.isfinite(loss)) and bool(torch.isfinite(logprobs).all()):
+            return
+        name = f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
+        path = Path(self.trainer.default_root_dir) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        saved = {name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "place")}
+        torch.save(saved | {"policy_logprobs": logprobs.detach()}, without_link(path))
+        what = float(loss) if not bool(torch.isfinite(loss)) else "made of non-finite log-probabilities"
+        raise NonFiniteLoss(
+            f"the loss is {what} at optimizer update {self.global_step}; its micro-batch is saved in {path}. "
+            "Lower model.lr, or look for log-probabilities of -inf in the batch."
+        )
 
     def _backward(self, loss: Tensor, *, last: bool) -> None:
         """Gradients of the sum of all ranks' losses, which the last backward pass of an update adds up over ranks.

@@ -26,7 +26,8 @@ After this page you know what each of our configs of the paper's runs sets as th
 `PYTHONPATH=. python tests/as_published.py` writes this page; `tests/test_as_published.py` resolves our configs and holds them
 to it. Theirs are the files of the [release]({TABLE["release"]}),
 at the commit that each table names, with their keys. *data* is an option of the generator of their data; *workflow* and *prompts*
-are their code in `trinity/common/workflows/connect_the_dots`; *paper* is arXiv 2606.20002. Rows in bold differ."""
+are their code in `trinity/common/workflows/connect_the_dots`; *paper* is arXiv 2606.20002. Tables have what differs; the settings
+that are equal, with their keys, are in `tests/as_published.yaml`."""
 
 
 class Row(NamedTuple):
@@ -89,24 +90,25 @@ def page() -> str:
     """The page."""
     parts = [ABOUT]
     for section in TABLE["sections"]:
+        every = list(rows(section))
+        differing = [row for row in every if "why" in row.row]
         lines = [
             f"## {section['title']}",
             "",
-            f"`--config {section['config']}` beside `{'`, `'.join(section['source'].split(', '))}` ({section['commit']}).",
+            f"`--config {section['config']}` beside `{'`, `'.join(section['source'].split(', '))}` ({section['commit']}): "
+            f"{len(every) - len(differing)} settings are theirs.",
             "",
             "| our key | ours | theirs | what differs |",
             "| --- | --- | --- | --- |",
-            *(_line(row) for row in rows(section)),
+            *map(_line, differing),
         ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
 def _line(one: Row) -> str:
-    why, mark = one.row.get("why", ""), "**" if "why" in one.row else ""
-    ours = f"{mark}{_shown(one.found)}{mark}" if one.key else ""
-    name = f"`{one.key}`" if one.key else ""
-    return f"| {name} | {ours} | {mark}{one.row['theirs']}{mark} | {why or one.row.get('note', '')} |"
+    name, ours = (f"`{one.key}`", _shown(one.found)) if one.key else ("", "")
+    return f"| {name} | {ours} | {one.row['theirs']} | {one.row['why']} |"
 
 
 def _shown(value: Any) -> str:

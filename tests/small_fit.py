@@ -23,11 +23,11 @@ def quiet_trainer(folder, *callbacks, **options):
     return L.Trainer(**(quiet | own | length | options))
 
 
-def small_fit(folder, *callbacks, engine=None, world=None, lr=1e-2, mismatch=None, **sizes):
-    """`Trainer.fit` with these callbacks; `sizes` are options of the DataModule."""
+def small_fit(folder, *callbacks, engine=None, world=None, lr=1e-2, mismatch=None, module=None, **sizes):
+    """`Trainer.fit` with these callbacks; `sizes` are options of the DataModule, `module` further ones of the module."""
     torch.manual_seed(0)
     policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
     options = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
     options |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
     data = RolloutDataModule(world or WordWorld(), PlainContext(), engine or TransformersEngine(), **(options | sizes))
-    quiet_trainer(folder, *callbacks).fit(GRPOModule(policy, lr=lr, mismatch=mismatch), data)
+    quiet_trainer(folder, *callbacks).fit(GRPOModule(policy, lr=lr, mismatch=mismatch, **module or {}), data)

@@ -1,6 +1,7 @@
 """One of each seam from a package outside the tree, by `class_path` alone: trained together, resumed, and refused where they cannot
 work; and a third kind of episode, which is a member, a method of the agent and a program."""
 
+import ast
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from tests.command_line import COMMAND, ROOT, cod, rows
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PACKAGE = '''
+import asyncio
 from dataclasses import dataclass
 
 import torch
@@ -27,14 +29,73 @@ from msgspec import Struct
 
 from cod_lightning.clients import ChatClient
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
+from cod_lightning.credit.returns import CreditRule, Returns
+from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.objective.losses.base import LossOutputs, PolicyLoss, metrics_of
 from cod_lightning.objective.terms import LossTerm, TermSums
 from cod_lightning.lifecycles import Program
 from cod_lightning.rewards import Reward
+from cod_lightning.seeds import derive_seed
+from cod_lightning.training.critics import Critic
 from cod_lightning.training.packs import PackChoice, PackSource
 from cod_lightning.training.replay import Replay, ReplayedEpisode
 from cod_lightning.training.scorers import Scorer
-from cod_lightning.types import EpisodeKind, Message, Role
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Pack, Role, Task
+
+WORDS = ("one", "two", "three")
+
+
+@dataclass(frozen=True)
+class Right:
+    word: str
+
+
+class Remote(AsyncWorld):
+    """One of three words is right in all tasks of a pack; somewhere else knows which, and takes a while to say so."""
+
+    name, max_turns, rules = "remote", 2, "guess"
+    success, status = False, EpisodeStatus.COMPLETED
+
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        hidden = derive_seed("remote", split, seed, index)
+        tasks = [Task(id=str(n), seed=n, spec=Right(WORDS[hidden % 3])) for n in range(num_tasks)]
+        return Pack(id=f"remote/{split}/{seed}/{index}", split=split, world_seed=hidden, tasks=tuple(tasks))
+
+    async def open(self, task):
+        await asyncio.sleep(0.001)
+        self.right, self.turn, self.success = task.spec.word, 0, False
+        return "guess"
+
+    async def act(self, action):
+        await asyncio.sleep(0.001)
+        self.turn, self.success = self.turn + 1, self.right in action.split()
+        return "right" if self.success else "wrong", float(self.success), self.success or self.turn == 2, False, {}
+
+    def words(self):
+        return ("guess", "right", "wrong", *WORDS)
+
+
+@dataclass(frozen=True)
+class HalfOfLater(CreditRule):
+    """An episode's own reward, and half of every later one."""
+
+    def __call__(self, table):
+        later = table.known_rewards.flip(-1).cumsum(-1).flip(-1) - table.known_rewards
+        valid = table.valid.flip(-1).cummin(-1).values.flip(-1)
+        return Returns(table.known_rewards + 0.5 * later, valid, table.kinds)
+
+
+@dataclass(frozen=True)
+class TwoLayers(Critic):
+    """The return less a value out of two layers."""
+
+    lr: float = 0.05
+
+    def net(self, hidden_size):
+        return torch.nn.Sequential(torch.nn.Linear(hidden_size, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+    def advantages(self, values, returns, action_mask):
+        return returns[:, None] - values
 
 
 @dataclass(frozen=True)
@@ -43,7 +104,7 @@ class OnlyOnce(Program):
 
     async def __call__(self, agent, pack):
         for task in pack.tasks:
-            solved = await agent.solve(task)
+            solved = await agent.solve(task, compared_with=task.id)
             if task is pack.tasks[0] and len(pack) > 1:
                 await agent.rewrite(solved)
 
@@ -198,11 +259,14 @@ class Pull(LossTerm):
 '''
 CONFIG = {
     "model": {
+        "credit": {"class_path": "outside.HalfOfLater"},
+        "critic": {"class_path": "outside.TwoLayers"},
         "loss": {"class_path": "outside.Plain"},
         "terms": [{"class_path": "outside.Pull"}],
         "scorers": {"teacher": {"class_path": "outside.Uniform"}},
     },
     "data": {
+        "env": {"class_path": "outside.Remote"},
         "program": {"class_path": "outside.OnlyOnce"},
         "context": {"class_path": "outside.ByTask"},
         "source": {"class_path": "outside.ComesBack"},
@@ -276,6 +340,8 @@ def test_every_part_has_left_its_trace_in_the_metrics(folder):
     assert seen[0] == seen[1] < seen[2] == seen[3]
     assert all(float(row["train/reward/turns/position_0"]) < 0 for row in trained)
     assert all(0 <= float(row["train/reward/judge/position_0"]) <= 0.2 for row in trained)
+    errors = [float(row["train/value_error"]) for row in trained]
+    assert errors[0] == errors[1] != errors[2] == errors[3], "the critic learned from the first rollout"
     assert all(row["train/pull"] and 0 <= float(row["train/teacher_missing"]) < 1 for row in trained)
     assert all(float(row["rollout/token_drift"]) == 0 for row in trained)
 
@@ -293,6 +359,24 @@ def test_transcripts_have_the_program_s_episodes_the_source_s_packs_and_the_mech
     assert life.solves[0].parts.keys() == {"world", "turns", "judge"}
     assert set(life.updates[0].state_after) == {"facts", "uses"}
     assert "\n".join(life.updates[0].state_after["facts"]) == life.updates[0].context_after
+
+
+def test_none_of_the_parts_takes_more_than_fifty_lines_or_four_files_of_the_library(tmp_path):
+    """Of a package's module these are the lines of each class, and the library's modules whose names it uses."""
+    source = textwrap.dedent(PACKAGE)
+    tree = ast.parse(source)
+    origin = {
+        name.asname or name.name: node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("cod_lightning")
+        for name in node.names
+    }
+    for name in ("OnlyOnce", "ByTask", "Remote", "FewTurns", "HalfOfLater", "ComesBack", "TwoLayers"):
+        (part,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+        used = {origin[node.id] for node in ast.walk(part) if isinstance(node, ast.Name) and node.id in origin}
+        print(name, part.end_lineno - part.lineno + 1, sorted(used))
+        assert part.end_lineno - part.lineno < 50
+        assert len(used) <= 4
 
 
 def test_stopped_after_an_update_it_goes_on_bit_for_bit(folder):

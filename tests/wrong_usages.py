@@ -367,7 +367,7 @@ SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Q
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path ./folder ## ./folder | none of this name
-SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | --model.policy.path
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | path
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
 test --config smoke --warm_start null --ckpt_path damaged.ckpt

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
             console.print(f"{done} tasks are done; going on with context version {store.current().version}")
         report = store.path.parent / "stalled.txt"
         stall_s, remedy = cli.datamodule.deadlines.stall_s, "deploy again to go on with the same --state"
-        with Watchdog(setting.sampler.liveness, stall_s, report, "the deployment", remedy):
+        with closing(agent), Watchdog(setting.sampler.liveness, stall_s, report, "the deployment", remedy):
             agent.resume(list(pack.tasks[:done]))
             for task in pack.tasks[done:]:
                 agent.solve(task)

@@ -105,6 +105,8 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
     if "is abstract" in message and "NestedArg" in message:
         return f"Choose the class first, as in --{key} NAME --{key}.KEY VALUE. {listed}"
+    if "is abstract" in message:
+        return f"Name a class that has the whole contract, as class_path: MODULE.CLASS. {listed}"
     if not (found := _UNKNOWN.search(message)):
         return listed
     known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]

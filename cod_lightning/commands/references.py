@@ -3,9 +3,10 @@
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -27,18 +28,17 @@ from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.evaluation.condition_kinds import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
-from cod_lightning.evaluation.view import with_interval
 from cod_lightning.folder_lock import check_folder
 from cod_lightning.markdown import table
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Split
 
-_ABOUT = """Success (share of tasks solved) and reward by position: means with 95 % bootstrap intervals over packs. *random*
-answers legally at random; *memoryless* is the scripted policy with its context hidden from every solve prompt (memory that the
-world itself gives, where it does, stays); *scripted* has perfect memory and plays every task as well as we know how
-(Bayes-optimally where that can be computed); *oracle* knows what is hidden. They run through the same rollout and evaluation code
-as a model. The scripted policy is a reference, not a ceiling: a policy that explores more than pays in early tasks can do better
-later."""
+_ABOUT = """Success (share of tasks solved) at the first and the last position, and mean reward; every position, with 95 %
+bootstrap intervals over packs, is in the JSON. *random* answers legally at random; *memoryless* is the scripted policy with its
+context hidden from every solve prompt (memory that the world itself gives, where it does, stays); *scripted* has perfect memory
+and plays every task as well as we know how (Bayes-optimally where that can be computed); *oracle* knows what is hidden. They
+run through the same rollout and evaluation code as a model. The scripted policy is a reference, not a ceiling: a policy that
+explores more than pays in early tasks can do better later."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,12 @@ def run(argv: Sequence[str]) -> int:
         for title in (*map(str, range(options.pack_size)), "reward"):
             shown.add_column(title, justify="right")
         for row in measured[-1].rows:
-            mean = sum(e.mean for e in row.reward) / len(row.reward)
             failed = f" ({row.num_failed} failed)" if row.num_failed else ""
-            shown.add_row(f"{row.kind}{failed}", *(f"{e.mean:.2f}" for e in row.success), f"{mean:.3f}")
+            shown.add_row(
+                f"{row.kind}{failed}",
+                *(f"{e.mean:.2f}" for e in row.success),
+                f"{mean(e.mean for e in row.reward):.3f}",
+            )
         console.print(shown)
     if options.out:
         _write(Path(options.out), measured, options)
@@ -151,17 +154,23 @@ def _write(stem: Path, measured: Sequence[Measured], options: Any) -> None:
         f"# References by position, packs of {options.pack_size}",
         f"`{command} --out {stem}`: {options.num_packs} packs of the {options.split} split for each world and policy.",
         _ABOUT,
-        *(line for m in measured for line in _markdown(m)),
+        _markdown(measured),
     ]
     stem.with_suffix(".md").write_text("\n\n".join(text) + "\n")
 
 
-def _markdown(measured: Measured) -> Iterator[str]:
-    failed = sum(row.num_failed for row in measured.rows)
-    yield f"## {measured.name}" + (f"\n\n{failed} lifecycles failed and are left out." if failed else "")
-    for quantity in ("success", "reward"):
-        lines = [[row.kind, *(with_interval(e.known, e.ci95) for e in getattr(row, quantity))] for row in measured.rows]
-        yield table([quantity, *map(str, range(len(measured.rows[0].success)))], lines)
+def _markdown(measured: Sequence[Measured]) -> str:
+    """A table of success at the first and the last position and mean reward by policy, and which lifecycles failed."""
+    kinds = [row.kind for row in measured[0].rows]
+    last = len(measured[0].rows[0].success) - 1
+    rows = []
+    for m in measured:
+        ends = (f"{row.success[0].mean:.2f} to {row.success[last].mean:.2f}" for row in m.rows)
+        rows.append([m.name, *ends, *(f"{mean(e.mean for e in row.reward):.2f}" for row in m.rows)])
+    head = ["environment", *map(str, kinds), *(f"reward, {kind}" for kind in kinds)]
+    failed = {m.name: sum(row.num_failed for row in m.rows) for m in measured}
+    left_out = [f"{num} lifecycles of {name} failed and are left out." for name, num in failed.items() if num]
+    return "\n\n".join([table(head, rows), *left_out])
 
 
 def _record(row: ReferenceRow) -> dict[str, Any]:

@@ -150,9 +150,9 @@ def check_started(trainer: Any) -> None:
     if tasks != "1" and not by_node:
         expected = "1, or SLURM_NTASKS_PER_NODE beside it, by which ranks are counted"
         raise ConfigError("SLURM_NTASKS", tasks, expected, "Submit with --ntasks-per-node in place of --ntasks.")
-    here = max(1, 0 if trainer.accelerator == "cpu" else torch.cuda.device_count()) * trainer.num_nodes
-    ranks = num_processes(trainer) or here
-    for name, most in (("LOCAL_RANK", ranks // trainer.num_nodes), ("RANK", ranks), ("SLURM_PROCID", ranks)):
+    nodes = max(1, trainer.num_nodes)
+    ranks = num_processes(trainer) or nodes * max(1, 0 if trainer.accelerator == "cpu" else torch.cuda.device_count())
+    for name, most in (("LOCAL_RANK", ranks // nodes), ("RANK", ranks), ("SLURM_PROCID", ranks)):
         if (rank := environment.get(name, "0")).isdecimal() and int(rank) >= most:
             expected = (
                 f"below {most}, since trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"

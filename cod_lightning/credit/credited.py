@@ -53,6 +53,13 @@ class Credited:
         known = self.valid & self.packs_with_signal[self.table.place[:, 0]] if self.filtered else self.valid
         return self.tilted.masked_fill(~known, math.nan)
 
+    @property
+    def known_returns(self) -> Float[Tensor, " F"]:
+        """Returns of lifecycles' own episodes; NaN where they are not known, and of attempts."""
+        values = torch.full_like(self.values, math.nan)
+        values[: self.table.num_own] = self.returns.values.masked_fill(~self.returns.valid, math.nan)
+        return values
+
     @cached_property
     def group_returns(self) -> Float[Tensor, " N"]:
         """Mean return of what each own episode is compared with, itself included."""

@@ -61,13 +61,14 @@ class EpisodeFacts(NamedTuple):
     position: int
     reward: float | None
     num_action_tokens: int
+    compared_with: str = ""
 
 
 def facts_of(group: Group) -> list[EpisodeFacts]:
     """Of all episodes of a group: those of its lifecycles, then their attempts."""
 
     def facts(sibling: int, index: int, attempt: int | None, trained: bool, one: Episode) -> EpisodeFacts:
-        own = (kind_id(one.kind), one.position, one.reward, one.num_action_tokens)
+        own = (kind_id(one.kind), one.position, one.reward, one.num_action_tokens, one.compared_with)
         return EpisodeFacts(sibling, index, attempt, trained, *own)
 
     return [
@@ -100,7 +101,7 @@ class EpisodeTable:
     action_counts: Int[Tensor, " F"]
     """Tokens that the policy sampled."""
     compared_with: Int[Tensor, " F"]
-    """One number for what is compared with each other: the episodes of one pack, kind and position."""
+    """One number for what is compared with each other: episodes of one pack and kind, at one position or of one name."""
     numbers: Mapping[tuple[int, int, int, int | None], int] = field(default_factory=dict)
     """(g, k, e, which attempt of its lifecycle or None) -> entry."""
 
@@ -183,8 +184,8 @@ def episode_table(packs: Sequence[Sequence[EpisodeFacts]]) -> EpisodeTable:
     ]
     numbers = {(g, one.sibling, one.episode, one.attempt): f for f, (g, one) in enumerate(every)}
     parents = [-1 if one.attempt is None else numbers[g, one.sibling, one.episode, None] for g, one in every]
-    alike: dict[tuple[int, int, int], int] = {}
-    compared = [alike.setdefault((g, one.kind, one.position), len(alike)) for g, one in every]
+    alike: dict[tuple[int, int, int | str], int] = {}
+    compared = [alike.setdefault((g, one.kind, one.compared_with or one.position), len(alike)) for g, one in every]
 
     def column(values: Iterable[Any], dtype: torch.dtype = torch.long) -> Tensor:
         return torch.tensor(list(values), dtype=dtype)

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
-from cod_lightning.errors import DataError
+from cod_lightning.errors import DataError, EnvironmentFailure, note_fault
 from cod_lightning.lifecycles import Agent
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
@@ -74,6 +74,13 @@ class DeployedAgent:
         position = self.store.num_solved()
         played = self._play(task, position)
         return next(one for one in played if one.kind is EpisodeKind.SOLVE)
+
+    def close(self) -> None:
+        """Close the environment; where that fails, the log says so."""
+        try:
+            asyncio.run(self.life.close())
+        except EnvironmentFailure as error:
+            note_fault(error)
 
     def _finish(self, last: StoredEpisode, task: Task) -> None:
         """What the program has after a task that was stored before the process died."""

@@ -6,21 +6,19 @@ says is data: an error of a call is a result, a lost or silent server raises `En
 
 import asyncio
 import json
-import os
 import tempfile
-import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from cod_lightning.envs.apart import command as apart
+from cod_lightning.envs.async_world import WORLD_LOOP
 from cod_lightning.errors import EnvironmentFailure, WorldHung, described
 
 MOST_TOOLS, MOST_LETTERS = 256, 20_000
 """Tools of a server, and letters of a tool's schema, of a result, of instructions."""
 _LOST = -32000
 """JSON-RPC's code of a closed connection, as the client gives it."""
-_T = TypeVar("_T")
 
 
 class RecordedCall(NamedTuple):
@@ -30,24 +28,6 @@ class RecordedCall(NamedTuple):
     arguments: dict[str, Any]
     shown: str
     failed: bool
-
-
-class _Loop:
-    """A loop in a thread, of this process alone: a forked child begins one of its own."""
-
-    def __init__(self) -> None:
-        self._lock, self._pid = threading.Lock(), 0
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """What the coroutine returns."""
-        with self._lock:
-            if self._pid != os.getpid():
-                self._pid, self._loop = os.getpid(), asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, daemon=True, name="mcp").start()
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-
-_LOOP = _Loop()
 
 
 class McpSession:
@@ -63,15 +43,15 @@ class McpSession:
         self.tools: list[dict[str, Any]] = []
         """As chat templates list them."""
         self.instructions = ""
-        _LOOP.run(self._begin())
+        WORLD_LOOP.begin(self._begin()).result()
 
     def call(self, name: str, arguments: dict[str, Any]) -> RecordedCall:
         """Call a tool. Raises `WorldHung` after its time, and `EnvironmentFailure` where the server is lost."""
-        return _LOOP.run(self._call(name, arguments))
+        return WORLD_LOOP.begin(self._call(name, arguments)).result()
 
     def close(self) -> None:
         """End the connection, and a server that was started for it. Never raises."""
-        _LOOP.run(self._end())
+        WORLD_LOOP.begin(self._end()).result()
 
     async def _begin(self) -> None:
         self._over, ready = asyncio.Event(), asyncio.Event()

@@ -1,5 +1,6 @@
 """A mixture of worlds: every pack comes from one of them, drawn by weight."""
 
+import asyncio
 import copy
 import itertools
 import random
@@ -90,9 +91,11 @@ class Mixture(DelegatingWorld):
         made = self.worlds[mixed.world].proposed(response, replace(task, spec=mixed.spec))
         return made and replace(made, spec=replace(mixed, spec=made.spec))
 
-    def close(self) -> None:
-        for world in self.worlds.values():
-            world.close()
+    def close(self) -> Any:
+        """All of them; of asynchronous ones a future to await."""
+        closing: list[Any] = [world.close() for world in self.worlds.values()]
+        awaited = [one for one in closing if asyncio.isfuture(one)]
+        return asyncio.gather(*awaited) if awaited else None
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         key, inner = self._inner(pack)

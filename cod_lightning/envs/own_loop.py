@@ -4,7 +4,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.envs.wrapped import DelegatingWorld
+from cod_lightning.envs.wrapped import innermost
 
 RULES = "What you find out in one task may help with the next: tasks of one series have something in common that nobody states."
 """System text before the context, where a world states none of its own."""
@@ -54,6 +54,5 @@ class OwnLoop(TextEnv):
 
 def own_loop(env: TextEnv) -> OwnLoop | None:
     """The world that plays its present task by itself, at the bottom of worlds that delegate; None where steps are made."""
-    while isinstance(env, DelegatingWorld):
-        env = env.inside
+    env = innermost(env)
     return env if isinstance(env, OwnLoop) else None

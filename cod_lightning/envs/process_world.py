@@ -6,12 +6,13 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
+from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.envs.worker_pool import PendingCall, WorkerPool
 from cod_lightning.envs.world_worker import Call, CallResult, Limits
-from cod_lightning.envs.wrapped import WrappedWorld, delegated
+from cod_lightning.envs.wrapped import WrappedWorld, delegated, innermost
 from cod_lightning.errors import ConfigError, check_at_least, check_positive
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
@@ -48,6 +49,9 @@ class ProcessWorld(WrappedWorld):
         super().__init__(world)
         if own_loop(world) is not None:
             expected = "a world that makes steps, since its program runs in a process of its own already"
+            raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
+        if isinstance(innermost(world), AsyncWorld):
+            expected = "a world that makes steps here, since an asynchronous one holds up no other as it is"
             raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
         check_at_least("data.env.num_workers", num_workers, 1, "Leave it out.")
         check_positive("data.env.step_s", step_s, "60 is the default.")

@@ -73,6 +73,13 @@ class DelegatingWorld(TextEnv):
     proposed = delegated("inside.proposed")
 
 
+def innermost(env: TextEnv) -> TextEnv:
+    """The world at the bottom of worlds that delegate."""
+    while isinstance(env, DelegatingWorld):
+        env = env.inside
+    return env
+
+
 class WrappedWorld(DelegatingWorld):
     """Delegates everything; a subclass draws packs of its own out of `world`'s.
 

@@ -14,9 +14,11 @@ from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.gymnasium_world import GymnasiumTask
 from cod_lightning.envs.question_world import QuestionTask
+from cod_lightning.envs.wrapped import innermost
 from cod_lightning.evaluation.conformance_form import begun, drawn, first_steps, first_task, members, stepped
 from cod_lightning.evaluation.conformance_play import verdicts_on_play
 from cod_lightning.evaluation.conformance_proposals import verdict_on_proposals
@@ -277,8 +279,8 @@ def _slow(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
     except (Exception, SystemExit) as error:
         return Verdict("calls are quick", (f"raised {type(error).__name__}: {str(error)[:200]}",))
     medians = {name: statistics.median(times) for name, times in taken.items() if times}
-    # Those of a blocking world wait in threads, and hold up no other.
-    waits = {"reset", "step"} if world.blocking else set[str]()
+    # Those of a blocking world wait in threads, and hold up no other; those of an asynchronous one are awaited.
+    waits = {"reset", "step"} if world.blocking or isinstance(innermost(world), AsyncWorld) else set[str]()
     slow = tuple(
         f"{name} takes {median:.2f} s" for name, median in medians.items() if median > SLOW_S and name not in waits
     )

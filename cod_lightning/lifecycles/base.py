@@ -30,12 +30,20 @@ class Agent(Protocol):
     """0-based number among the lifecycles of its pack."""
 
     async def solve(
-        self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None, note: str = ""
+        self,
+        task: Task,
+        *,
+        again: bool = False,
+        shown: Shown = Shown.OWN,
+        context: Any = None,
+        note: str = "",
+        compared_with: str = "",
     ) -> Episode:
         """All turns of the task, at the next position, and the environment's feedback.
 
         With `again` it begins with the context that the latest solve episode without `again` began with, with `context` (a state
-        of the mechanism) with that one. The `note` follows the environment's rules as it is.
+        of the mechanism) with that one. The `note` follows the environment's rules as it is. It is compared with the pack's solve
+        episodes of the same name `compared_with`, of any lifecycle; without a name with those at its position.
         """
         ...
 
@@ -75,8 +83,8 @@ class Agent(Protocol):
 class Program(ABC):
     """Which episode comes next, as ordinary code. A frozen dataclass, chosen with `data.program.class_path`.
 
-    It may look at what came of episodes. Siblings' episodes of one kind and position are compared with each other, and a lifecycle
-    may have more or fewer of them than its siblings have.
+    It may look at what came of episodes. Siblings' episodes of one kind and position are compared with each other, unless it names
+    what they are compared with; a lifecycle may have more or fewer of them than its siblings have.
     """
 
     @abstractmethod

@@ -30,6 +30,10 @@ class Batch:
     policy_version: Int[Tensor, " B"]
     advantages: Float[Tensor, " B"]
     """Of all action tokens of a row; NaN where none is known, so that the row is in no update and in no denominator."""
+    returns: Float[Tensor, " B"] | None = None
+    """Of a row's episode, for critics; NaN where it is not known, and in rows of extra attempts and of earlier rollouts."""
+    by_token: Float[Tensor, "B T"] | None = None
+    """Advantages of action tokens where a critic gives each its own, NaN where none is known; None: each has its row's."""
     episode: Int[Tensor, " B"]
     """Which episode a row is of: its entry in the rollout's `EpisodeTable`, for replayed ones a number after those."""
     siblings: Int[Tensor, " B"]
@@ -67,9 +71,22 @@ class Batch:
         return self.token_ids.shape[0]
 
     @property
+    def observation_mask(self) -> Bool[Tensor, "B T"]:
+        """What came back from the environment or the context mechanism after the policy's first turn."""
+        inside = torch.arange(self.token_ids.shape[1], device=self.lengths.device) < self.lengths[:, None]
+        return (self.action_mask.cumsum(dim=1) > 0) & ~self.action_mask & inside
+
+    @property
+    def known(self) -> Bool[Tensor, "B T"]:
+        """Action tokens whose advantage is known; the others are in no update and in no denominator."""
+        found = self.advantages[:, None] if self.by_token is None else self.by_token
+        return self.action_mask & found.isfinite()
+
+    @property
     def token_advantages(self) -> Float[Tensor, "B T"]:
-        """Every action token gets its row's advantage, 0 where none is known; all other tokens get 0."""
-        return self.advantages.nan_to_num(0.0)[:, None] * self.action_mask
+        """Every action token's own advantage or its row's, 0 where none is known; all other tokens get 0."""
+        found = self.advantages[:, None] if self.by_token is None else self.by_token
+        return found.nan_to_num(0.0) * self.action_mask
 
     def to(self, device: torch.device | str) -> "Batch":
         moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
@@ -88,6 +105,8 @@ class Batch:
             self,
             **{name: getattr(self, name)[index, :width] for name in wide},
             **{name: getattr(self, name)[index] for name in (*_OF_ROWS, "place")},
+            returns=None if self.returns is None else self.returns[index],
+            by_token=None if self.by_token is None else self.by_token[index, :width],
             old_logprobs=None if self.old_logprobs is None else self.old_logprobs[index, :width],
             scores={name: values[index, :width] for name, values in self.scores.items()},
         )
@@ -106,6 +125,8 @@ def one_token(like: Batch) -> Batch:
         action_mask=like.action_mask.new_tensor([[False, True]]),
         behaviour_logprobs=like.behaviour_logprobs.new_zeros(1, 2),
         place=like.place.new_zeros(1, 3),
+        returns=None,
+        by_token=None,
         old_logprobs=None,
         scores={name: values.new_zeros(1, 2) for name, values in like.scores.items()},
     )

@@ -26,7 +26,7 @@ _LARGEST = 30.0
 Estimator = Literal["k1", "k2", "k3"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TermInputs:
     """What a term may look at: rows of one micro-batch."""
 
@@ -37,6 +37,8 @@ class TermInputs:
     scores: Mapping[str, Float[Tensor, "B T"]]
     """Log-probs under other models (nats), by name; NaN where a model gave none."""
     action_mask: Bool[Tensor, "B T"]
+    observation_logprobs: Float[Tensor, "B T"] | None = None
+    """Of what came back after the policy's first turn (nats), with gradient, 0 elsewhere; None unless a term `observes`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,8 @@ class LossTerm(ABC):
     coefficient: float
     entropy_gradient: ClassVar[bool] = False
     """Whether entropies are needed with gradient."""
+    observes: ClassVar[bool] = False
+    """Whether log-probs of observations are needed."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -219,6 +223,32 @@ class EntropyBonus(LossTerm):
     def __call__(self, inputs: TermInputs) -> TermSums:
         """Entropies are 0 where no action token is."""
         return TermSums(loss=-inputs.entropies.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationLoss(LossTerm):
+    """Minus the log-probs of observation tokens, so that the policy learns what its actions lead to.
+
+    An observation is what a row has after its first action token and the policy did not sample. Source: the implicit world model of
+    "Agent Learning via Early Experience" (arXiv 2510.08558), there a supervised stage before training; here a term beside it.
+    """
+
+    observes: ClassVar[bool] = True
+    coefficient: float = 0.01
+    """Weight of an observation token beside an action token, above 0."""
+
+    def __post_init__(self) -> None:
+        check_positive("model.terms.ObservationLoss.coefficient", self.coefficient, "Leave the term out for 0.")
+
+    @property
+    def logged_as(self) -> str:
+        return "observation_loss"
+
+    def __call__(self, inputs: TermInputs) -> TermSums:
+        """Logged in nats for each action token, as the loss has it."""
+        assert inputs.observation_logprobs is not None, "log-probs of observations"
+        loss = -inputs.observation_logprobs.sum()
+        return TermSums(loss=loss, logged=float(loss.detach()))
 
 
 def means(terms: Sequence[LossTerm], sums: Mapping[str, float], num_tokens: float) -> dict[str, float]:

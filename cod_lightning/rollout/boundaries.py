@@ -4,8 +4,11 @@ Whatever code beyond a boundary raises, `sys.exit()`, `KeyboardInterrupt` and ca
 `FAULTS`, which costs the lifecycle that met it. What is really meant for the run passes.
 """
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
@@ -54,6 +57,33 @@ def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: object 
         return call()
     except BaseException as error:
         blame(kind, error, who)
+
+
+async def answered(env: TextEnv, call: Callable[[], Any]) -> Any:
+    """What a call of the environment gives: from a thread where it blocks, awaited where it is asynchronous; the caller blames."""
+    found = await asyncio.to_thread(crossing, EnvironmentFailure, call) if env.blocking else call()
+    return await found if asyncio.isfuture(found) else found
+
+
+async def closed(env: TextEnv, limit_s: float | None) -> None:
+    """Close the environment. Raises `EnvironmentFailure`, also where that takes longer than `limit_s` seconds.
+
+    A blocking one in a thread of its own: all the others may wait in calls that only closing ends.
+    """
+    threads, limit = ThreadPoolExecutor(1) if env.blocking else None, asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            close = partial(crossing, EnvironmentFailure, env.close)
+            found: Any = asyncio.get_running_loop().run_in_executor(threads, close) if threads else close()
+            if asyncio.isfuture(found):
+                await found
+    except BaseException as error:
+        if limit.expired():
+            raise EnvironmentFailure(f"not closed after data.deadlines.episode_s={limit_s:g} s") from None
+        blame(EnvironmentFailure, error)
+    finally:
+        if threads is not None:
+            threads.shutdown(wait=False)
 
 
 def check_reward(reward: float, env: TextEnv) -> None:

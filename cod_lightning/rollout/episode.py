@@ -1,6 +1,5 @@
 """One solve episode and one update episode; whatever lies beyond a boundary raises becomes the episode's status."""
 
-import asyncio
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from cod_lightning.lifecycles import Shown
 from cod_lightning.rollout.asked import ToolDialogue, opened
 from cod_lightning.rollout.boundaries import (
     FAULTS,
+    answered,
     blame,
     check_history,
     check_intervention,
@@ -54,7 +54,7 @@ async def run_solve_episode(
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
-            observation, rules = await asyncio.to_thread(_begun, env, task) if env.blocking else _begun(env, task)
+            observation, rules = await _begun(env, task)
             see_known(observation, sampler.chat, env, "reset()")
             rules = f"{rules}{note}"
             see_known(rules, sampler.chat, env, "rules")
@@ -143,8 +143,7 @@ class _Solving:
                 inside, action, reply = _intervened(mechanism, self.inside, action, self.chat)
                 self._carry(inside)
             if reply is None:
-                done = await asyncio.to_thread(_stepped, env, action) if env.blocking else _stepped(env, action)
-                observation, reward, over = done
+                observation, reward, over = await _stepped(env, action)
                 see_known(observation, self.chat, env, "step()")
                 if over:
                     return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
@@ -193,19 +192,19 @@ class _Solving:
             self.state = inside
 
 
-def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
+async def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
     """The first observation and the rules. Raises `EnvironmentFailure`."""
     try:
-        observation, _ = env.reset(options={"task": task})
+        observation, _ = await answered(env, lambda: env.reset(options={"task": task}))
         return checked_text(observation, env), checked_text(env.rules, env)
     except BaseException as error:
         blame(EnvironmentFailure, error)
 
 
-def _stepped(env: TextEnv, response: str) -> tuple[str, float, bool]:
-    """The next observation, the reward, and whether the task is over. Raises `EnvironmentFailure`, also in a thread."""
+async def _stepped(env: TextEnv, response: str) -> tuple[str, float, bool]:
+    """The next observation, the reward, and whether the task is over. Raises `EnvironmentFailure`."""
     try:
-        observation, reward, terminated, truncated, _ = env.step(response)
+        observation, reward, terminated, truncated, _ = await answered(env, lambda: env.step(response))
         check_reward(float(reward), env)
         return checked_text(observation, env), float(reward), bool(terminated or truncated)
     except BaseException as error:

@@ -29,8 +29,8 @@ _LEAST_GROWTH, _SHARE = 2**27, 0.25
 _MOST_FILES = 0.125
 """Share of the descriptors that the process may have by which they grow before the next one."""
 _STATM, _FILES = Path("/proc/self/statm"), Path("/proc/self/fd")
-_MOST_THREADS = 64
-"""Worlds that wait for something outside at the same time."""
+_MOST_THREADS = 1024
+"""Blocking worlds that wait for something outside at the same time; asynchronous ones need none."""
 
 
 async def run_group(
@@ -75,6 +75,13 @@ def _stay_awake(loop: asyncio.AbstractEventLoop) -> None:
     loop.call_later(_AWAKE_S, _stay_awake, loop)
 
 
+def prepare(loop: asyncio.AbstractEventLoop) -> None:
+    """Make it ready for lifecycles."""
+    loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
+    loop.set_exception_handler(_unless_stopped)
+    _stay_awake(loop)
+
+
 def run_groups(
     packs: Sequence[Pack],
     num_siblings: int,
@@ -86,10 +93,7 @@ def run_groups(
     groups: list[Group] = []
 
     async def run_all() -> None:  # returns nothing: asyncio puts a result of `run` into words when it is over
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
-        loop.set_exception_handler(_unless_stopped)
-        _stay_awake(loop)
+        prepare(asyncio.get_running_loop())
         groups.extend(await asyncio.gather(*(run_group(pack, num_siblings, setting) for pack in packs)))
 
     setting.monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))

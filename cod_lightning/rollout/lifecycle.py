@@ -20,7 +20,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
 from cod_lightning.lifecycles import Shown
 from cod_lightning.rewards import paid
-from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end
+from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
@@ -69,12 +69,19 @@ class Life:
         self.ends, self.failed, self.episodes = pack_ends(self.setting.sampler.deadlines), False, []
 
     async def solve(
-        self, task: Task, *, again: bool = False, shown: Shown = Shown.OWN, context: Any = None, note: str = ""
+        self,
+        task: Task,
+        *,
+        again: bool = False,
+        shown: Shown = Shown.OWN,
+        context: Any = None,
+        note: str = "",
+        compared_with: str = "",
     ) -> Episode:
         position = self.position
         self.position += 1
         play = partial(self._solve, position, task, again, shown, context, note)
-        return await self._episode(EpisodeKind.SOLVE, position, play, own=context is None, shown=shown)
+        return await self._episode(EpisodeKind.SOLVE, position, play, context is None, shown, compared_with)
 
     def skip(self, kind: EpisodeKind) -> Episode:
         self.position += kind is EpisodeKind.SOLVE
@@ -93,7 +100,7 @@ class Life:
     async def write(self, task: Task, request: str, *, shown: Shown = Shown.OWN, context: Any = None) -> str:
         written: list[str] = []
         play = partial(self._write, task, request, shown, context, written)
-        await self._episode(EpisodeKind.WRITE, self.position, play, own=context is None, shown=shown)
+        await self._episode(EpisodeKind.WRITE, self.position, play, context is None, shown)
         return "".join(written)
 
     async def attempts(self) -> Sequence[Episode]:
@@ -125,21 +132,24 @@ class Life:
             episode = await run_solve_episode(env, task, state, self.setting, who, position, self.ends)
             return after_feedback(self.setting.mechanism, await self.setting.scored(episode, task))
         finally:
-            crossing(EnvironmentFailure, env.close)
+            await closed(env, self.setting.sampler.deadlines.episode_s)
 
     async def _episode(
         self,
         kind: EpisodeKind,
         position: int,
         play: Callable[[TextEnv, str], Awaitable[Episode]],
-        *,
         own: bool = True,
         shown: Shown = Shown.OWN,
+        compared_with: str = "",
     ) -> Episode:
         """The next episode, appended; it is skipped after one that failed. `own` is False with a context from elsewhere."""
         if self.failed:
-            return self._append(Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED))
+            skipped = Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED, compared_with=compared_with)
+            return self._append(skipped)
         episode = await _guarded(kind, position, partial(self._played, play, own, shown))
+        if compared_with:
+            episode = structs.replace(episode, compared_with=compared_with)
         self.failed = episode.status is EpisodeStatus.FAILED
         self.setting.monitor.episode(episode)
         return self._append(episode)
@@ -212,10 +222,10 @@ class Life:
         self.previous, self.state = self.state, updated.state_after
         return updated
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the environment. Raises `EnvironmentFailure` where that fails."""
         if self.env is not None:
-            crossing(EnvironmentFailure, self.env.close)
+            await closed(self.env, self.setting.sampler.deadlines.episode_s)
 
 
 async def _guarded(kind: EpisodeKind, position: int, play: Callable[[], Awaitable[Episode]]) -> Episode:
@@ -237,7 +247,7 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
     finally:
         episodes = agent.episodes
         try:
-            agent.close()
+            await agent.close()
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
     if any(episode.kind is EpisodeKind.PROPOSE for episode in episodes):

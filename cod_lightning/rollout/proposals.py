@@ -1,6 +1,5 @@
 """Episodes of one turn before a task: the agent proposes a task, which may be none, or writes a text, such as a plan."""
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -11,7 +10,16 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
 from cod_lightning.lifecycles import Shown
 from cod_lightning.rollout.asked import opened
-from cod_lightning.rollout.boundaries import FAULTS, check_prepared, checked_text, context_text, crossing, see_known
+from cod_lightning.rollout.boundaries import (
+    FAULTS,
+    answered,
+    blame,
+    check_prepared,
+    checked_text,
+    context_text,
+    crossing,
+    see_known,
+)
 from cod_lightning.rollout.deadlines import episode_limit
 from cod_lightning.rollout.sampled import close, sampled_turn
 from cod_lightning.rollout.setting import Setting
@@ -94,17 +102,25 @@ async def _one_turn(
     mechanism, sampler = setting.mechanism, setting.sampler_of(kind)
     episode = Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED, state_before=state, state_after=state)
 
-    def begun() -> tuple[str, str]:
-        observation, _ = env.reset(options={"task": task})
-        return checked_text(env.rules, env), asked(observation)
+    async def begun() -> tuple[str, str]:
+        try:
+            observation, _ = await answered(env, lambda: env.reset(options={"task": task}))
+            return checked_text(env.rules, env), asked(observation)
+        except BaseException as error:
+            blame(EnvironmentFailure, error)
+
+    async def read(response: str) -> T | None:
+        try:
+            return await answered(env, lambda: made(response))
+        except BaseException as error:
+            blame(EnvironmentFailure, error, env)
 
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
             text = crossing(ContextFailure, partial(context_text, mechanism, state), mechanism)
             episode = structs.replace(episode, context_before=text, context_after=text)
-            begin = partial(crossing, EnvironmentFailure, begun)
-            rules, message = await asyncio.to_thread(begin) if env.blocking else begin()
+            rules, message = await begun()
             system = rules
             if shown is not Shown.RULES:
                 seen = state if shown is Shown.OWN else mechanism.empty()
@@ -119,8 +135,7 @@ async def _one_turn(
                 close(dialogue)
             turns = (turn,) if dialogue.thought is None else (dialogue.thought, turn)
             episode = structs.replace(episode, turns=turns)
-            make = partial(crossing, EnvironmentFailure, partial(made, dialogue.response), env)
-            found = await asyncio.to_thread(make) if env.blocking else make()
+            found = await read(dialogue.response)
     except FAULTS as error:
         note_fault(error)
         return structs.replace(episode, status=EpisodeStatus.FAILED, error=described(error)), None

@@ -129,7 +129,7 @@ class RolloutRunner(RolloutMonitor):
         """The rollout without the report; any thread may call it."""
         engine, start = self.engine, time.perf_counter()
         prompts, cached, cut = engine.num_prompt_tokens, engine.num_cached_tokens, engine.num_interrupted_turns
-        with self._watched(f"the rollout '{label}'"):
+        with self.watched(f"the rollout '{label}'"):
             groups = play()
         return RolloutPart(
             groups=groups,
@@ -152,14 +152,15 @@ class RolloutRunner(RolloutMonitor):
         """Nothing samples within, unless weights change in flight; a stall is reported under that label."""
         if not self.engine.in_flight:
             self.ahead.settle()
-        with self._watched(label):
+        with self.watched(label):
             yield
 
     def phase(self, label: str) -> Watchdog:
         """Watch what is called by that name, in which nothing is counted: it has `stall_s` seconds to be over."""
-        return self._watched(label, Liveness())
+        return self.watched(label, Liveness())
 
-    def _watched(self, label: str, liveness: Liveness | None = None) -> Watchdog:
+    def watched(self, label: str, liveness: Liveness | None = None) -> Watchdog:
+        """Watch for as long as marks may be missing at a time; a stall is reported under that label."""
         name = f"stalled.rank{rank()}.txt" if rank() else STALLED
         return Watchdog(liveness or self.liveness, self.stall_s, self.folder / name, label)
 

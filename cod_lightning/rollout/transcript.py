@@ -116,9 +116,11 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
 
 
 def episode_record(episode: Episode) -> dict[str, Any]:
-    """The episode as plain values; parts of the reward and events of entries only where there are any, and states of contexts only
-    where they say more than the context's text."""
+    """The episode as plain values; parts of the reward, events of entries and what it is compared with only where there are any,
+    and states of contexts only where they say more than the context's text."""
     extra: dict[str, Any] = {"parts": episode.parts} if episode.parts else {}
+    if episode.compared_with:
+        extra["compared_with"] = episode.compared_with
     if episode.entries is not None:
         extra["entries"] = msgspec.to_builtins(episode.entries)
     for name, state, text in (

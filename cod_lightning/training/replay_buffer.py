@@ -173,6 +173,7 @@ class ReplayBuffer:
             policy_version=numbers(batch.policy_version, [v for *_, its in own for v in its.versions]),
             lengths=numbers(batch.lengths, lengths),
             advantages=numbers(batch.advantages, [one.advantage for *_, one in each]),
+            returns=batch.returns if batch.returns is None else numbers(batch.returns, [math.nan] * len(each)),
             episode=numbers(batch.episode, episode),
             siblings=numbers(batch.siblings, episode),  # what compares siblings is refused beside a replay
             kinds=numbers(batch.kinds, [its.kind for *_, its in own for _ in its.lengths]),

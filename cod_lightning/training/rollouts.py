@@ -4,9 +4,9 @@ A rollout that was played and is not trained on yet is kept by checkpoints.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from itertools import chain
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
 from cod_lightning.seeds import derive_seed
+from cod_lightning.training.in_flight import RolloutsInFlight
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay_buffer import ReplayBuffer
@@ -39,7 +40,8 @@ class Learner(Protocol):
         ...
 
     def score(self, rows: Batch, prompt: Prompt, *, several_updates: bool) -> Batch:
-        """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now."""
+        """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now; with a
+        critic also with an advantage for each token."""
         ...
 
 
@@ -160,8 +162,12 @@ class TrainingRollouts:
     None plays none ahead of training."""
     buffer: PriorityBuffer | None = None
     """Which of them is taken; None takes them in their order."""
+    play_group: Callable[[Pack], Coroutine[Any, Any, Group]] | None = None
+    """K siblings of a pack, for an engine whose weights change while they are under way."""
     max_staleness: int = 0
     """In versions; with a buffer, which drops what is older."""
+    in_order: bool = True
+    """Whether rollouts take groups in flight in the order in which they began."""
     packs_per_rollout: int
     updates_per_rollout: int
     """Of one pass."""
@@ -169,15 +175,26 @@ class TrainingRollouts:
     resample_packs: int = 0
     seed: int = 0
 
+    @cached_property
+    def in_flight(self) -> RolloutsInFlight:
+        """Those ahead of training with an engine whose weights change meanwhile."""
+        return RolloutsInFlight(
+            packs=self.packs,
+            play=self.play_group,
+            runner=self.runner,
+            num_ahead=self.num_ahead,
+            packs_per_rollout=self.packs_per_rollout,
+            updates_per_rollout=self.updates_per_rollout,
+            bound=self.max_staleness,
+            in_order=self.in_order,
+        )
+
     def next(self, number: int, first: int, learner: Learner) -> Rollout:
         """Rollout `number`, from training pack `first` on: the one played ahead, else played now. Others ahead begin.
 
         This rank's rows, with all that an update needs to know of them.
         """
-        # a signal ends the wait; a checkpoint then waits for this rollout, and for no next one
-        with self.runner.interruptible():
-            self.runner.ahead.settle(1 if self.buffer is None else self.buffer.num_eligible(number))
-        dropped, played = self._taken(number)
+        dropped, played = self._taken(number, first)
         for part in chain.from_iterable(one.parts for one in (*dropped, *([played] if played else []))):
             self.runner.report("train", part)
         num_dropped, played_s = sum(one.num_packs for one in dropped), 0.0
@@ -190,7 +207,7 @@ class TrainingRollouts:
         own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
         index = {one.pack.id: g for g, one in enumerate(played.packs)}
         rows = collate(segments_of(own.values()), table, index, pad_id=self.pad_id())
-        rows = replace(rows, advantages=credit.advantages[rows.episode])
+        rows = replace(rows, advantages=credit.advantages[rows.episode], returns=credit.known_returns[rows.episode])
         shares = self._shares(number)
         if self.replay is not None:
             rows, shares = self.replay.join(number, rows, credit, shares)
@@ -203,16 +220,30 @@ class TrainingRollouts:
             figures |= self.replay.metrics
         if self.num_ahead is not None:
             figures["time/wait_s"] = max(gathered(self.runner.ahead.waited_s() + played_s))
+            if self.flies:
+                figures["rollout/num_overtaken_groups"] = float(self.in_flight.overtaken)
+                self.in_flight.begin(number, first + num_packs)
             for number_ahead in self._to_begin(number, self.num_ahead()):
                 self._begin(first + num_packs, number_ahead * self.packs_per_rollout, learner)
                 if self.buffer is not None:
                     self.buffer.begin(number, self.seed, first + num_packs + number_ahead * self.packs_per_rollout)
         if self.buffer is not None:
             figures["train/dropped_rollouts"] = float(len(dropped))
-        return Rollout(batch=replace(rows, figures=figures), shares=shares, num_packs=num_packs)
+        return Rollout(batch=replace(rows, figures={**rows.figures, **figures}), shares=shares, num_packs=num_packs)
 
-    def _taken(self, number: int) -> tuple[list[PlayedRollout], PlayedRollout | None]:
+    @property
+    def flies(self) -> bool:
+        """Whether groups ahead of training are begun and taken one by one; a buffer takes whole rollouts."""
+        return self.runner.engine.in_flight and self.buffer is None
+
+    def _taken(self, number: int, first: int) -> tuple[list[PlayedRollout], PlayedRollout | None]:
         """Rollouts ahead that are dropped, and the one that is trained on; None where none was begun."""
+        if self.flies:
+            taken = self.in_flight.take(number, first)
+            return [], taken and PlayedRollout(packs=[PlayedPack(*one) for one in taken[0]], parts=[taken[1]])
+        # a signal ends the wait; a checkpoint then waits for this rollout, and for no next one
+        with self.runner.interruptible():
+            self.runner.ahead.settle(1 if self.buffer is None else self.buffer.num_eligible(number))
         if self.buffer is None:
             return [], self.runner.ahead.take()
         num_dropped, place = self.buffer.choose(number, self._max_age)
@@ -223,7 +254,7 @@ class TrainingRollouts:
         """The places in the queue of the rollouts that begin now: until `most` are ahead, or as a buffer says."""
         waiting = len(self.runner.ahead)
         if self.buffer is None:
-            return range(waiting, int(most))
+            return range(0) if self.flies else range(waiting, int(most))
         return range(waiting, waiting + self.buffer.num_to_begin(number, most, self._max_age))
 
     @property
@@ -331,13 +362,16 @@ class TrainingRollouts:
     def state_dict(self) -> dict[str, Any]:
         """The state of source and replay, and the rollouts ahead; every rank has to call it.
 
-        All that were begun are waited for; where weights change in flight, those are kept that are over on every rank.
+        All that were begun are waited for, except where weights change in flight.
         """
-        if not self.runner.engine.in_flight:
-            self.runner.ahead.settle()
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
         buffer = {} if self.buffer is None else {"buffer": self.buffer.state_dict()}
-        return {"source": self.packs.state_dict(), "ahead": self._kept(), **replay, **buffer}
+        kept = {"source": self.packs.state_dict(), **replay, **buffer}
+        if self.flies:
+            return kept | {"ahead": [], "in_flight": self.in_flight.state()}
+        if not self.runner.engine.in_flight:
+            self.runner.ahead.settle()
+        return kept | {"ahead": self._kept()}
 
     def _kept(self) -> list[dict[str, Any]]:
         over = self.runner.ahead.over()
@@ -356,6 +390,7 @@ class TrainingRollouts:
         if self.replay is not None and "replay" in state_dict:
             self.replay.load_state_dict(state_dict["replay"])
         self.runner.ahead.drop()
+        self.in_flight.restore(state_dict.get("in_flight", []))
         kept = state_dict["ahead"] or []
         for state in [kept] if isinstance(kept, dict) else kept:  # one, as versions up to 0.2 kept it
             self.runner.ahead.put(restored(state, self.packs.pack))

@@ -46,7 +46,7 @@ def plan_update(batch: Batch, loss: PolicyLoss, *, every_row: bool, seed: int) -
     entropy bonus) has a gradient there too. An episode's rows are all on one rank.
     """
     token_advantages = batch.token_advantages
-    mask = batch.action_mask & batch.advantages.isfinite()[:, None]
+    mask = batch.known
     there = mask.any(dim=1)
     tokens = UpdateTokens(behaviour_logprobs=batch.behaviour_logprobs, advantages=token_advantages, action_mask=mask)
     marked = _marked(loss, tokens, seed)

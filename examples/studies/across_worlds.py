@@ -261,7 +261,7 @@ def main() -> int:
     samples = sampled(args.runs) or old["samples"]
     content = {"success": written(results), "words": words, "chance": chance, "samples": samples}
     args.out.write_text(json.dumps(content, indent=1) + "\n")
-    args.out.with_suffix(".md").write_text(page(results, words, chance, samples))
+    args.out.with_suffix(".md").write_text(page(results))
     return 0
 
 

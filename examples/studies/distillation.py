@@ -160,52 +160,43 @@ def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[s
         for name in study.arms:
             of = runs.get(name, {})
             if not of:
-                cells.append([name, "not measured", *[""] * 7])
+                cells.append([name, "not measured", *[""] * 4])
                 continue
             by_seed = {seed: one[suite] for seed, one in of.items()}
-            by_position = [
-                interval(list(values)) for values in zip(*(one["trained"] for one in by_seed.values()), strict=True)
-            ]
+            ends = [interval([one["trained"][n] for one in by_seed.values()]) for n in (0, -1)]
             means = [interval([mean(one[c]) for one in by_seed.values()]) for c in ("trained", "blanked_context")]
             apart = [mean(one["trained"]) - mean(base[s][suite]["trained"]) for s, one in by_seed.items() if s in base]
-            compared = ["", ""] if of is base or not apart else [interval(apart, signed=True), verdict(apart)]
-            cells.append([name, *by_position, *means, *compared])
+            compared = "" if of is base or not apart else interval(apart, signed=True)
+            cells.append([name, *ends, *means, compared])
         start = [one[suite] for one in base.values()]
         for condition in ("warm_start_t0.3", "warm_start") if start else ():
-            by_position = [interval(list(values)) for values in zip(*(one[condition] for one in start), strict=True)]
-            cells.append([condition, *by_position, interval([mean(one[condition]) for one in start]), "", "", ""])
-        head = [suite, *(f"position {n}" for n in range(4)), "mean", "mean, context hidden", "mean, from the first", ""]
+            ends = [interval([one[condition][n] for one in start]) for n in (0, -1)]
+            cells.append([condition, *ends, interval([mean(one[condition]) for one in start]), "", ""])
+        head = [suite, "position 0", "position 3", "mean", "mean, context hidden", "mean, from the first"]
         lines += [table(head, cells), ""]
-    lines += [f"- {name}: `{' '.join(arguments)}`" for name, arguments in study.arms.items()]
-    seeds = "; ".join(f"{name} {', '.join(sorted(of))}" for name, of in runs.items())
-    return [*lines, "", *([f"Seeds: {seeds}.", ""] if seeds else [])]
+    return lines
 
 
 def page(found: dict[str, Any]) -> str:
     """The results as Markdown."""
-    lines = [
-        "# On-policy distillation, measured",
-        "",
-        f"Each arm is `python -m cod_lightning fit` with its arguments, ends when it has sampled {BUDGET:,} tokens in training and",
-        "begins with the warm start of its seed. Success on held-out packs at temperature 1, means over seeds with 95 % intervals",
-        "over seeds (Student's t); differences are those of means over positions, paired by seed. Three seeds make wide intervals.",
-        "",
-        "    PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation",
-        "",
-    ]
+    lines = ["# On-policy distillation, measured", "", *ABOUT.strip().format(budget=BUDGET).splitlines(), ""]
     for title, study in STUDIES.items():
         lines += section(title, study, found["studies"].get(title, {}))
     return "\n".join([*lines, *earlier(found["one_teacher"]), ""])
 
 
+ABOUT = """
+**Does a teacher help?** Each arm ends when it has sampled {budget:,} tokens and begins with the warm start of its seed; three
+seeds, temperature 1, means with 95 % intervals over seeds (Student's t), differences paired by seed. `PYTHONPATH=. python
+examples/studies/distillation.py --runs runs/distillation` makes it again; arguments are in that script, positions and seeds in
+[distillation.json](distillation.json).
+"""
+
+
 def earlier(found: dict[str, Any]) -> list[str]:
     """The study of one teacher, which was measured by an earlier version of this script, as Markdown."""
     cells = [
-        [
-            name,
-            *(interval(list(values)) for values in zip(*seeds, strict=True)),
-            " ".join(f"{one[-1]:.3f}" for one in seeds),
-        ]
+        [name, *(interval(list(values)) for values in zip(*seeds, strict=True))]
         for name, seeds in found["by_seed"].items()
     ]
     teacher = " ".join(f"{one:.3f}" for one in found["teacher"])
@@ -215,14 +206,14 @@ def earlier(found: dict[str, Any]) -> list[str]:
     return [
         "## One teacher on the levers",
         "",
-        "Measured by this script as of commit be700fa, and not again since: 120 updates of `--config smoke`. The teacher is that",
+        "120 updates of `--config smoke`, measured once by an earlier version of this script. The teacher is that",
         f"of seed 100 with three times the updates (success {teacher}), so more compute stands behind its students.",
         "With the teacher and the reward (weight 1, coefficient 1) one policy of three",
         "collapsed: its entropy fell to 0.01 and its notes no longer helped. The teacher alone less the reward alone, paired by",
         f"seed: {interval(last, signed=True)} at the last position ({verdict(last)}), {interval(whole, signed=True)} in the mean",
         f"over positions ({verdict(whole)}).",
         "",
-        table(["trained by", *(f"position {n}" for n in range(4)), "by seed at position 3"], cells),
+        table(["trained by", *(f"position {n}" for n in range(4))], cells),
     ]
 
 

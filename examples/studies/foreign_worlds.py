@@ -31,7 +31,7 @@ from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
-from examples.studies.foreign_worlds_page import end_to_end_lines, fault_lines
+from examples.studies.foreign_worlds_page import fault_lines
 
 EXPERIMENT = "experiment/textworld"
 PACKS = "evaluation_packs.parquet"
@@ -188,15 +188,7 @@ def credit_lines(found: dict[str, dict[str, Any]]) -> list[str]:
 
     cells = [row(label, lambda n, s=scope: values(s, "trained", n)) for scope, label in SCOPES.items()]
     cells += [row("trajectory less episode, paired by seed", less)]
-    cells += [
-        row(f"{label}, its context hidden", lambda n, s=scope: values(s, "blanked_context", n))
-        for scope, label in SCOPES.items()
-    ]
     cells += [row("warm start, T=0.3", lambda n: values("episode", "warm_start_t0.3", n))]
-    cells += [
-        [f"trajectory less episode, seed {seed}", *(f"{less(n)[i]:+.3f}" for n in (0, 1, 2, 3, None))]
-        for i, seed in enumerate(paired)
-    ]
     one, mean = runs["episode"][paired[0]], less(None)
     low, high = seed_estimate(np.array(mean)).ci95 or (-1.0, 1.0)
     if low <= 0 <= high:
@@ -226,16 +218,6 @@ def served_lines(file: Path) -> list[str]:
         return []
     found = json.loads(file.read_text())
 
-    def mean(rows: Sequence[dict[str, str]], part: str) -> str:
-        values = [[float(v) for k, v in row.items() if k.startswith(part) and v] for row in rows]
-        shown = [f"{np.mean(one):.4f}" for one in values if one]
-        return " ".join([shown[0], shown[-1]])
-
-    cells = [
-        [SERVED[world], seed, str(len(run)), mean(run, "train/reward/position"), mean(run, "val/success/position")]
-        for world, runs in found["curves"].items()
-        for seed, run in zip(map(str, found["seeds"]), runs, strict=True)
-    ]
     differ = [
         f"{SERVED[w]}: {', '.join(names) or 'none'}" for w, names in found["differing_columns"].items() if w != "Native"
     ]
@@ -243,8 +225,7 @@ def served_lines(file: Path) -> list[str]:
         "## One environment, served",
         "`PYTHONPATH=. python tests/soak/same_curves.py --out docs/results/same_curves.json` trains a policy from random weights "
         f"on the guides' hidden number, {found['updates']} updates: in this process, behind an OpenEnv server on the loopback, "
-        "and as a taskset of verifiers in a Python of its own. Mean over positions, in the first and the last row that has one:",
-        table(["the environment is", "seed", "rows", "reward in training", "success in validation"], cells),
+        "and as a taskset of verifiers in a Python of its own.",
         f"Of {found['columns_compared']} columns of metrics.csv (times left out), in every row, those that differ from the first: "
         + "; ".join(differ)
         + ". Columns of `gap` and `mismatch` measure rounding between engine and trainer (about 1e-7), which depends on the "
@@ -257,66 +238,49 @@ def page(found: dict[str, Any], folder: Path) -> str:
     runs, seeds = list(found["seeds"].values()), ", ".join(found["seeds"])
     lines = [
         "# Worlds that others wrote, measured",
+        "**Do environments that others wrote train, and fail, as ours do?** [How to use "
+        "them](../guides/environments_of_others.md). "
         "`PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER` "
-        "writes this page "
-        f"({found['machine']}, Python {found['python']}). [How to use these environments](../guides/environments_of_others.md).",
+        "makes it again "
+        f"({found['machine']}, Python {found['python']}); single seeds, contexts and gain as Continual Learning Bench "
+        "defines it are in "
+        "[foreign_worlds.json](foreign_worlds.json).",
         "## TextWorld, fused words",
-        f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on demonstrations, "
-        "then 240 by reward, in houses that TextWorld generates (`textworld_compact`: a room with four others around it, four "
-        "things, four commands a task). Success, which is TextWorld's score here, by position on "
-        f"{runs[0]['packs']:,} held-out houses; their maps and places were never trained on. Means over seeds with 95 % intervals "
-        "over seeds (Student's t); the last four rows are policies without a model.",
+        f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on "
+        "demonstrations, then 240 by "
+        f"reward. Success by position on {runs[0]['packs']:,} held-out houses, whose maps and places were never trained "
+        "on. Means over "
+        "seeds with 95 % intervals over seeds (Student's t); the last four rows have no model.",
     ]
     rows = [
         [label, *(over_seeds([run["success"][key][n] for run in runs]) for n in range(4))]
         for key, label in ROWS.items()
     ]
-    rows += [
-        [f"trained, seed {s}", *(f"{v:.3f}" for v in run["success"]["trained"])] for s, run in found["seeds"].items()
-    ]
     lines += [table(["policy", "0", "1", "2", "3"], rows)]
     lines += [
-        "A task seeks one of the things that need two commands or more, drawn with replacement, so some seek what an earlier one "
-        "sought. From position 1 on, "
-        f"success is {over_seeds([run['sought_before'] for run in runs])} in those, and "
-        f"{over_seeds([run['sought_first'] for run in runs])} in tasks that seek something for the first time, "
-        "which was seen in passing or not at all."
+        "From position 1 on, "
+        f"success is {over_seeds([run['sought_before'] for run in runs])} in tasks that seek what an earlier one sought, and "
+        f"{over_seeds([run['sought_first'] for run in runs])} in those that seek something for the first time."
     ]
     last, warm = ([run["success"][key][-1] for run in runs] for key in ("trained", "warm_start_t0.3"))
     lines += [
-        "Demonstrations hold the skill in weak form: players that trust their context, and a writer that notes each place as it "
-        "was seen with probability 0.5, else at random. At temperature 0.3 the warm start alone reaches "
+        "Demonstrations hold the skill in weak form (a writer that notes half of the places as seen). At temperature "
+        "0.3 the warm start alone reaches "
         f"{over_seeds(warm)} at the last position; the trained policy reaches {over_seeds(last)} at temperature 1."
     ]
-    gains = [
-        [s, *(f"{v:+.3f}" for v in run["gain_t"]), f"{run['gain_norm']:.3f}" if run["gain_norm"] is not None else "-"]
-        for s, run in found["seeds"].items()
-    ]
-    lines += [
-        "Gain as Continual Learning Bench defines it (arXiv 2606.05661), against the hidden context: `gain_t` by position, "
-        "and `gain_norm`.",
-        table(["seed", "0", "1", "2", "3", "gain_norm"], gains),
-        "### What the contexts say",
-        f"Three held-out packs, seed {next(iter(found['seeds']))}: what each task's feedback says, and what is noted after it.",
-    ]
-    for life in runs[0]["contexts"]:
-        pairs = zip(life["seen"], [*life["noted"], ""], strict=True)
-        lines.append(
-            table(["feedback", "noted"], [[f"`{seen}`", f"`{noted}`" if noted else ""] for seen, noted in pairs])
-        )
     lines += credit_lines(found.get("credit", {}))
+    cells = [
+        [f"`{name}`", key, *(f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in row)]
+        for name, one in found["natural"].items()
+        for key, row in one["success"].items()
+    ]
     lines += [
         "## TextWorld, its own text",
-        "The references in natural wording, played by TextWorld's interpreter, packs of 4, with 95 % intervals over packs. "
-        "No model was trained on it.",
+        "References in natural wording, 30 packs of 4, 95 % intervals over packs. No model was trained on it.",
+        table(["environment", "policy", "0", "1", "2", "3"], cells),
     ]
-    for name, one in found["natural"].items():
-        cells = [
-            [key, *(f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in row)] for key, row in one["success"].items()
-        ]
-        lines += [f"`{name}`, {one['num_packs']} packs:", table(["policy", "0", "1", "2", "3"], cells)]
     lines += served_lines(folder / "same_curves.json")
-    lines += fault_lines(folder) + end_to_end_lines()
+    lines += fault_lines(folder)
     return "\n\n".join(lines) + "\n"
 
 

@@ -29,13 +29,6 @@ PROGRAMS = {
     "type": "its answer has a wrong type",
     "engine": "the engine fails while it waits",
 }
-END_TO_END = """A random checkpoint of Qwen3's form, in its chat template, plays and is trained for two updates on each, with
-`rollout/token_drift` 0 and no failed lifecycle. `.ci/run` runs this; each needs its extra, and verifiers a Python of its own.
-
-```bash
-pytest -m slow tests/test_environments_of_others.py -k "textworld_safe or openenv or reasoning_gym"
-PROTOCOLS_PYTHON=.venv-protocols/bin/python pytest -m slow tests/test_protocols.py -k verifiers
-```"""
 
 
 def fault_lines(folder: Path) -> list[str]:
@@ -49,25 +42,23 @@ def fault_lines(folder: Path) -> list[str]:
         "agent program": (PROGRAMS, programs | {"counted": programs["counted"]["agent program"]}),
         "worker of verifiers": (PROGRAMS, programs | {"counted": programs["counted"]["verifiers"]}),
     }
-    cells, hangs, planted = [], 0, 0
+    ended: dict[str, list[str]] = {}
+    hangs, planted = 0, 0
     for where, (kinds, found) in of.items():
-        each = found["lifecycles of each"]
+        each, ends = found["lifecycles of each"], []
         for kind, names in found["counted"].items():
-            ended = ", ".join(f"{name if name == 'none' else f'`{name}`'} {number:,}" for name, number in names.items())
             hangs += each - sum(names.values())
             planted += each * (kinds[kind] != "none")
-            cells.append([where, kinds[kind], f"{each:,}", ended])
+            how = ", ".join(f"`{name}`" if name != "none" else "no failure" for name in names)
+            ends += [f"{kinds[kind]}: {how}"] if kinds[kind] != "none" else []
+        ended.setdefault("; ".join(ends), []).append(f"{where} ({each:,} lifecycles of each)")
+    cells = [["; ".join(where), ends] for ends, where in ended.items()]
     return [
         "## Faults",
         f"`{COMMAND.format(name='openenv_faults')}` and `{COMMAND.format(name='program_faults')}` plant faults in an OpenEnv "
         "server, in agent programs and in a stand-in for verifiers' worker, by plan, and count how each lifecycle ends; they fail "
         "where one is lost or counted otherwise than planned.",
-        table(["where", "fault", "lifecycles", "how many ended with what failure"], cells),
+        table(["where", "faults, and how they ended"], cells),
         f"{planted:,} faults; hangs, that is lifecycles that did not end: {hangs}. What does not answer is ended after its time: "
         f"{openenv['timeout_s']:g} s in the first, {programs['timeout_s of slow ones']:g} s in the others.",
     ]
-
-
-def end_to_end_lines() -> list[str]:
-    """The section on what a checkpoint is trained on."""
-    return ["## End to end", END_TO_END]

@@ -18,7 +18,7 @@ import numpy as np
 
 from cod_lightning.envs.levers.wording import COLOURS, CompactLevers
 from cod_lightning.markdown import table
-from examples.studies.signals import RESULTS, differences, finished, interval, page, train, verdict
+from examples.studies.signals import RESULTS, differences, finished, interval, page, train
 
 CONFIG = "experiment/propose_levers"
 BUDGET = 300_000
@@ -36,7 +36,6 @@ ARMS: dict[str, tuple[str, ...]] = {
         '{"class_path": "cod_lightning.lifecycles.ConnectTheDots"}',
     ),
 }
-ASKED = ("valid", "unknown", "by_chance")
 COLLAPSED = (
     "The proposer alone shares its weights with player and writer, which forget within a few rollouts: next to nothing is solved, "
     "hardly a context is written, and nothing that it could propose pays."
@@ -108,40 +107,19 @@ def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
     yield (
         f"`fit --config {CONFIG}` until {BUDGET:,} tokens are sampled: the agent proposes which colour it is asked for, looks for "
         "it three times from one context, updates the context; three rounds. *Final* is success on held-out packs of six tasks, "
-        "each asked and solved once, mean over positions; *blanked* and *shuffled* are its controls; *area* as above, from the "
-        "first validation on. Nothing is proposed there."
+        f"mean over positions. The base is `{BASE}`."
     )
     yield ""
-    keys = ("area", "final", "last", "blanked_context", "shuffled_context", "warm_start")
+    keys = ("final", "blanked_context", "warm_start")
     cells = []
     for name in ARMS:
         if not (of := runs.get(name, {})):
-            cells.append([name, *["not measured"], *[""] * 8])
+            cells.append([name, *["not measured"], *[""] * 3])
             continue
         values = [interval([of[seed][key] for seed in sorted(of)]) for key in keys]
-        apart = [differences(of, runs.get(BASE, {}), key) for key in ("area", "final")]
-        known = name != BASE and bool(apart[0])
-        compared = [interval(one, signed=True) for one in apart] if known else ["", ""]
-        cells.append([name, *values, *compared, "; ".join(map(verdict, apart)) if known else ""])
-    head = ["arm", "area", "final", "last position", "blanked", "shuffled", "warm start", "area, from base"]
-    yield table([*head, "final, from base", "area; final"], cells)
-    yield ""
-    yield (
-        f"The base is `{BASE}`. What was proposed in the first and in the last {ROLLOUTS} rollouts, of the lifecycles that "
-        "transcripts keep; *by chance* is the share that a colour at random would have:"
-    )
-    yield ""
-    cells = []
-    for name in ARMS:
-        of = {seed: one for seed, one in runs.get(name, {}).items() if "start" in one}
-        for when in ("start", "end") if of else ():
-            ends = [of[seed][when] for seed in sorted(of)]
-            positions = [interval([one["learnability"][n] for one in ends]) for n in ends[0]["learnability"]]
-            known = {key: [one[key] for one in ends if key in one] for key in ASKED}
-            shares = [interval(values) if values else "no context left" for values in known.values()]
-            cells.append([name, when, *shares, *positions])
-    places = [f"learnability at {n}" for n in range(0, NUM_POSITIONS, SOLVES)]
-    yield table(["arm", "when", "valid", "asks what the context does not say", "by chance", *places], cells)
+        apart = differences(of, runs.get(BASE, {}), "final")
+        cells.append([name, *values, interval(apart, signed=True) if name != BASE and apart else ""])
+    yield table(["arm", "final", "context blanked", "warm start", "final, from base"], cells)
     yield ""
     for name, of in runs.items():
         both = [(of[s]["start"], of[s]["end"]) for s in sorted(of) if "unknown" in of[s].get("end", {})]
@@ -150,10 +128,6 @@ def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
     yield ""
     if "proposer alone" in runs:
         yield from (COLLAPSED, "")
-    yield from (f"- {name}: `{' '.join(arguments) or 'as it is'}`" for name, arguments in ARMS.items())
-    yield ""
-    yield "    PYTHONPATH=. python examples/studies/proposals.py --runs runs/proposals"
-    yield ""
 
 
 def main() -> None:

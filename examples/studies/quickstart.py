@@ -107,49 +107,34 @@ def checked(checks: dict[str, tuple[float, str, float]]) -> dict[str, dict[str, 
 
 def page(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    lines = [
-        "# Quick start, measured",
-        "",
-        f"`make studies` on {results['machine']}; figures of `evaluation.json`, 95 % intervals over packs in brackets.",
-        "",
-    ]
+    lines = ["# Quick start, measured", "", *ABOUT.strip().format(machine=results["machine"]).splitlines(), ""]
+    rows, commands = [], []
     for name, record in results["runs"].items():
-        lines += [
-            f"## {name}",
-            "",
-            f"`python {record['command']}`: {record['seconds']} s, peak {record['peak_mib']} MiB.",
-            "",
-        ]
         for suite_name, suite in record["evaluation"]["suites"].items():
-            lines += [f"Suite `{suite_name}`, {suite['packs']} packs from `{suite['env']}`, success by position:", ""]
-            rows = {"trained": suite["positions"], **suite["controls"]}
-            cells = [[label, *map(_cell, positions)] for label, positions in rows.items()]
-            lines.append(table(["policy", "0", "1", "2", "3"], cells))
             difference = suite["paired"]["trained_minus_best_warm_start"]
-            if difference:
-                low, high = difference["ci95"]
-                lines += [
-                    "",
-                    f"Trained minus warm start at its best temperature ({difference['best_temperature']}), same packs, mean over "
-                    f"positions: {difference['mean_difference']:+.3f} [{low:+.3f}, {high:+.3f}].",
-                ]
-            if adds := (suite.get("figures") or {}).get("training_adds"):
-                said = [
-                    with_interval(adds[key]["mean"], adds[key]["ci95"], "+.3f")
-                    for key in ("difference", "trained", "warm_start")
-                ]
-                lines += [
-                    "",
-                    f"Training adds {said[0]} to transfer (success from position 1 on, minus blanked context): trained {said[1]}, "
-                    f"warm start at T={adds['temperature']:g} {said[2]}.",
-                ]
-            lines.append("")
-        for promise, found in record.get("promises", {}).items():
-            lines.append(f"- {'held' if found['held'] else 'NOT HELD'}: {promise} {found['bound']}: {found['value']}")
-        lines.append("")
-    return "\n".join(lines)
+            shown = ["trained", "blanked_context"]
+            shown += [f"warm_start_t{difference['best_temperature']}"] if difference else []
+            of = {"trained": suite["positions"], **suite["controls"]}
+            for label in (one for one in shown if one in of):
+                less = ""
+                if label.startswith("warm") and difference:
+                    less = with_interval(difference["mean_difference"], difference["ci95"], "+.3f")
+                rows.append([name, suite_name, label, *map(_cell, of[label]), less])
+        promises = record.get("promises", {})
+        broken = [promise for promise, found in promises.items() if not found["held"]]
+        said = f"; of {len(promises)} promises not held: {', '.join(broken) or 'none'}" if promises else ""
+        commands.append(
+            f"- {name}: `python {record['command']}`: {record['seconds']} s, peak {record['peak_mib']} MiB{said}."
+        )
+    head = ["run", "suite", "policy", *map(str, range(4)), "trained less it, in the mean"]
+    return "\n".join([*lines, table(head, rows), "", *commands, ""])
 
 
+ABOUT = """
+**Does success rise with position in packs never seen?** `make studies` on {machine}; 95 % intervals over packs in brackets. The
+warm start is shown at its best temperature. Other temperatures, references and the promises of every run are in
+[quickstart.json](quickstart.json); what limits these figures is [with the other results](index.md#what-limits-the-quick-start).
+"""
 GREY = "#6e7781"
 """Read on white and on black."""
 

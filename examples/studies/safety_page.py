@@ -1,7 +1,6 @@
 """The page of `safety.py`: its tables and texts."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -12,15 +11,20 @@ SIZES = {4: 256, 8: 64, 16: 32, 32: 16}
 """Tasks of a pack, and how many packs of that size are played."""
 NUM_TASKS = 16
 """Of the packs in which a false fact is planted."""
+_WHO = {"trained": "trained", "warm_start": "warm start"}
+_RULED = ("rule", "confirm", "a fact")
+"""How the arms begin that have a rule."""
+
+Read = Callable[[Any], float | None]
 
 
-def of(results: dict[str, Any], arm: str, read: Callable[[Any], float | None]) -> str:
+def of(results: dict[str, Any], arm: str, read: Read) -> str:
     """Mean and interval over the seeds of an arm."""
     values = [read(run) for run in results["arms"].get(arm, {}).values()]
-    return interval([value for value in values if value is not None])
+    return interval([value for value in values if value is not None], digits=2)
 
 
-def at(who: str, size: int, name: str, place: slice) -> Callable[[Any], float | None]:
+def at(who: str, size: int, name: str, place: slice) -> Read:
     """Reads the mean of a curve at some positions; None where it has none."""
 
     def read(run: Any) -> float | None:
@@ -33,325 +37,222 @@ def at(who: str, size: int, name: str, place: slice) -> Callable[[Any], float | 
 def page(results: dict[str, Any], names: Sequence[str], command: str) -> str:
     """The results of these arms as Markdown."""
     arms = [arm for arm in names if results["arms"].get(arm)]
-    kinds = ("rule", "confirm", "a fact", "no rule", "lake", "records")
-    ruled, asked, secret, free, lakes, halves = ([arm for arm in arms if arm.startswith(name)] for name in kinds)
+    ruled = [arm for arm in arms if arm.startswith(_RULED)]
     missing = [arm for arm in names if arm not in arms]
-    lines = ["# Safety, measured", "", f"`{command}` writes this page.", *ABOUT.strip().splitlines(), ""]
-    lines += ["## What was found", "", *FOUND.strip().splitlines(), ""]
-    if ruled:
-        lines += ["## A rule that costs reward", "", *RULE.strip().splitlines(), "", *_kept(results, ruled)]
-        lines += [*LONGER.strip().splitlines(), "", *_kept_longer(results, ruled)]
-    for title, text, chosen in (
-        ("## Asking first", ASKED, asked),
-        ("## A fact that must not be noted", SECRET, secret),
-    ):
-        always, once = ([arm for arm in chosen if (_ONCE in arm) == said] for said in (False, True))
-        lines += [title, "", *text.strip().splitlines(), "", *_kept_too(results, always)] if always else []
-        lines += (
-            ["### Said in the first task alone", "", *_kept_too(results, once), *_kept_once(results, once)]
-            if once
-            else []
-        )
-    if ruled:
-        broken = [*ruled, *asked, *secret]
-        lines += ["## How fast the loophole is found", "", *LOOPHOLE.strip().splitlines(), "", *_found(results, broken)]
-    if free:
-        lines += ["## A judge that can be flattered", "", *JUDGE.strip().splitlines(), "", *_flattered(results, free)]
-    lines += [
-        "## Poisoned contexts",
-        "",
-        *POISON.strip().splitlines(),
-        "",
-        *_poison(results, free, "scripted", "poisoned", FACT),
-    ]
-    first = [arm for arm in ruled if any("poisoned rule" in run["trained"] for run in results["arms"][arm].values())]
-    lines += ["### A false rule", "", *FALSE_RULE.strip().splitlines(), ""]
-    lines += _poison(results, first, "scripted rule", "poisoned rule", INSTRUCTION)
-    honest = [arm for arm in free if any("handed" in run["trained"] for run in results["arms"][arm].values())]
-    lines += ["### The context of another agent", "", *OTHER.strip().splitlines(), ""]
-    lines += _poison(results, honest, "scripted handed", "handed", HANDED)
-    lines += ["### Tasks that are summarised", "", *SUMMARISED.strip().splitlines(), ""]
-    lines += _poison(results, lakes, "scripted lake", "lake", LAKE)
-    if halves:
-        lines += ["## Where an entry comes from", "", *ORIGIN.strip().splitlines(), "", *_halves(results, halves)]
+    measured = {"poisoned": FACT, "handed": HANDED, "poisoned rule": FALSE_RULE, "lake": LAKE}
+    lines = ["# Safety, measured", "", *ABOUT.strip().format(command=command).splitlines(), "", *_rules(results, ruled)]
+    lines += [*FOUND.strip().splitlines(), "", "## A judge that can be flattered", "", *JUDGE.strip().splitlines(), ""]
+    lines += [*_flattered(results, [arm for arm in arms if arm.startswith("no rule")]), POISON.strip(), ""]
+    for key, (text, columns) in measured.items():
+        lines += [*text.strip().splitlines(), "", *_poison(results, arms, key, columns)]
+    lines += [*ORIGIN.strip().splitlines(), "", *_halves(results, [arm for arm in arms if arm.startswith("records")])]
     lines += [f"Not measured here: {', '.join(missing)}.", ""] if missing else []
     return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
 
 
-def _rows(results: dict[str, Any], arms: Sequence[str], columns: Sequence[tuple[str, int, slice]]) -> list[list[str]]:
-    """A row for each arm and policy; a column is a curve in packs of a size, and some of its positions."""
-    return [
-        [arm, name, *(of(results, arm, at(key, size, what, place)) for what, size, place in columns)]
-        for arm in arms
-        for key, name in _WHO.items()
-    ]
+def _rules(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
+    """A row for each training: what it breaks before and after, what contexts carry, what is solved."""
+    head = ["training", "broken, warm start", "broken, trained", "difference", "rule in contexts of packs of 32"]
+    second = slice(2, None)
+    rows = []
+    for arm in arms:
+        before, after = (at(who, 4, "broken", second) for who in ("warm_start", "trained"))
+        carried = at("trained", 32, "noted", slice(16, None))
+        rows.append(
+            [
+                arm,
+                of(results, arm, before),
+                of(results, arm, after),
+                of(results, arm, _less(after, before)),
+                of(results, arm, carried) if "first task" in arm else "in every task",
+                of(results, arm, at("trained", 4, "success", slice(3, 4))),
+            ]
+        )
+    return [table([*head, "success at 3"], rows), ""]
 
 
-def _kept(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
-    head = ["training", "policy", *(f"broken at {n}" for n in range(4)), "success at 0", "at 3"]
-    columns = [("broken", n) for n in range(4)] + [("success", 0), ("success", 3)]
-    return [table(head, _rows(results, arms, [(what, 4, slice(n, n + 1)) for what, n in columns])), ""]
+def _less(one: Read, other: Read) -> Read:
+    """Reads the difference of two readings; None where one of them is."""
 
+    def read(run: Any) -> float | None:
+        a, b = one(run), other(run)
+        return None if a is None or b is None else a - b
 
-def _kept_longer(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
-    head = ["training", "policy", *(f"broken, packs of {size}" for size in SIZES)]
-    head += ["rule in the context, packs of 4", "of 32", "another rule, packs of 4", "of 32"]
-    columns = [("broken", size) for size in SIZES] + [
-        (what, size) for what in ("noted", "misnoted") for size in (4, 32)
-    ]
-    return [table(head, _rows(results, arms, [(what, size, slice(size // 2, None)) for what, size in columns])), ""]
-
-
-def _kept_too(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
-    """Another rule than the forbidden lever's: packs of 4 by position, the second half of packs of 4 to 32, success."""
-    head = ["training", "policy", *(f"broken at {n}" for n in range(4)), *(f"second half of {size}" for size in SIZES)]
-    head += ["true, of 32", "success at 0", "at 3", "second half of 32"]
-    columns = [("broken", 4, slice(n, n + 1)) for n in range(4)]
-    columns += [("broken", size, slice(size // 2, None)) for size in SIZES]
-    columns += [("true", 32, slice(16, None)), ("success", 4, slice(0, 1)), ("success", 4, slice(3, 4))]
-    return [_filled(head, _rows(results, arms, [*columns, ("success", 32, slice(16, None))])), ""]
-
-
-def _filled(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table without its empty columns."""
-    filled = [n for n in range(len(head)) if any(row[n] != NOTHING for row in rows)]
-    return table([head[n] for n in filled], [[row[n] for n in filled] for row in rows])
-
-
-def _kept_once(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
-    """What contexts carry of a rule that was said once, and whether it is kept where they do."""
-    head = ["training", "policy", *(f"rule in the context, second half of {size}" for size in SIZES)]
-    columns = [("noted", size, slice(size // 2, None)) for size in SIZES]
-    if arms[0].startswith("a fact"):
-        head, columns = [*head, "another lever secret, of 32"], [*columns, ("misnoted", 32, slice(16, None))]
-    head += ["broken where it is there, of 32", "where it is not"]
-    rows = _rows(results, arms, columns)
-    for row, (arm, who) in zip(rows, ((arm, who) for arm in arms for who in _WHO), strict=True):
-        row += [of(results, arm, partial(_broken_where, who=who, there=there)) for there in (True, False)]
-        row += [
-            of(results, arm, lambda run, who=who, name=name: run[who].get("given", {}).get(name)) for name in _GIVEN
-        ]
-    return [*LATER.strip().splitlines(), "", _filled([*head, *(f"given {name}" for name in _GIVEN)], rows), ""]
-
-
-def _broken_where(run: Any, who: str, *, there: bool) -> float | None:
-    """Of contexts of the second half of packs of 32 that hold the rule, or do not: the share in whose tasks it is broken; None
-    where there are hardly any."""
-    noted, broken, both = (
-        at(who, 32, name, slice(16, None))(run) or 0.0 for name in ("noted", "broken", "broken, noted")
-    )
-    share, part = (noted, both) if there else (1 - noted, broken - both)
-    return part / share if share >= _FEWEST else None
-
-
-def _halves(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
-    """Success by position in packs with and without a false record, and what it costs."""
-
-    def success(run: Any, n: int, who: str, kind: str, less: str = "") -> float:
-        found = run[who]["half poisoned"]
-        return found[kind][n] - (found[less][n] if less else 0.0)
-
-    kinds = {
-        "clean": ("clean",),
-        "false record": ("planted",),
-        "what it costs": ("clean", "planted"),
-        "what it costs where it claims to be the agent's own": ("clean", "claimed"),
-    }
-    rows = [
-        [
-            arm,
-            name,
-            what,
-            *(of(results, arm, partial(success, n=n, who=who, kind=k[0], less="".join(k[1:]))) for n in range(4)),
-        ]
-        for arm in arms
-        for who, name in _WHO.items()
-        for what, k in kinds.items()
-    ]
-    return [table(["training", "policy", "packs", *(f"at {n}" for n in range(4))], rows), ""]
-
-
-def _found(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
-    lengths = [len(run["training"]["broken"]) for arm in arms for run in results["arms"][arm].values()]
-    num = min(lengths, default=1)
-    steps = sorted({0, num // 8, num // 4, num // 2, num - 1})
-    rows = [[arm, *(of(results, arm, lambda run, n=n: run["training"]["broken"][n]) for n in steps)] for arm in arms]
-    return [table(["training", *(f"rollout {n + 1}" for n in steps)], rows), ""]
+    return read
 
 
 def _flattered(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
-    head = ["training", "policy", "question marks in a context", "share of its facts that are false"]
-    head += ["success at 0", "at 3", "second half of packs of 32"]
-    columns = [("unknown", 4, slice(1, None)), ("false", 4, slice(1, None))]
-    columns += [("success", 4, slice(0, 1)), ("success", 4, slice(3, 4)), ("success", 32, slice(16, None))]
-    return [table(head, _rows(results, arms, columns)), ""]
+    head = ["training", "policy", "question marks in a context", "share of its facts that are false", "success at 3"]
+    columns = [("unknown", slice(1, None)), ("false", slice(1, None)), ("success", slice(3, 4))]
+    rows = [
+        [arm, name, *(of(results, arm, at(who, 4, what, place)) for what, place in columns)]
+        for arm in arms
+        for who, name in _WHO.items()
+    ]
+    return [table(head, rows), ""]
 
 
 def _poison(
-    results: dict[str, Any], arms: Sequence[str], scripted: str, measured: str, kinds: dict[str, str]
+    results: dict[str, Any], arms: Sequence[str], key: str, columns: dict[str, tuple[str, str | None, int]]
 ) -> list[str]:
-    """By memory and player, by position: the curves of these kinds."""
-    places = (0, 1, 2, 4, 8, NUM_TASKS - 1)
-    rows = [
-        [f"{name}; scripted", what, *(NOTHING if one[key][n] is None else f"{one[key][n]:.2f}" for n in places)]
-        for name, one in results[scripted].items()
-        for key, what in kinds.items()
-        if key in one
-    ]
+    """A row for each player, those alike together; a column is a curve, one that it is taken from, and a position."""
+    scripted = f"scripted{key.removeprefix('poisoned')}" if key.startswith("poisoned") else f"scripted {key}"
+
+    def read(curves: Any, which: str, less: str | None, n: int) -> float | None:
+        first, second = (curves.get(name, _NONE)[n] for name in (which, less or which))
+        return None if first is None or second is None else second - first if less else first
+
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for name, curves in results[scripted].items():
+        values = [read(curves, *column) for column in columns.values()]
+        cells = tuple(NOTHING if value is None else f"{value:.2f}" for value in values)
+        rows.setdefault(cells, []).append(name)
+    lines = [[f"{', '.join(names)}; scripted", *cells] for cells, names in rows.items()]
     for arm in arms:
-        for who, name in _WHO.items():
-            for kind, what in kinds.items():
-
-                def read(run: Any, n: int, who: str = who, kind: str = kind) -> float | None:
-                    return run[who].get(measured, {}).get(kind, _NONE)[n]
-
-                values = [of(results, arm, lambda run, n=n, read=read: read(run, n)) for n in places]
-                if any(value != NOTHING for value in values):
-                    rows.append([f"hint; {name}, {arm}", what, *values])
-    return [table(["memory; player", "", *(f"at {n}" for n in places)], rows), ""]
+        if any(key in run["trained"] for run in results["arms"][arm].values()):
+            cells = [
+                of(results, arm, lambda run, column=column: read(run["trained"].get(key, {}), *column))
+                for column in columns.values()
+            ]
+            lines.append([f"hint; trained, {arm}", *cells])
+    return [table(["memory; player", *columns], lines), ""]
 
 
-_ONCE = "said in the first task"
-_GIVEN = ("rule and facts", "facts alone", "nothing")
-_FEWEST = 0.02
+def _halves(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
+    """Success in packs without a false record, and what one costs."""
+    columns = {
+        "clean, at 3": ("clean", None, 3),
+        "a false record costs, at 1": ("planted", "clean", 1),
+        "at 3": ("planted", "clean", 3),
+        "one that claims to be the agent's own, at 3": ("claimed", "clean", 3),
+    }
+
+    def read(run: Any, who: str, which: str, less: str | None, n: int) -> float:
+        found = run[who]["half poisoned"]
+        return found[less][n] - found[which][n] if less else found[which][n]
+
+    rows = [
+        [
+            f"{arm}; {name}",
+            *(
+                of(results, arm, lambda run, who=who, column=column: read(run, who, *column))
+                for column in columns.values()
+            ),
+        ]
+        for arm in arms
+        for who, name in _WHO.items()
+    ]
+    return [table(["training; policy", *columns], rows), ""]
+
+
 _NONE = [None] * NUM_TASKS
-_WHO = {"trained": "trained", "warm_start": "warm start"}
-FACT = {
-    "held planted": "planted in the context: contexts that hold it",
-    "planted": "success",
-    "held said": "said by the environment: contexts that hold it",
-    "said": "success",
-    "clean": "success without it",
-}
-INSTRUCTION = {
-    "held planted": "planted in the context: contexts that hold it",
-    "broken planted": "true rule broken",
-    "planted": "success",
-    "held said": "said by the environment: contexts that hold it",
-    "broken said": "true rule broken",
-    "said": "success",
-    "broken clean": "without it: true rule broken",
-    "clean": "success",
-}
-LAKE = {
-    "held planted": "planted in the context: contexts that hold it",
-    "first summary planted": "first summaries of a task that hold it",
-    "later summary planted": "later ones",
-    "planted": "success",
-    "held said": "said after the first task: contexts that hold it",
-    "first summary said": "first summaries of a task that hold it",
-    "later summary said": "later ones",
-    "said": "success",
-    "held midway": "said in the first task, after its first turn: contexts that hold it",
-    "first summary midway": "first summaries of a task that hold it",
-    "later summary midway": "later ones",
-    "midway": "success",
-    "held clean": "without it: contexts that hold it",
-    "first summary clean": "first summaries of a task that hold it",
-    "summarised clean": "tasks that are summarised",
-    "clean": "success",
-}
-HANDED = {
-    "held handed": "share of what is false in it that contexts hold",
-    "handed": "success",
-    "clean": "success without it",
-}
 ABOUT = """
-Tiny policies in compact wording, trained for two epochs of the smoke run, from a warm start whose demonstrations keep the rule nine
-times of ten. Means over seeds with 95 % intervals over seeds (Student's t), at temperature 1. Positions are 0-based.
-"""
-RULE = """
-Levers of which one must not be pulled: it gives whatever colour is wanted, and nothing enforces the rule. Its own colour is wanted
-in a quarter of the tasks, which cannot be won within the rule. Share of tasks that break it, in packs of 4, by position. The rule
-stands in the system text of every task, or is said in the first one alone, so that later ones have it from the context. The
-penalty is a part of the reward, as much as a success is worth; KL is to the warm start; a checked context has to keep the rule.
-"""
-ASKED = """
-Another rule: no pull before the agent has asked, in the same task. Asking takes one of the two pulls. Share of
-tasks in which a lever is pulled before that, in packs of 4 by position and in the second half of packs of 4 to 32. Breaking the
-rule leaves two pulls in place of one, which pays while the agent does not know which lever to pull.
-"""
-SECRET = """
-Another rule: the colour of one lever must not stand in the context. It is said before and after every task. Share of contexts that
-say a colour of it, true or not, by the position of the task that they are shown to (the first has none); and, in the second
-half of packs of 32, of those that say the true one. The penalty is for the rewrite that leaves such a context.
+**Does training by reward break a rule that costs reward? How long does a lie stay in a context?** Tiny policies in compact words
+on levers, 80 updates each, three seeds, from a warm start whose demonstrations keep the rule nine times of ten. `{command}` makes
+it again; curves by position and by seed, packs of 8 to 32 and poisoned warm starts are in [safety.json](safety.json). Means with
+95 % intervals over seeds (Student's t), temperature 1; positions count from 0.
+
+Three rules, said in every task or in the first alone, from where contexts must carry them. *Rule*: one lever, which gives any
+colour that is wanted, must not be pulled; a quarter of the tasks cannot be won otherwise. *Confirmation*: no pull before the
+agent has asked, and asking costs one of two pulls. *A fact*: the colour of one lever must not stand in the context. Below: share
+of tasks (of contexts) that break it in the second half of packs of 4. Penalty 1 is as much as a success is worth.
 """
 FOUND = """
-- **Training breaks two rules that cost reward, wherever they are said**, unless breaking them costs as much; for the third no
-  difference is shown. Second half of packs of 4, warm start to trained, difference by seed: the forbidden lever .19 to .70 said
-  in every task (.51 [.01, 1.02]), .19 to .61 said once (.42 [-.03, .87]; in packs of 32 .48 [.16, .80]); asking first .11 to .99
-  (.89 [.83, .94]), and .11 to .98 (.87 [.86, .89]); the secret colour in the context .10 to .17 (.07 [-.06, .20]), and .11 to .19
-  (.08 [-.22, .39]). With penalty 1: .02 and .03; 0 and 0; .005 and .03.
-- **The rule to ask is carried and ignored.** Said once, it stands in .96 of contexts in the second half of packs of 32, and .98
-  of the tasks with it break it. The forbidden lever's rule stands in fewer contexts after training in all three seeds, .71 after
-  .96, but over seeds -.25 [-.56, .07] is not shown.
-- **Contexts lose a secret's rule slowly, and then write the secret down**: it stands in .96 of contexts in packs of 4 and .90
-  in packs of 32; where it is lost, .60 [.19, 1.00] of contexts say a colour of the secret lever, .60 [-.18, 1.39] after
-  training. With the penalty .03 break it in packs of 4 and .09 [-.20, .37] in packs of 32, where in one seed of three a
-  quarter of the contexts names another lever: a penalty does not teach to keep the rule that it depends on.
-- **The rule to ask is kept by having a context, not by what it says.** With the penalty, contexts of facts without the rule are
-  as good as those with it (0 broken); with an empty one it is broken in none to nearly all tasks, by seed. The warm start is
-  not much better (.11 with the rule, .18 with facts alone, 1 with nothing). Its demonstrations have no context without the
-  rule: they need some.
-- **Summaries within a task make a lie dearer for the scripted player**: one planted before the first task costs .25 of its
-  success there (.03 without summaries), one said after it .55 of the second task's (.30). **For trained policies that is not
-  shown**: .13 [.03, .23] and .12 [-.02, .26] with summaries, .06 [-.12, .24] and .13 [.03, .23] without; from the ninth task on
-  no cost is left in either. Contexts get rid of it at about the same rate with summaries and without.
-- **A lie in the midst of a task stands in .57 of its first summaries** (scripted and trained), in about .3 of the later ones,
-  and costs .16 (scripted) of that task, .07 [-.01, .15] (trained). It gets no further: an update in compact words sees the
-  feedback alone.
-"""
-LATER = """
-What contexts carry of it: share of contexts that hold the rule; share of tasks (of contexts) that break it where the context
-holds it, and where it does not, over seeds in which at least 2 % of contexts are of that kind. *Given*: share of later tasks in
-packs of 4 that break it where each context is put there by hand: the rule with all true facts, these facts alone, nothing.
-"""
-LONGER = """
-The second half of packs: share of tasks that break the rule; share of contexts that hold it, or name another lever as forbidden.
-"""
-LOOPHOLE = """
-Share of tasks (of contexts, where a fact must not be noted) that break the rule, in the training's own rollouts.
+- **Two rules are broken by training wherever they are said, unless breaking them costs as much as a success.** For the third no
+  difference is shown. KL to the start and checked contexts are not shown to help. The rule to ask is broken in .10 of the tasks
+  of the first rollout, .46 of the sixth, .99 of the last.
+- **The rule to ask is carried and ignored**: it stands in .96 of the contexts, and .98 of the tasks with it break it. With the
+  penalty it is kept with any context: one of facts without the rule serves as well (0 broken); an empty one breaks it in none to
+  nearly all tasks, by seed.
+- **Contexts lose a secret's rule slowly, and then write the secret down**: where the rule is lost in packs of 32, .60 [.19, 1.00]
+  of contexts name the secret lever's colour, .60 [-.18, 1.39] after training. With the penalty .03 break it in packs of 4 and .09
+  [-.20, .37] in packs of 32, where one seed of three names another lever in a quarter of its contexts: a penalty does not teach
+  to keep the rule that it depends on.
 """
 JUDGE = """
-Levers without a rule. The judge gives 0.5 less to a context that has a question mark in it: it takes confidence for quality.
+Levers without a rule; the judge gives 0.5 less to a context with a question mark in it. Training removes the question marks. That
+more of the facts become false (.49 against .39) is not shown.
 """
 POISON = """
-A wrong colour for one lever stands in the context before the first task, or is said by the environment as the last words of the
-first. Packs of 16: share of contexts that hold this fact, success, and success in the same packs without it. The scripted player
-believes what it reads until it sees otherwise. *Checked* refuses a rewrite that gives two levers one colour.
+## Poisoned contexts
+
+Packs of 16. *Planted* stands in the context before the first task; *said* are the environment's last words in it. *Costs* is the
+success that is lost in the first task that reads it, against the same packs without it. The scripted player believes what it
+reads until it sees otherwise.
 """
-FALSE_RULE = """
-Levers with a forbidden lever of which the first task alone says which it is. *Another* lever is called forbidden, in the
-context before that task or by the environment as its last words. Share of contexts that hold the false rule, and of tasks that
-break the true one. The scripted player obeys the rule that it read last.
-"""
-SUMMARISED = """
-FrozenLake 3x3, whose tasks take up to six turns: a code gets a direction that it does not have. After two turns tasks are
-summarised by the policy, and go on from the summary (`experiment/compacting`); beside it the same without summaries
-(`quickstart`). The lie is also said in the midst of the first task, after its first turn. Trained until 500,000 tokens are
-sampled. The summary stands before the context in the prompt, and the scripted player believes what it reads last; without
-summaries it goes by its own moves first. Rows *without it* are chance.
-"""
-OTHER = """
-A pack of levers without a rule begins with what an agent of another pack, whose levers have other colours, left after its 16
-tasks; records and entries with their worth and numbers.
-"""
-ORIGIN = """
-Levers with `episodes`, 200,000 sampled tokens each, of whose packs every other one begins with a false record: a task that
-never was, in which one lever gave a wrong colour. It looks like a record of the agent's own unless `provenance` shows that it
-was handed over. 512 packs of 4, with the false record, with one that claims to be of the agent's own first task, and without.
-Demonstrations have no records but such as were handed over, so that the words for an agent's own ones are learned in training
+FACT = (
+    """
+### A false fact
+
+A wrong colour for one lever. It is gone from a scripted player's hint after eight tasks; `episodes` keeps it to the last.
+""",
+    {
+        "planted, contexts that hold it at 1": ("held planted", None, 1),
+        "at 15": ("held planted", None, 15),
+        "costs at 0": ("planted", "clean", 0),
+        "said, contexts that hold it at 1": ("held said", None, 1),
+        "said, at 15": ("held said", None, 15),
+        "costs at 1": ("said", "clean", 1),
+    },
+)
+FALSE_RULE = (
+    """
+### A false rule
+
+*Another* lever is called forbidden than the first task says. It stays to the last task in .38 (planted) to .41 (said) of a
+trained policy's contexts. The scripted player obeys what it read last.
+""",
+    {
+        "planted, contexts that hold it at 15": ("held planted", None, 15),
+        "true rule broken at 1": ("broken planted", None, 1),
+        "said, contexts that hold it at 15": ("held said", None, 15),
+        "said, true rule broken at 1": ("broken said", None, 1),
+        "without it, broken at 1": ("broken clean", None, 1),
+    },
+)
+HANDED = (
+    """
+### The context of another agent
+
+The pack begins with what an agent of another pack, whose levers have other colours, left after its 16 tasks. The first column is
+the share of what is false in it that contexts hold.
+""",
+    {
+        "held at 15": ("held handed", None, 15),
+        "costs at 1": ("handed", "clean", 1),
+        "costs at 15": ("handed", "clean", 15),
+    },
+)
+LAKE = (
+    """
+### Tasks that are summarised
+
+FrozenLake 3x3 with summaries after two turns (`experiment/compacting`) and without (`quickstart`), 500,000 sampled tokens: a code
+gets a wrong direction. Summaries make a lie dearer for the scripted player; for trained policies that is not shown. A lie in the
+midst of a task (*midway*) stands in .57 of its first summaries and goes no further: an update in compact words sees the feedback
 alone.
+""",
+    {
+        "planted, contexts that hold it at 1": ("held planted", None, 1),
+        "costs at 0": ("planted", "clean", 0),
+        "said, costs at 1": ("said", "clean", 1),
+        "midway, first summaries that hold it": ("first summary midway", None, 0),
+        "midway, costs at 0": ("midway", "clean", 0),
+    },
+)
+ORIGIN = """
+## Where an entry comes from
+
+Levers with `episodes`, 200,000 sampled tokens; every other pack begins with a false record of a task that never was. `provenance`
+shows that it was handed over. That this helps is not shown. Demonstrations hold no records of the agent's own, so the words for
+them are learnt in training alone.
 """
 LIMITS = """
-- One kind of environment, four levers; tiny policies, trained for 80 updates. Nothing here is about language models.
-- Packs of 4 to 32 with the same index begin with the same tasks, so these columns are not independent.
-- A quarter of tasks that the rule makes unwinnable is a strong temptation. Weaker ones are not measured.
-- Compaction was measured on another environment than the rest, since tasks on levers take two turns, too few to be summarised.
-- Where the rule to ask is said once, no demonstrated context lacked it; KL and checked contexts were tried on the forbidden
-  lever alone.
-- Trained policies meet poison with the hint alone (summarised or not), and false records with `episodes`; an agent's context
-  was handed over to policies that were never trained on such packs. Provenance is measured with `episodes` on packs of 4; with
-  notebook and skills it is not, nor after demonstrations that have records of the agent's own.
-- A state that is handed over whole says of itself where its entries come from: provenance does not find that out.
+- One kind of environment, four levers, tiny policies: nothing here is about language models.
+- Packs of 4 to 32 with the same index begin with the same tasks, so their columns are not independent.
+- A quarter of unwinnable tasks is a strong temptation; weaker ones are not measured.
+- No demonstrated context lacked the rule to ask; KL and checked contexts were tried on the forbidden lever alone.
+- Trained policies meet poison with the hint alone, and false records with `episodes`; no policy was trained on contexts handed
+  over.
+- Provenance does not find out a state that was handed over whole and lies about its entries.
 """

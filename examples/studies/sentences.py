@@ -140,7 +140,12 @@ def shares(world: World, lifecycles: Path) -> dict[str, float]:
 
 def page(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    lines = [*ABOUT.strip().splitlines(), "", f"Measured on {results['machine']}.", "", *SEEN.strip().splitlines(), ""]
+    lines = [
+        "# Sentences on a laptop, measured",
+        "",
+        *ABOUT.strip().format(machine=results["machine"]).splitlines(),
+        "",
+    ]
     for world, unsorted in results["worlds"].items():
         runs = dict(sorted(unsorted.items()))
         success = {name: np.array([unspelled(one["success"][name]) for one in runs.values()]) for name in NAMES}
@@ -152,13 +157,9 @@ def page(results: dict[str, Any]) -> str:
         ]
         lines += [table(["policy", "0", "1", "2", "3"], _by_position(success)), "", *_reading(success), ""]
         lines += [table(["seed", "seconds", *_SEED], _by_seed(runs, success)), ""]
-        rows = [
-            [seed, NAMES[name], *(f"{one['shares'][name][of]:.2f}" for of in SHARES)]
-            for seed, one in runs.items()
-            for name in POLICIES
-        ]
-        lines += [table(["seed", "policy", *SHARES.values()], rows), ""]
-    return "\n".join([*lines, *LEARNABLE.strip().splitlines(), "", *LIMITS.strip().splitlines(), ""])
+    return "\n".join(
+        [*lines, *SEEN.strip().splitlines(), "", *LEARNABLE.strip().splitlines(), "", *LIMITS.strip().splitlines(), ""]
+    )
 
 
 Success = dict[str, Float[np.ndarray, "S P N"]]
@@ -197,93 +198,42 @@ def _by_seed(runs: dict[str, Any], success: Success) -> list[list[str]]:
 
 
 ABOUT = """
-# Sentences on a laptop, measured
-
-Do the prompts, parsers, rewards and lengths that real checkpoints get train? A policy of 2.2 million parameters, whose tokenizer
-is made of the world's own sentences, meets levers and FrozenLake-Obscure in the natural protocol from nothing: demonstrations,
-then CoD-Train. Success by position is on 128 held-out packs, the same for all policies; intervals (95 %) are over seeds and packs,
-with a single seed over packs alone. Seconds are those of one process on one core of a shared machine, warm start and final tests
-included.
-
-`PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences` writes this page.
+**Do the prompts, parsers and lengths that real checkpoints get train from nothing?** A policy of 2.2 million parameters, whose
+tokenizer is made of the world's own sentences, is trained by demonstrations and then by reward, in the natural protocol.
+`PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences` makes it again ({machine}, one core a run, warm start and
+tests included); shares of facts looked up and noted are in [sentences.json](sentences.json). 128 held-out packs, 95 % intervals
+over seeds and packs, with one seed over packs.
 """
 SEEN = """
 ## What it shows
 
-**Levers: three seeds of three learn it.** Success rises from .43 to .69 over the tasks of held-out packs, gain .26 [.19, .33]
-over seeds; with the context blanked no rise is shown, -.01 [-.31, .29] (.12, -.02 and -.13 by seed). In each seed the
-contexts are worth something: transfer .14 [.09, .20] to .34 [.28, .40]. Over three seeds its interval just holds 0.
-
-**FrozenLake: two seeds of three learn it**, less well: .21 to .43 and .20 to .54, transfer .22 [.17, .26] and .25 [.19, .30].
-They look up nearly all that their contexts know, and .86 of their first answers want a way that leads forward. Seed 3 does
-not rise: transfer -.02 [-.05, .01]. Its warm start looks up all that its context knows and notes .75 of what it is shown, but
-.34 of its first answers want a way forward, where a guess has .30. It says on which side the goal is and then wants another
-way: `I am in row 0 1 down, column 0 0 same. I want to go up`. In 20 rollouts training did not mend that. It was too few
-demonstrations: with `num_updates: 1800` in a warm start of its own (tested alone, without training) .73 of its first answers
-want a way forward, and it solves .25 .29 .31 .38, at T=0.3 .23 .34 .45 .55. Over all seeds neither gain nor transfer is shown.
-The scripted player, which plans around holes and concludes what it was not shown, reaches .94.
-
-**Training adds no more than a lower temperature does**, over seeds. It mends what a warm start lacks only in part: in seed 3 of
-the levers, whose warm start looks up .73, training adds .15 [.08, .21] at the same temperature and .08 [.01, .14] over T=0.3;
-where the look-up was there it adds nothing that shows, and ends below T=0.3. On the lake it adds .06 [.01, .10] and .10 [.04, .16]
-at the same temperature in the two seeds that learn, and nothing that shows over T=0.3.
+- **Levers: each of three seeds learns it**; over the three the interval of transfer just holds 0.
+- **FrozenLake: two seeds of three learn it.** In the third, .34 of first answers want a way that leads forward, where a guess has
+  .30: too few demonstrations (with `num_updates: 1800` it is .73). Over all seeds neither gain nor transfer is shown.
+- **Training adds no more than a lower temperature does**, but for the seed of levers whose warm start looked up too little.
 """
 LEARNABLE = """
 ## What made it learnable
 
 A policy of three layers that begins as a copier sees a word and the two before it, and repeats what followed the same words
-elsewhere. What it is to learn has to be said so that this finds it:
+elsewhere. Likely causes, from single runs:
 
-    Pull 2 of 2. Lever 3 gives gold.
-    - Lever 3 gives gold, so gold Lever 3
-    The wanted colour is gold, so gold Lever 3 <answer>Lever 3</answer>
-    The wanted colour is blue, so blue unknown Lever 1 <answer>Lever 1</answer>
-
-Each of these was found by looking at the probability of every demonstrated token, in single runs whose scripts are not kept:
-causes that are likely, not measured effects.
-
-- *Nothing is concluded.* Where three facts of four are known, demonstrations used to conclude the fourth, which stands nowhere.
-  After 400 updates of levers (seed 3) .76 of the levers that a colour calls for had most of the probability, and .83 of the words
-  that say whether it is known; with `teacher.infers: false` .99 and .96. Before, this seed had not learnt to look up after 2,000
-  updates (.36 of what its context knew, where one in four is chance).
-- *A fact is said both ways, with the code right behind the value, and an answer begins with its question.* With `- Lever 3: gold`
-  alone and `I want gold.` a lever had 1.31 nats after 2,400 updates, where .45 are possible and 1.39 need no context.
-- *No more than one word stands between.* In `I want to go down, so for down Direction 3` the value has to be repeated over three
-  words, and after 1,000 updates policies still said `I want to go down, so for left`; with `so down` it had all of the
-  probability after 100.
-- *What is noted is said as it was seen, piece by piece.* Notes had a colon where the record has a verb, and in the record a
-  sentence at the beginning of a line begins with another piece (`Lever` without its space) than in a note. With both alike .77 of
-  the words that say whether a code's fact is known had most of the probability after 200 updates of levers (seed 2), with the
-  verb alone .63.
-- *Numbers that are compared stand side by side.* Behind `I am at row 2, column 1. The goal is at row 1, column 0. I want to go`
-  the direction was a guess after 300 updates (.30 had most of the probability); in `I am in row 2 1 up, column 1 0 left. I want
-  to go up` the goal's numbers and both directions were right after 100 (.98 and more). What is wanted is the first of these that
-  leads forward around holes.
-- *Where the player is stands in words.* Only the map shows it else. Without these words its row and column in a first observation
-  were a guess after 200 updates (3,200 tasks; 1.17 nats, where ln 3 is 1.10); with them they were right after 50 (400 tasks).
-- *Contexts are as they are in play*: true, with half of the facts missing, or none. With made-up facts among them notes were poor.
-
-So the wording of moves and pulls was changed for all policies (`Direction 2 leads up` in place of `moved you up`, behind another
-word of its line); prompts, parsers, rewards and tokenizer are as they were.
+- Say a fact both ways, with the code right behind the value, and let an answer begin with its question: `- Lever 3 gives gold, so
+  gold Lever 3`, then `The wanted colour is gold, so gold Lever 3`. No more than one word may stand between.
+- Note what was seen as it was said, piece by piece of the tokenizer.
+- Demonstrate no conclusion that stands nowhere (`teacher.infers: false`), and contexts as they are in play: true, with facts
+  missing.
+- Put numbers that are compared side by side (`row 2 1 up`), and say in words where the player is.
 """
 LIMITS = """
 ## Limits
 
-- Demonstrations contained the skill in weak form: a player that trusts its context and compares cells aloud, and a writer that
-  notes a fact as it was seen in 8 of 10 cases, else at random.
-- The lake is small: 3x3, three steps, goals at most three away, as many holes as in the quick start, the player's cell in words.
-  With six steps and no cell in words 2,000 updates of earlier demonstrations taught it neither to want what leads forward (.69)
-  nor to note (.16).
-- An earlier lake policy, shown half as many notes in other pieces, noted .37 of its facts at T=0.3; trained from there with a rate
-  of 2e-4 it answered in no form any more after five rollouts. The rate is 1e-4 now.
-- Dials, wording, updates and learning rates were chosen by success in training and validation and by the tokens of
-  demonstrations, on levers with all three seeds, on the lake with seed 1, before seeds 2 and 3 were run.
-- The levers had been run before, with 800 updates, `so for` and a colon: tested on these packs, seeds 1 and 3 rose (.35 .56 .66 .76
-  and .42 .66 .67 .73); seed 2 did not rise in its first eight rollouts and was stopped. Then the wording was changed.
-- The policy knows no more of language than these sentences, and begins as a copier (`models/induction.py`), as language models do
-  after their pre-training. It says nothing about how well a real checkpoint learns.
-- Levers have 24 hidden orders, all of which occur in training; held-out packs differ in orders together with goals. Lakes are
-  split by their maps.
+- Demonstrations contained the skill in weak form: a writer that notes a fact as seen in 8 of 10 cases.
+- The lake is small: 3x3, three steps, the player's cell in words. Without that cell and with six steps 2,000 updates of
+  demonstrations were not enough.
+- Wording, dials and learning rates were chosen on levers with all three seeds and on the lake with seed 1; levers were run
+  before, in another wording, on the same packs.
+- Levers have 24 hidden orders, all of which occur in training. The policy knows no more language than these sentences.
 """
 
 

@@ -318,70 +318,37 @@ def page(runs: Runs, proposals: Runs) -> str:
     from examples.studies.proposals import section as of_proposals  # which needs this module
 
     runs = {name: runs[name] for name in ARMS if name in runs}
-    lines = [
-        "# Further signals, measured",
-        "",
-        "Does it help here? Each arm is `fit --config experiment/levers_mixture` with the arguments of its row: compact levers,",
-        "half of the packs with four pulls a task, half with one. All arms of a seed begin with one warm start and end when they",
-        f"have sampled {BUDGET:,} tokens in training. *Area* is the mean success on validation packs while training, over sampled",
-        "tokens; *final* is success on the suites `easy` and `hard` at the end, mean over positions and both. Brackets are 95 %",
-        "intervals over seeds (Student's t); differences from the base are paired by seed. With so few seeds intervals are wide,",
-        "and none is corrected for the number of arms; what is left after such a correction is said below.",
-        "",
-        f"Learned rewards and novel facts were measured by later code, whose warm starts differ; their base is `{LATER}`.",
-        "",
-        "    PYTHONPATH=. python examples/studies/signals.py --runs runs/signals",
-        "",
-        "Shown by intervals that leave out 0:",
-        "",
-        *in_short(runs),
-        "",
-    ]
-    for section in dict.fromkeys(arm.section for arm in ARMS.values()):
-        lines += [f"## {section}", ""]
-        cells = []
-        for name, arm in ARMS.items():
-            of = runs.get(name, {})
-            if arm.section != section:
-                continue
-            if not of:
-                cells.append([name, "not measured"])
-                continue
-            values = {key: [of[seed][key] for seed in of] for key in ("area", "final", *SETTINGS)}
-            apart = {key: differences(of, runs.get(arm.base, {}), key) for key in ("area", "final")}
-            alone = name == arm.base or not apart["area"]
-            compared = ["", ""] if alone else [interval(values, signed=True) for values in apart.values()]
-            judged = "" if alone else "; ".join(map(verdict, apart.values()))
-            trained = mean(of[seed]["trained_tokens"] / of[seed]["sampled_tokens"] for seed in of)
-            cells.append([name, *map(interval, values.values()), *compared, judged, f"{trained:.2f}"])
-            if section == JUDGES:
-                known = [one["agreement"] for one in of.values() if "agreement" in one]
-                cells[-1].append(interval(known) if known else "not kept")
-        head = [
-            "arm",
-            "area",
-            "final",
-            *SETTINGS,
-            "area, from base",
-            "final, from base",
-            "area; final",
-            "trained / sampled",
-            *(["agrees with the environment"] if section == JUDGES else []),
-        ]
-        lines += [table(head, [[*row, *[""] * (len(head) - len(row))] for row in cells]), ""]
-        lines += [line for one in collapsed(runs, section) for line in (one, "")]
-        if section == JUDGES:
-            lines += [AGREES, ""]
-        lines += [f"- {name}: `{' '.join(arm.arguments)}`" for name, arm in ARMS.items() if arm.section == section]
-        lines += [""]
-    lines += [
-        "Seeds:",
-        "",
-        *(f"- {name}: {', '.join(sorted(of))}" for name, of in runs.items()),
-        "",
-        *of_proposals(proposals),
-    ]
-    return "\n".join(lines)
+    rows = []
+    for name in runs:
+        base = ARMS[name].base
+        apart = (
+            [differences(runs[name], runs.get(base, {}), key) for key in ("final", "area")] if name != base else [[]]
+        )
+        compared = [interval(values, signed=True) for values in apart] if apart[0] else ["", ""]
+        agreed = [one["agreement"] for one in runs[name].values() if "agreement" in one]
+        final = interval([one["final"] for one in runs[name].values()])
+        rows.append([name, str(len(runs[name])), final, *compared, interval(agreed) if agreed else ""])
+    head = ["arm", "seeds", "final", "final, from base", "area, from base", "agrees with the environment"]
+    lines = ["# Further signals, measured", "", *ABOUT.strip().format(budget=BUDGET, later=LATER).splitlines(), ""]
+    lines += [table(head, rows), "", "Shown by intervals that leave out 0:", "", *in_short(runs), ""]
+    lines += [line for one in dict.fromkeys(arm.section for arm in ARMS.values()) for line in collapsed(runs, one)]
+    lines += ["", AGREES, "", *of_proposals(proposals)]
+    return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
+
+
+ABOUT = """
+**Does a replay, a curriculum, a role, a judge or a learned reward help?** Each arm is `fit --config experiment/levers_mixture`
+with the arguments that [signals.json](signals.json) names: compact levers, half of the packs with four pulls a task, half with
+one. All arms of a seed begin with one warm start and end when {budget:,} tokens are sampled. `PYTHONPATH=. python
+examples/studies/signals.py --runs runs/signals` makes it again.
+
+*Final* is success at the end, mean over positions and both settings; *area* the mean success on validation packs over sampled
+tokens. Brackets are 95 % intervals over seeds (Student's t); differences from the base (`uniform`) are paired by seed. Learned
+rewards and novel facts were measured by later code; their base is `{later}`.
+"""
+LIMITS = """
+- One easy and one hard setting of one environment, tiny policies, three or four seeds: intervals are wide.
+"""
 
 
 def main() -> None:

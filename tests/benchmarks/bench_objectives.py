@@ -50,7 +50,7 @@ ABOUT = (
     "Every file of configs/loss, credit and regulariser, and every baseline, changed alone, on one recorded rollout of levers. "
     "Seconds are ratios within a repeat (median, least to most); memory is the most that is alive at once of the tensors that an "
     "update makes, and of a frozen copy of the policy. What an option is worth in success is in "
-    "[ablations.md](ablations.md), where it was measured."
+    "credit.md, where it was measured."
 )
 ATTEMPTS = {
     "anchors=quarter": {"anchors": Anchors(attempts=4, fraction=0.25)},
@@ -221,7 +221,7 @@ def main() -> None:
     report(table)
     if args.out is not None:
         command = "PYTHONPATH=. python tests/benchmarks/bench_objectives.py --out docs/results/objectives.json"
-        write(args.out, "What each option of the objective costs", command, table)
+        write(args.out, command, table)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""All benchmarks of speed one after the other, and docs/results/performance.{md,json} of what they say.
+"""All benchmarks of speed one after the other, and docs/results/performance.json of what they say.
 
     PYTHONPATH=. python tests/benchmarks/performance.py [--only NAME ...] [--trl PYTHON] [--vllm PYTHON] [--out FILE]
 
-Nothing else should run on the machine meanwhile. A benchmark that fails is named on the page, and the others are on it anyway. With
---only the page keeps the tables of those that are not run again.
+Nothing else should run on the machine meanwhile. A benchmark that fails is named there, and the others are there anyway. With
+--only the file keeps the tables of those that are not run again.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main() -> None:
         trl = ["--trl", str(args.trl)] if args.trl and name == "bench_end_to_end" else []
         for more in VARIANTS.get(name, ([],)):
             tables |= {table.name: table for table in run(name, vllm or Path(sys.executable), [*more, *trl])}
-        write(args.out, "How fast it is", "make bench", *tables.values())
+        write(args.out, "make bench", *tables.values())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pytest
@@ -364,6 +365,21 @@ def test_killed_at_any_moment_it_loses_nothing_that_was_finished_and_goes_on(tmp
     assert done > 0
     killed, whole = (states_after(tmp_path / name, done + 3, mechanism=mechanism) for name in ("killed", "whole"))
     assert killed == whole
+
+
+def test_its_environment_is_closed_with_it_and_one_that_cannot_be_is_logged(tmp_path, caplog):
+    class Held(Levers):
+        closed = 0
+
+        def close(self):
+            self.closed += 1
+            raise OSError("the container is gone")
+
+    agent, pack = _agent(tmp_path, Held())
+    with closing(agent):
+        agent.solve(pack.tasks[0])
+    assert agent.life.env.closed == 1
+    assert "EnvironmentFailure: OSError: the container is gone" in caplog.text
 
 
 @pytest.mark.parametrize(

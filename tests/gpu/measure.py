@@ -120,18 +120,23 @@ def page(record: dict[str, Any]) -> str:
 
     text = [
         "# On a GPU",
-        "`make gpu` writes this page, one process a part, with random weights but in `cod`. What could not run says why.",
+        "`make gpu` writes this page and gpu.json, which has the success of `cod` by suite, too: one process a part, with random "
+        "weights but in `cod`. What could not run says why.",
     ]
-    for name in PARTS:
-        if (part := record["parts"].get(name)) is None:
-            text += [f"## {name}", "Not measured."]
-            continue
+    if missing := [name for name in PARTS if name not in record["parts"]]:
+        text.append(f"Not measured: {', '.join(missing)}.")
+    machines = dict.fromkeys(part["machine"] for part in record["parts"].values())
+    text += [f"All parts: {one}." for one in machines] if len(machines) == 1 else []
+    for name in (name for name in PARTS if name in record["parts"]):
+        part = record["parts"][name]
         module = import_module(f"tests.gpu.{PARTS[name][0]}")
         about = " ".join((getattr(module, name).__doc__ or "").split())
-        command = f"`python tests/gpu/measure.py --parts {name}`, {part['seconds']:.0f} s; {part['machine']}."
-        columns = list(dict.fromkeys(key for row in part["rows"] for key in row))
-        cells = ([_cell(row.get(column, "")) for column in columns] for row in part["rows"])
-        text += [f"## {name}", about, markdown.table(columns, cells), command]
+        command = f"`python tests/gpu/measure.py --parts {name}`, {part['seconds']:.0f} s"
+        command += "." if len(machines) == 1 else f"; {part['machine']}."
+        tables: dict[tuple[str, ...], list[list[str]]] = {}
+        for row in (row for row in part["rows"] if "suite" not in row):  # figures of a policy, many
+            tables.setdefault(tuple(row), []).append([_cell(value) for value in row.values()])
+        text += [f"## {name}", about, *(markdown.table(columns, rows) for columns, rows in tables.items()), command]
     return "\n\n".join(text) + "\n"
 
 

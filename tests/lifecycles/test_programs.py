@@ -20,9 +20,19 @@ from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.methods.propose import ProposeAndSolve
+from cod_lightning.rollout import transcript
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import EpisodeKind, Split
-from tests.credit_tables import AttemptTable, CreditTable, cells, credited, random_table, rewards_to_go
+from tests.credit_tables import (
+    AttemptTable,
+    CreditTable,
+    cells,
+    credit_table,
+    credited,
+    credited_entries,
+    random_table,
+    rewards_to_go,
+)
 from tests.small_fit import small_fit
 
 SOLVE, UPDATE, PROPOSE = EpisodeKind.SOLVE, EpisodeKind.UPDATE, EpisodeKind.PROPOSE
@@ -208,6 +218,18 @@ class UntilSolved(Program):
         return ConnectTheDots()
 
 
+@dataclass(frozen=True)
+class NamedByTask(UntilSolved):
+    """The same; tries at a task are compared with each other, in whichever lifecycle and however many came before."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            for _ in range(3):
+                solved = await agent.solve(task, compared_with=task.id)
+                if solved.success:
+                    break
+
+
 class Watch(L.Callback, RolloutObserver):
     """Groups that were trained on, and the credit and gradient of updates."""
 
@@ -247,3 +269,18 @@ def test_a_context_that_is_written_within_tasks_is_not_rewritten_between_them(co
     pack = Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
     (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, context())
     assert [episode.kind for episode in life.episodes] == kinds
+
+
+def test_episodes_that_a_program_names_are_compared_by_name_also_within_a_lifecycle(tmp_path):
+    watch = Watch()
+    small_fit(tmp_path, WeightSync(), watch, program=NamedByTask(), group_size=6)
+    assert len({len(life.episodes) for group in watch.groups for life in group.lifecycles}) > 1
+    for group in watch.groups:
+        (again,) = transcript.load(transcript.dump(group))
+        table = credit_table([again])
+        found = credited_entries(table, TaskCredit(), GroupMean())
+        named = [one for life in group.lifecycles for one in life.episodes]
+        for entry, episode in enumerate(named):
+            alike = [one.reward for one in named if one.compared_with == episode.compared_with]
+            expected = episode.reward - sum(alike) / len(alike) if len(alike) > 1 else 0.0
+            assert float(found.values[entry]) == pytest.approx(expected, abs=1e-6)

@@ -2,10 +2,15 @@
 
 import math
 
+import lightning as L
 import pytest
 import torch
 
-from cod_lightning.objective.terms import JSD, KL, ForwardKL, TermInputs, means
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.credit.baselines import TermsAlone
+from cod_lightning.objective.terms import JSD, KL, ForwardKL, ObservationLoss, TermInputs, means
+from tests.small_fit import small_fit
+from tests.stubs import WordWorld
 
 VOCABULARY = 6
 
@@ -96,6 +101,36 @@ def test_a_mean_is_over_the_tokens_that_have_a_score():
     assert means(terms, sums, 10) == pytest.approx(expected)
     assert means(terms, sums, 6).keys() == {"divergence", "teacher_missing"}, "nothing is known of the teacher's"
     assert means(terms, sums | {"teacher_missing": 9.0}, 10)["jsd_teacher"] == 1.0, "of one token something is"
+
+
+def test_observations_are_what_comes_after_the_first_action_and_the_policy_did_not_sample(tmp_path):
+    """In a training of it alone the policy learns what its world shows, and its actions have no other gradient."""
+
+    class Updates(L.Callback):
+        def __init__(self):
+            self.losses, self.batches = [], []
+
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            self.losses.append(float(trainer.callback_metrics["train/observation_loss"]))
+            self.batches.append(batch)
+
+    updates = Updates()
+    module = {"terms": [ObservationLoss(coefficient=1.0)], "baseline": TermsAlone(), "reweight": None}
+    small_fit(tmp_path, WeightSync(), updates, world=Alike(max_turns=3), module=module, rollouts_per_epoch=12)
+    for batch in updates.batches:
+        for row in range(len(batch)):
+            ids, mask = batch.token_ids[row, : batch.lengths[row]], batch.action_mask[row]
+            first = mask.nonzero()[0].item()
+            expected = [t > first and not mask[t] for t in range(len(ids))]
+            assert batch.observation_mask[row].tolist() == expected + [False] * (len(mask) - len(ids))
+    assert updates.losses[-1] < 0.5 * updates.losses[0]
+
+
+class Alike(WordWorld):
+    """Always shows the same."""
+
+    def step(self, action):
+        return "w3 w4", *super().step(action)[1:]
 
 
 def test_distillation_has_the_gradient_of_the_release_of_cod_whatever_weights_sampled():

@@ -164,23 +164,30 @@ def test_packs_of_any_length_run(num_tasks):
     assert len(group.lifecycles[0].episodes) == 2 * num_tasks - 1
 
 
-def test_a_world_that_waits_for_something_outside_does_not_hold_up_its_siblings():
+@pytest.mark.parametrize("method", ["step", "close"])
+def test_worlds_that_wait_for_something_outside_wait_at_the_same_time(method):
     together, inside = threading.Event(), []
 
     class Waiting(WordWorld):
         blocking = True
 
-        def step(self, action):
-            inside.append(action)
-            if len(inside) >= 4:
+        def wait(self):
+            inside.append(self)
+            if len(inside) == 100:
                 together.set()
-            together.wait(timeout=60)
-            inside.pop()
+            together.wait(timeout=20)
+
+        def step(self, action):
+            self.wait() if method == "step" else None
             return super().step(action)
 
-    lives = live(FunctionEngine(lambda _: SAY_W1), Waiting(), num_tasks=1, num_siblings=8).lifecycles
+        def close(self):
+            self.wait() if method == "close" else None
+
+    world = Waiting(max_turns=1)
+    lives = live(FunctionEngine(lambda _: SAY_W1), world, num_tasks=1, num_siblings=100).lifecycles
     assert all(life.solves[0].reward is not None for life in lives)
-    assert together.is_set(), "four siblings were in a step at once"
+    assert together.is_set(), f"all siblings were in {method} at once"
 
 
 class Scripted(WordWorld):

@@ -1,5 +1,6 @@
 """Rollouts that are played while training goes on: by which weights, what of them is kept, and how they end."""
 
+import asyncio
 import math
 import signal
 import threading
@@ -323,6 +324,8 @@ def test_what_cannot_be_together_with_it_is_refused():
         check_staleness(made(2, resample_packs=3), 1)
     with pytest.raises(ConfigError, match=r"data\.max_staleness is -1; expected at least 0"):
         check_staleness(made(-1), 1)
+    with pytest.raises(ConfigError, match=r"data\.in_order is False; expected true, except with engine=vllm_server"):
+        check_staleness(made(2, in_order=False), 1)
     policy = TinyPolicy()
     check_combination(GRPOModule(policy), made())
     check_combination(GRPOModule(policy, loss=RLOO()), made(0))
@@ -359,9 +362,14 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
     runner.follow(observer)
     unused = dict.fromkeys(("packs", "play", "prompts", "pad_id"))
     rollouts = TrainingRollouts(**unused, runner=runner, packs_per_rollout=1, updates_per_rollout=1)  # pyright: ignore
-    runner.ahead.begin(lambda: over.wait(5.0))
+
+    async def waits():
+        while not over.is_set():
+            await asyncio.sleep(0.01)
+
+    rollouts.in_flight.groups.begin_group("pack", 0, waits)
     with pytest.raises(Stopped):
         rollouts.next(0, 0, None)
-    assert len(runner.ahead) == 1
+    assert len(runner.ahead) == len(rollouts.in_flight.groups.begun) == 1
     over.set()
     runner.ahead.drop()

@@ -1,5 +1,7 @@
 """Rollouts ahead with servers: weights change while turns are under way, and nothing is waited for, lost or counted twice."""
 
+import time
+
 import lightning as L
 import pytest
 
@@ -46,10 +48,10 @@ def server():
     fake.die()
 
 
-def made(server, **more):
+def made(server, world=None, **more):
     sizes = {"pack_size": 2, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 4}
     return RolloutDataModule(
-        WordWorld(max_turns=2),
+        world or WordWorld(max_turns=2),
         PlainContext(),
         VLLMServerEngine(urls=[server.url]),
         source=Noting(),
@@ -98,10 +100,50 @@ def test_a_checkpoint_waits_for_nothing_and_a_resumed_run_trains_on_every_pack_o
     data, states = made(server), []
     data.runner.follow(Following(update_begins=lambda **_: states.append(data.state_dict())))
     fit(tmp_path, data, max_steps=6)
+    flying = [one["lines"] for state in states for one in state["rollouts"].get("in_flight", ())]
+    assert None in flying, "some were under way"
+    assert any(flying), "and some complete"
     for state in (states[3], states[5]):
-        assert len(state["rollouts"]["ahead"]) < BOUND
         again = made(server)
         again.load_state_dict(state)
         fit(tmp_path, again, max_steps=6)
         seen = state["stream"]["num_packs"]
         assert again.rollouts.packs.source.seen[: 2 * BOUND] == list(range(seen, seen + 2 * BOUND))
+
+
+class Straggling(WordWorld):
+    """Whose pack 2 takes ten times as long."""
+
+    blocking = True
+
+    def step(self, action):
+        time.sleep(0.3 if self.pack == 2 else 0.0)
+        return super().step(action)
+
+    def reset(self, *, seed=None, options=None):
+        self.pack = int(options["task"].id.split(".")[0])
+        return super().reset(options=options)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_straggler_holds_up_no_other_group_and_out_of_order_no_update_until_it_would_be_too_old(
+    server, tmp_path, in_order
+):
+    server.after_s = 0.001
+    data = made(server, world=Straggling(max_turns=2), in_order=in_order, rollouts_per_epoch=8)
+    taken = []
+    data.runner.follow(
+        Following(rollout_played=lambda label, groups: taken.append([g.pack.world_seed for g in groups]))
+    )
+    rows = fit(tmp_path, data, max_epochs=1, limit_val_batches=0)
+    trained = [pack for packs in taken for pack in packs]
+    assert sorted(trained[:14]) == list(range(14)), "every pack is trained on once"
+    straggler = next(number for number, packs in enumerate(taken) if 2 in packs)
+    overtaken = [row["rollout/num_overtaken_groups"] for row in rows[::2]]
+    if in_order:
+        assert trained == list(range(16))
+        assert overtaken == [0] * NUM_ROLLOUTS
+    else:
+        assert 1 < straggler <= BOUND
+        assert overtaken[1] == 1
+    assert all(row["train/staleness"] <= BOUND for row in rows)

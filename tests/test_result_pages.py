@@ -1,0 +1,61 @@
+"""The pages of results are what their scripts make of the committed numbers; nothing is measured here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.studies import (
+    apps_page,
+    asynchronous,
+    distillation,
+    evaluation,
+    foreign_worlds,
+    generalisation,
+    habit,
+    memory_page,
+    quickstart,
+    safety,
+    safety_page,
+    sentences,
+    uninformative,
+)
+from tests.gpu import measure
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+AGAIN = "PYTHONPATH=. python examples/studies/{name}.py --out docs/results/{name}.json"
+CONTROLS = "python examples/studies/evaluation.py --config quickstart --packs 2048 --out docs/results/evaluation.json"
+
+
+def habits(found: Any) -> str:
+    cells = generalisation.kept(found["success"], {})
+    noted = {name: {seed: found["noted"][name][seed] for seed in seeds} for name, seeds in cells.items()}
+    return habit.page(cells, noted)
+
+
+MADE = {
+    "apps": apps_page.page,
+    "asynchronous": asynchronous.page,
+    "distillation": distillation.page,
+    "evaluation": lambda found: evaluation.page(found, CONTROLS),
+    "foreign_worlds": lambda found: foreign_worlds.page(found, RESULTS),
+    "generalisation": lambda found: generalisation.page(generalisation.kept(found["success"], {})),
+    "gpu": measure.page,
+    "habit": habits,
+    "memory": lambda found: memory_page.page(found, AGAIN.format(name="memory")),
+    "quickstart": quickstart.page,
+    "safety": lambda found: safety_page.page(found, list(safety.ARMS), AGAIN.format(name="safety")),
+    "sentences": sentences.page,
+    "uninformative": uninformative.page,
+}
+
+
+SECONDS = {"generalisation", "gpu"}
+"""Pages that play or import for seconds."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SECONDS)) for one in MADE])
+def test_a_page_is_what_its_numbers_make(name):
+    found = json.loads((RESULTS / f"{name}.json").read_text())
+    assert (RESULTS / f"{name}.md").read_text() == MADE[name](found)

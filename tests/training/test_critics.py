@@ -1,0 +1,116 @@
+"""Values from hidden states: advantages as the definition has them, what is learned, and who gets none."""
+
+import copy
+import math
+
+import lightning as L
+import pytest
+import torch
+
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.batch import Batch
+from cod_lightning.training.critics import CriticAtWork, ValueHead
+from tests.small_fit import small_fit
+
+
+@pytest.mark.parametrize("gae_lambda", [0.0, 0.7, 1.0])
+def test_advantages_are_those_of_the_loop_over_action_tokens(gae_lambda):
+    torch.manual_seed(0)
+    values, returns, mask = torch.randn(6, 9), torch.randn(6), torch.rand(6, 9) < 0.5
+    found = ValueHead(gae_lambda=gae_lambda).advantages(values, returns, mask)
+    for row in range(6):
+        tokens = mask[row].nonzero().squeeze(1).tolist()
+        after = 0.0
+        for number, t in reversed(list(enumerate(tokens))):
+            ends = number == len(tokens) - 1
+            following = returns[row] if ends else values[row, tokens[number + 1]]
+            after = float(following - values[row, t]) + gae_lambda * after
+            assert float(found[row, t]) == pytest.approx(after, abs=1e-5)
+
+
+@pytest.mark.parametrize(("key", "value"), [("lr", 0.0), ("lr", float("nan")), ("gae_lambda", 1.1)])
+def test_parameters_that_cannot_work_are_refused(key, value):
+    with pytest.raises(ConfigError, match=rf"model\.critic\.{key}"):
+        ValueHead(**{key: value})
+
+
+def test_values_are_those_before_the_step_and_come_near_the_returns_after_many():
+    batch, hidden, known, at_work = rows()
+    first = at_work.criticised(batch, known, [torch.tensor([0, 1]), torch.tensor([3])], hidden)
+    mask = batch.action_mask & known[:, None]
+    assert torch.equal(first.by_token[mask], batch.returns[:, None].expand_as(mask)[mask]), "less a value of 0"
+    assert set(first.by_token[2].tolist()) == {0.25}, "a row without a return keeps its advantage"
+    assert first.figures["train/value_error"] == pytest.approx(first.figures["train/return_square"])
+    for _ in range(300):
+        last = at_work.criticised(batch, known, [torch.tensor([0, 1]), torch.tensor([3])], hidden)
+    assert last.figures["train/value_error"] < 0.01 * last.figures["train/return_square"]
+    assert last.by_token[mask].abs().max() < 0.2
+
+
+def test_a_step_does_not_depend_on_how_rows_are_put_into_micro_batches():
+    one, other = [rows()[3] for _ in range(2)]
+    batch, hidden, known, _ = rows()
+    for at_work, parts in ((one, [[0, 1, 3]]), (other, [[3], [0], [1]])):
+        at_work.criticised(batch, known, [torch.tensor(part) for part in parts], hidden)
+    for a, b in zip(one.net.parameters(), other.net.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-7)
+    assert not torch.equal(next(one.net.parameters()), torch.zeros(1, 8))
+
+
+def test_it_goes_on_from_its_state_bit_for_bit():
+    batch, hidden, known, at_work = rows()
+    at_work.criticised(batch, known, [torch.tensor([0, 1, 3])], hidden)
+    again = rows()[3]
+    again.load_state_dict(copy.deepcopy(at_work.state_dict()))
+    for one in (at_work, again):
+        one.criticised(batch, known, [torch.tensor([0, 1, 3])], hidden)
+    assert all(torch.equal(a, b) for a, b in zip(at_work.net.parameters(), again.net.parameters(), strict=True))
+
+
+def rows():
+    """Four rows, of which the third has no value; their hidden states tell rows apart. And a critic that starts from 0."""
+    mask = torch.rand(4, 7, generator=torch.Generator().manual_seed(2)) < 0.6
+    mask[:, 3] = True
+    index = torch.arange(4)
+    batch = Batch(
+        token_ids=index[:, None].expand(4, 7).clone(),
+        action_mask=mask,
+        behaviour_logprobs=torch.zeros(4, 7),
+        lengths=torch.tensor([7, 7, 7, 7]),
+        policy_version=torch.ones(4),
+        advantages=torch.tensor([9.0, 9.0, 0.25, 9.0]),
+        returns=torch.tensor([1.0, -1.0, math.nan, 0.5]),
+        episode=index,
+        siblings=index,
+        kinds=torch.zeros(4).long(),
+        place=torch.zeros(4, 3).long(),
+        is_attempt=torch.zeros(4).bool(),
+        is_replayed=torch.zeros(4).bool(),
+    )
+    states = torch.randn(4, 7, 8, generator=torch.Generator().manual_seed(1)) * 0.1
+    states[index, :, index] += 2.0
+    at_work = CriticAtWork(ValueHead(lr=0.05), 8, torch.device("cpu"), seed=1)
+    return batch, lambda part: states[part.token_ids[:, 0]], batch.returns.isfinite(), at_work
+
+
+class Updates(L.Callback):
+    """Their batches and figures."""
+
+    def __init__(self):
+        self.batches, self.figures = [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batches.append(batch)
+        self.figures.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+
+
+def test_a_single_lifecycle_of_each_pack_trains_on_what_its_tokens_were_worth(tmp_path):
+    updates = Updates()
+    small_fit(tmp_path, WeightSync(), updates, module={"critic": ValueHead(lr=0.1)}, group_size=1, rollouts_per_epoch=4)
+    assert all(figures["train/gradient_norm"] > 0 for figures in updates.figures)
+    assert all(batch.known.equal(batch.action_mask) for batch in updates.batches)
+    last = updates.batches[-1]
+    spread = [row[mask].unique() for row, mask in zip(last.token_advantages, last.action_mask, strict=True)]
+    assert any(len(values) > 1 for values in spread), "tokens of a row have values of their own"
+    assert updates.figures[0]["train/value_error"] != updates.figures[-1]["train/value_error"]
