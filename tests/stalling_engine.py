@@ -44,6 +44,6 @@ class HangingLevers(Levers):
             decoding_hangs()
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        if split.value == self.hangs and index > 0:
+        if split.value == self.hangs and index == 3:
             decoding_hangs()
         return super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)

@@ -1,14 +1,11 @@
 """An environment that hangs in this process ends the run with code 70, whatever phase it hangs in."""
 
-import signal
-import threading
 import time
 
 import pytest
 
 from cod_lightning.rollout.deadlines import EXIT_STALLED
-from tests.forked_fit import EVERY, checkpoint, fit, said
-from tests.test_resume_ahead import AHEAD, while_training_waits
+from tests.forked_fit import fit, said
 
 
 @pytest.mark.parametrize(
@@ -28,16 +25,3 @@ def test_a_phase_that_hangs_is_named_and_ends_the_run(hangs, phase, tmp_path):
     report = (folder / "stalled.txt").read_text()
     assert f"nothing has moved for 2 s in {phase} (data.deadlines.stall_s)" in report
     assert "in decoding_hangs" in report
-
-
-def test_a_signal_ends_the_wait_for_a_rollout_before_another_update(tmp_path):
-    """Training has trained on rollout 0 and waits for the one ahead, which a checkpoint keeps."""
-    folder = tmp_path / "run"
-
-    def signalled(ahead):
-        threading.Timer(0.0, signal.raise_signal, (signal.SIGTERM,)).start()
-        time.sleep(0.5)
-
-    assert fit(folder, *AHEAD, *EVERY, before=while_training_waits(signalled)) == 128 + signal.SIGTERM, said(folder)
-    assert "SIGTERM: stopping now" in said(folder)
-    assert checkpoint(folder)["global_step"] == 2

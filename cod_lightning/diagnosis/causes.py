@@ -14,7 +14,7 @@ from math import log
 from statistics import fmean
 from typing import Any, ClassVar
 
-from cod_lightning.diagnosis.evidence import Evidence, Played, episodes
+from cod_lightning.diagnosis.evidence import Evidence, PlacedEpisode, episodes
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason
 
 _FEWEST = 16
@@ -34,7 +34,7 @@ class Finding:
     """Recorded episodes that show it."""
 
 
-Seen = tuple[str, Iterable[Played]]
+Seen = tuple[str, Iterable[PlacedEpisode]]
 """What was measured, and episodes that show it."""
 
 
@@ -72,23 +72,25 @@ class Cause(ABC):
         )
 
 
-def _share(among: Sequence[Played], chosen: Callable[[Played], bool]) -> tuple[float, list[Played]]:
+def _share(
+    among: Sequence[PlacedEpisode], chosen: Callable[[PlacedEpisode], bool]
+) -> tuple[float, list[PlacedEpisode]]:
     """The share of these episodes, and those; 0 where there are too few."""
     found = [one for one in among if chosen(one)]
     return (len(found) / len(among) if len(among) >= _FEWEST else 0.0), found
 
 
-def _success(among: Sequence[Played]) -> float | None:
+def _success(among: Sequence[PlacedEpisode]) -> float | None:
     return fmean(bool(one.episode.success) for one in among) if len(among) >= _FEWEST else None
 
 
-def _cut(one: Played) -> bool:
+def _cut(one: PlacedEpisode) -> bool:
     """Whether the response limit cut it off before it could be read."""
     unread = one.episode.kind is not EpisodeKind.UPDATE or not one.episode.success
     return unread and any(turn.stop is StopReason.LENGTH for turn in one.episode.turns)
 
 
-def _unread(one: Played) -> bool:
+def _unread(one: PlacedEpisode) -> bool:
     """Whether the policy's text did not parse."""
     if one.episode.kind is EpisodeKind.UPDATE:
         return not one.episode.success
@@ -155,7 +157,7 @@ class BaselineWithoutSiblings(Cause):
         if lost is None or not size or lost / size < self.most:
             return None
         failed = (
-            Played(episode, one.step, one.group.pack.id, life.sibling)
+            PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling)
             for one in run.late_groups
             for life in one.group.lifecycles
             for episode in life.episodes
@@ -193,7 +195,7 @@ class RewardClippedAway(Cause):
     explains = ("dead groups", "rate too low")
 
     def seen(self, run: Evidence) -> Seen | None:
-        mixed: list[list[Played]] = []
+        mixed: list[list[PlacedEpisode]] = []
         for one in run.late_groups:
             solves = sorted(episodes([one], EpisodeKind.SOLVE), key=lambda of: of.episode.position)
             cells = [list(cell) for _, cell in groupby(solves, key=lambda of: of.episode.position)]

@@ -25,7 +25,7 @@ _HEAD, _TAIL = 2**22, 2**23
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlacedEpisode:
     """One recorded episode, and where to find it."""
 
     episode: Episode
@@ -96,10 +96,10 @@ class Evidence:
         return [one for one in self.groups if one.step >= min(last, _LATE * self.num_updates)]
 
 
-def episodes(groups: Iterable[PlayedGroup], *kinds: EpisodeKind) -> list[Played]:
+def episodes(groups: Iterable[PlayedGroup], *kinds: EpisodeKind) -> list[PlacedEpisode]:
     """Own episodes of these groups that have a reward, of these kinds."""
     return [
-        Played(episode, one.step, one.group.pack.id, life.sibling)
+        PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling)
         for one in groups
         for life in one.group.lifecycles
         for episode in life.episodes

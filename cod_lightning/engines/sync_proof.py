@@ -99,6 +99,7 @@ class Arrival:
 
     def _difference(self, name: str, held: Tensor, sent: Tensor) -> str:
         """How the held tensor differs from the one that was sent."""
+        held, sent = held.detach(), sent.detach()
         mark, meant = digest(held), sent.to(held.dtype)
         if mark == self._before.get(name):
             return "is that of the sync before (stale)"
@@ -120,7 +121,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Staleness:
+class Lag:
     """Where an engine stands between the weights of now (0) and those of an earlier sync (1), by the log-probs of n tokens.
 
     With e, new and old the log-probs under the engine, the weights of now and the earlier ones, t = sum (e - new)(old - new) /
@@ -142,7 +143,7 @@ class Staleness:
         return abs(self.share) > _PARTLY and abs(self.share) > _ERRORS * self.error
 
     @classmethod
-    def of(cls, engine: Float[Tensor, " n"], new: Float[Tensor, " n"], old: Float[Tensor, " n"]) -> "Staleness":
+    def of(cls, engine: Float[Tensor, " n"], new: Float[Tensor, " n"], old: Float[Tensor, " n"]) -> "Lag":
         """From the log-probs of the same tokens."""
         off, way = (engine - new).double(), (old - new).double()
         square = float(way.square().sum())
@@ -226,7 +227,7 @@ class Probes:
         ids = torch.tensor([one.action_ids[0] for one in sampled])
         engine = torch.tensor([one.behaviour_logprobs[0] for one in sampled])
         of = [known.logprobs[torch.arange(len(ids)), ids] for known in (now, left)]
-        staleness = Staleness.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
+        staleness = Lag.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
         if staleness.stale:
             share, adapted = staleness.share, "" if adapter is None else f" of the adapter {adapter}"
             what, why = "stale", "Weights, an adapter or cached keys of that sync are still served."

@@ -273,6 +273,7 @@ def main() -> int:
     results = {
         **{name: kept(before.get(name, {}), found) for name, found in trained.items()},
         "deployed": json.loads((args.out.parent / "deploy_kills.json").read_text())["memories"],
+        "stored": json.loads((args.out.parent / "store_sizes.json").read_text()),
         "facts": facts_kept(),
         "retrieval_ms": retrieval_ms(),
     }

@@ -81,6 +81,15 @@ def page(results: dict[str, Any], command: str) -> str:
     ]
     lines += ["## Without training", "", *EVOLVED.strip().splitlines(), ""]
     lines += [table(["environment", "seed 1", "2", "3"], rows), ""]
+    sizes = [[memory, f"{one['folder_kib']:,}", f"{one['state_kib']:,}"] for memory, one in results["stored"].items()]
+    lines += [
+        "## Deployed",
+        "",
+        *STORED.strip().splitlines(),
+        "",
+        table(["memory", "folder, KiB", "state, KiB"], sizes),
+        "",
+    ]
     lines += [
         "## Facts to keep",
         "",
@@ -169,6 +178,9 @@ with nothing to begin with and with the best text, and rewrites kept.
 FACTS = """
 Success in the second half of packs of 64, by the number of doors, of a scripted player that reads and writes without fault: only
 what a memory keeps and shows makes a difference. A guess succeeds half of the time.
+"""
+STORED = """
+An agent's folder after 2,000 tasks (`tests/soak/store_sizes.py`): versions are kept as what is new in them.
 """
 LIMITS = """
 - Where a store is full the scripted writers of notebook and skills do not tend it: how well a trained policy would is not shown.

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from cod_lightning.engines.sync_proof import Staleness, digest
+from cod_lightning.engines.sync_proof import Lag, digest
 from tests.planted_syncs import FAULTS, PRECISIONS, SOUND, Run
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
@@ -32,7 +32,7 @@ def test_staleness_is_the_least_squares_share_of_the_way_back():
     generator = torch.Generator().manual_seed(0)
     new, way, noise = (torch.randn(32, generator=generator) for _ in range(3))
     old = new + 0.1 * way
-    found = Staleness.of(new + 0.7 * (old - new) + 1e-3 * noise, new, old)
+    found = Lag.of(new + 0.7 * (old - new) + 1e-3 * noise, new, old)
     ways = [(float(e), float(n), float(o)) for e, n, o in zip(new + 0.07 * way + 1e-3 * noise, new, old, strict=True)]
     slope = sum((e - n) * (o - n) for e, n, o in ways) / sum((o - n) ** 2 for _, n, o in ways)
     rest = sum((e - n - slope * (o - n)) ** 2 for e, n, o in ways) / 31
@@ -45,10 +45,10 @@ def test_staleness_is_the_least_squares_share_of_the_way_back():
 def test_noise_as_large_as_the_step_decides_nothing():
     generator = torch.Generator().manual_seed(0)
     new, way, noise = (torch.randn(32, generator=generator) for _ in range(3))
-    found = Staleness.of(new + noise, new, new + 0.1 * way)
+    found = Lag.of(new + noise, new, new + 0.1 * way)
     assert not found.stale
     assert not found.fresh
-    assert Staleness.of(new, new, new).error == float("inf")
+    assert Lag.of(new, new, new).error == float("inf")
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
