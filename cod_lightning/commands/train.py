@@ -35,7 +35,7 @@ from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.datamodules.checks import check_pair, check_staleness
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.training.shares import check_shares
 
@@ -206,8 +206,13 @@ class TrainCLI(CodCLI):
             from cod_lightning.diagnosis.causes import causes_of
             from cod_lightning.diagnosis.evidence import read_evidence
 
-            for one in causes_of(read_evidence(self.root))[:_MOST_CAUSES]:
-                print(f"note: {one.cause}: {one.seen}. {program()} doctor {self.root} says more.", file=sys.stderr)
+            try:
+                found = causes_of(read_evidence(self.root))
+            except CodLightningError as error:  # of damaged records the run is not the worse
+                print(f"note: what ails the run was not looked for: {error}", file=sys.stderr)
+            else:
+                for one in found[:_MOST_CAUSES]:
+                    print(f"note: {one.cause}: {one.seen}. {program()} doctor {self.root} says more.", file=sys.stderr)
 
     def after_test(self) -> None:
         """The trained policy has been played; the references and the warm start have not."""

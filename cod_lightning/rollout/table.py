@@ -66,6 +66,11 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
         pa.list_(_ENTRY),
         "what it had to do with the context's entries; null where that is not known",
     ),
+    (
+        "compared_with",
+        pa.string(),
+        "name that the program gave to what it is compared with; empty: its pack, kind and position",
+    ),
     ("turns", pa.list_(_TURN), "texts, token ids and log-probs (nats), as in the JSON lines"),
 )
 
@@ -131,6 +136,7 @@ def episode_rows(group: Group) -> Iterator[dict[str, Any]]:
                 "entries": None
                 if episode.entries is None
                 else msgspec.to_builtins(list(map(structs.asdict, episode.entries))),
+                "compared_with": episode.compared_with,
                 "sibling": lifecycle.sibling,
                 "task_id": group.pack.tasks[episode.position].id,
                 "num_turns": len(episode.turns),

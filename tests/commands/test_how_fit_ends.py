@@ -1,5 +1,6 @@
 """How a `fit` ends: with nothing to do, or by a callback of Lightning's own."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,7 @@ def ended(began_at, global_step, capsys, num_moved=1):
     cli = SimpleNamespace(
         trainer=SimpleNamespace(global_step=global_step, is_global_zero=True),
         began_at=began_at,
+        root=Path("no_such_folder"),
         memory_plan=None,
         model=SimpleNamespace(num_moved=num_moved),
         _own=lambda: config,

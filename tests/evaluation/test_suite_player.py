@@ -1,5 +1,6 @@
 """Conditions of a suite are played one after another, with what they share and with what each pack hides."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,9 @@ SUITE = Suite(name="own", num_packs=40, pack_size=3, controls=("blanked_context"
 
 class Direct:
     """A runner that only plays."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def run(self, label: str, play: Any) -> RolloutPart:
         return RolloutPart(groups=play(), seconds=0.0, replacing=False)

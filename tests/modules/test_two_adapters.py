@@ -137,6 +137,7 @@ def test_who_plays_tasks_proposes_them_and_two_adapters_stay_two(base):
         EpisodeKind.SOLVE: PLAYER,
         EpisodeKind.UPDATE: WRITER,
         EpisodeKind.PROPOSE: PLAYER,
+        EpisodeKind.WRITE: PLAYER,
     }
 
 

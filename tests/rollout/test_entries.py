@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from tests.contexts.test_episodes import solved
 
 from cod_lightning.contexts import (
     ActsContext,
@@ -23,6 +22,7 @@ from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from tests.methods.test_episodes import solved
 
 TOKENS = byte_chat()
 ALL = (

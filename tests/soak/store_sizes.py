@@ -12,7 +12,6 @@ from typing import Any
 
 from cod_lightning.contexts import (
     ContextMechanism,
-    EpisodesContext,
     HintContext,
     NotebookContext,
     SkillsContext,
@@ -20,6 +19,7 @@ from cod_lightning.contexts import (
 )
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.doors import Doors
+from cod_lightning.methods.episodes import EpisodesContext
 from tests.deployment.test_agent import states_after
 
 MEMORIES: dict[str, ContextMechanism] = {

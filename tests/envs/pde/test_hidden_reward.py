@@ -4,7 +4,6 @@ import re
 
 import pytest
 from msgspec import structs
-from tests.contexts.test_episodes import solved
 
 from cod_lightning.contexts import HintContext, NotebookContext, SkillsContext, StackedContext, TranscriptContext
 from cod_lightning.envs.base import Reference, TextPolicy
@@ -17,6 +16,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.transcript import episode_record, read_episode
 from cod_lightning.types import EpisodeKind, Split
+from tests.methods.test_episodes import solved
 
 SHOWN = re.compile(r"reward\W+\d|which was (not )?solved", re.IGNORECASE)
 """A reward in figures, or an outcome."""
