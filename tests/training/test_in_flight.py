@@ -145,5 +145,5 @@ def test_a_straggler_holds_up_no_other_group_and_out_of_order_no_update_until_it
         assert overtaken == [0] * NUM_ROLLOUTS
     else:
         assert 1 < straggler <= BOUND
-        assert overtaken[1] == 1
+        assert overtaken[1] >= 1, "the straggler, and on a busy machine others"
     assert all(row["train/staleness"] <= BOUND for row in rows)
