@@ -1,10 +1,12 @@
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
-# All but torch is installed as .ci/lock/ has it, with hashes. TORCH is what pip installs beside it; a CPU build is enough for
-# every target here. Any that we accept:
+# All but torch is installed as .ci/lock/ has it, with hashes. TORCH is what pip installs beside it. Any that we accept:
 #   make quickstart TORCH='torch>=2.11,<2.14'
+# Without an NVIDIA driver it is a CPU build of 0.2 GB, from CPU_INDEX; where that cannot be reached, and with a driver, it comes
+# from the package index that pip is set to (from PyPI on Linux with 5.4 GB of CUDA).
 # Installed once per .venv, lock and pyproject.toml; make clean starts over.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
+CPU_INDEX ?= $(if $(shell command -v nvidia-smi 2>/dev/null),,https://download.pytorch.org/whl/cpu)
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check
 LOCKED = $(PIP) --no-deps --no-build-isolation --require-hashes
 # A file's tests in one process, files in the order given: those that take longest come first.
@@ -124,7 +126,8 @@ lock:
 .venv/installed: .ci/lock/build.txt .ci/lock/run.txt pyproject.toml | .venv/bin/python
 	$(LOCKED) -r .ci/lock/build.txt
 	$(LOCKED) -r .ci/lock/run.txt
-	$(PIP) '$(TORCH)'
+	@echo "Installing $(TORCH): $(if $(CPU_INDEX),a CPU build if $(CPU_INDEX) can be reached,as the package index has it)"
+	$(if $(CPU_INDEX),$(PIP) --retries 0 --timeout 15 --no-deps --index-url $(CPU_INDEX) '$(TORCH)' 2>/dev/null ||) $(PIP:--quiet=) '$(TORCH)'
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
