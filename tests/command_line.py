@@ -84,3 +84,8 @@ def rows(folder):
     """Rows of the run's `metrics.csv`."""
     with (folder / "metrics.csv").open() as file:
         return list(csv.DictReader(file))
+
+
+def by_strategy(name: str) -> tuple[str, ...]:
+    """What chooses it on the command line: Lightning's own by name, FSDP2's settings by their file."""
+    return (f"strategy={name}",) if name == "fsdp2" else ("--trainer.strategy", name)

@@ -16,7 +16,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
 from cod_lightning.modules import GRPOModule
 from tests.adapted import write_base
-from tests.command_line import rows
+from tests.command_line import by_strategy, rows
 from tests.forked import on_ranks
 
 pytestmark = [
@@ -82,7 +82,7 @@ def run(folder, kind, strategy, base, *more, killed=False):
 
         GRPOModule.training_step = train_until
         argv = [*SMALL, *KINDS[kind], "--model.policy.path", str(base), "--model.policy.window", "96"]
-        argv += ["--trainer.default_root_dir", str(folder), f"strategy={strategy}", "--trainer.devices", "2", *more]
+        argv += ["--trainer.default_root_dir", str(folder), *by_strategy(strategy), "--trainer.devices", "2", *more]
         return main(["fit", *argv])
 
     assert set(on_ranks(2, part, folder.with_suffix(".ranks"), returns=not killed)) <= {0}

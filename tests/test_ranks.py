@@ -16,6 +16,7 @@ import cod_lightning.commands.warm_start  # noqa: F401  (ranks are forked from h
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
 from cod_lightning.modules import GRPOModule
+from tests.command_line import by_strategy
 from tests.forked import on_ranks
 from tests.forked_fit import with_a_teacher
 from tests.soak.rank_stops import soak
@@ -41,7 +42,7 @@ def fit(folder, strategy, *more, killed=False):
     """One rank's part of a run; without a strategy there is one rank."""
     argv = ["fit", *SMALL, "--checkpoint_every", "1", "--trainer.default_root_dir", str(folder), *more]
     if strategy:
-        argv += [f"strategy={strategy}", "--trainer.devices", os.environ["WORLD_SIZE"]]
+        argv += [*by_strategy(strategy), "--trainer.devices", os.environ["WORLD_SIZE"]]
     if killed:
         train = GRPOModule.training_step
 
@@ -159,7 +160,7 @@ def test_a_warm_start_on_two_ranks_is_that_of_one(tmp_path):
         argv = ["warm_start", "--config", "smoke", "--torch_threads", "1", "--warm_start.num_updates", "12"]
         argv += ["--warm_start.warmup_updates", "3", "--trainer.default_root_dir", str(tmp_path / f"{strategy}{ranks}")]
         if ranks > 1:  # three packs an update: one rank has two of them, the other one
-            argv += ["--trainer.devices", str(ranks), f"+strategy={strategy}"]
+            argv += ["--trainer.devices", str(ranks), *by_strategy(strategy)]
         return main(argv)
 
     assert on_ranks(1, partial(warm, 1, "alone"), tmp_path / "out1") == [0]

@@ -23,6 +23,7 @@ import torch
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.folder import CheckpointFolder
 from cod_lightning.cli import main as command_line
+from tests.command_line import by_strategy
 from tests.forked import Ranks
 
 LIMIT_S = 30.0
@@ -41,7 +42,7 @@ def part(folder: Path, strategy: str) -> int:
     os.dup2(log, 2)
     sys.stdout, sys.stderr = (os.fdopen(handle, "w", buffering=1) for handle in (1, 2))
     options = ("--trainer.default_root_dir", str(folder), "--ckpt_path", "auto")
-    return command_line([*SMALL, *options, f"strategy={strategy}"])
+    return command_line([*SMALL, *options, *by_strategy(strategy)])
 
 
 def begun(folder: Path, strategy: str, name: str) -> Ranks:

@@ -31,6 +31,7 @@ import torch
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of
 from tests import fake_slurm, namespaces, stand_in_vllm
+from tests.command_line import by_strategy
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 600.0
@@ -142,7 +143,7 @@ def num_updates(root: Path) -> int:
 
 def of_strategy(cluster: Cluster, strategy: str) -> dict[str, Any]:
     """What happened to three runs with that strategy."""
-    config = ("--config", "smoke", f"strategy={strategy}")
+    config = ("--config", "smoke", *by_strategy(strategy))
     whole, killed, fewer = (cluster.folder / f"{strategy}-{name}" for name in ("whole", "killed", "fewer"))
     whole_s = cluster.launch(whole, *config, "--nodes", "2").end()
     assert num_updates(whole) == UPDATES, "the undisturbed run did not end"
@@ -178,7 +179,7 @@ def of_strategy(cluster: Cluster, strategy: str) -> dict[str, Any]:
 
 def served(cluster: Cluster, strategy: str) -> dict[str, Any]:
     """The same where the two nodes sample from a stand-in server on a third."""
-    config = (*SERVED, f"strategy={strategy}", "--trainer.callbacks", BLIND)
+    config = (*SERVED, *by_strategy(strategy), "--trainer.callbacks", BLIND)
     three, third = ("--nodes", "3", "--servers", "1"), cluster.names[2]
     whole, killed, fewer = (cluster.folder / f"served-{strategy}-{name}" for name in ("whole", "killed", "fewer"))
     found: dict[str, Any] = {"strategy": strategy, "servers": "stand-in"}
@@ -215,7 +216,7 @@ def served(cluster: Cluster, strategy: str) -> dict[str, Any]:
 
 def with_vllm(cluster: Cluster, strategy: str) -> dict[str, Any]:
     """The two nodes sample from vLLM on the third."""
-    config = (*SERVED, f"strategy={strategy}", "--nodes", "3", "--servers", "1")
+    config = (*SERVED, *by_strategy(strategy), "--nodes", "3", "--servers", "1")
     whole, killed = (cluster.folder / f"vllm-{strategy}-{name}" for name in ("whole", "killed"))
     found: dict[str, Any] = {"strategy": strategy, "servers": "vllm"}
     found["whole_s"] = cluster.launch(whole, *config).end()
