@@ -57,6 +57,7 @@ class Rows:
     """Rows of a rollout that are not read."""
 
     updates_left: int = 0
+    rollouts_left: int = 0
 
     def of_packs(self, packs: Any) -> "Rows":
         return self
