@@ -81,7 +81,11 @@ def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
     [
         ("data.env.max_turns=3", "data.env.init_args.max_turns=3", "--data.env.max_turns 3", "--data.env.max_turns=3"),
         ("env=frozen_lake_3x3", "--env frozen_lake_3x3", "data.env=frozen_lake_3x3", "--data.env=frozen_lake_3x3"),
-        ("env=shop.Shop data.env.n=3", "--data.env.init_args.n 3 --env shop.Shop", "data.env.class_path=shop.Shop data.env.n=3"),
+        (
+            "env=cod_lightning.envs.doors.Doors data.env.num_doors=3",
+            "--data.env.init_args.num_doors 3 --env cod_lightning.envs.doors.Doors",
+            "data.env.class_path=cod_lightning.envs.doors.Doors data.env.num_doors=3",
+        ),
         ("data.suites=in_domain", "data.suites=[in_domain]"),
         ("model.lr=1e-3", "--model.lr 0.001"),
     ],
