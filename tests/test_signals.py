@@ -37,7 +37,7 @@ def all_rewards(transcripts):
         "world": made(f"{REWARDS}.WorldReward", weight=0.5),
         "format": made(f"{REWARDS}.FormatReward"),
         "facts": made(f"{REWARDS}.NewFacts", pattern="[0-9]=[a-z]+"),
-        "known": made(f"{TRAINING}.learned_reward.PartlyKnown", transcripts=str(transcripts)),
+        "known": made("cod_lightning.methods.learned_reward.PartlyKnown", transcripts=str(transcripts)),
         "noisy": made(f"{REWARDS}.NoisyJudge", false_positive=0.3, false_negative=0.2),
         "pairs": made(f"{REWARDS}.NoisyPairwiseJudge", error=0.3, opponents=2),
     }

@@ -154,6 +154,7 @@ def test_on_a_cpu_the_plan_is_the_measured_peak_or_up_to_half_as_much_again(mode
     small += ["--data.updates_per_rollout", "1"]
     small += ["--data.rollouts_per_epoch", "1", "--data.max_new_tokens", "32", "--data.suites", "null"]
     small += ["--model.policy.path", str(llama), "--torch_threads", "1"]
+    small += ["--data.env.init_args.labels", "fixed"]  # rows are as long as those that the plan looked at
     chosen = [f"model={model}", "--model.policy.dtype", "float32", "--model.policy.window", "2048"]
     argv = ["fit", "--config", "pretrained", "--warm_start", "null", *chosen, "regulariser=entropy", *small]
     done = cod(*argv, cwd=tmp_path, fresh=True)
