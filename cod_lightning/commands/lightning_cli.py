@@ -43,7 +43,6 @@ from cod_lightning.commands.trainer_settings import (
     check_lengths,
     check_nodes,
     check_shards,
-    check_started,
     ending_together,
     on_loopback,
     refuse_trainer_flags,
@@ -174,7 +173,6 @@ class CodCLI(LightningCLI):
         self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
         refuse_trainer_flags(config.trainer)
         check_devices(config.trainer)
-        check_started(config.trainer)
         if self.subcommand:
             check_nodes(config.trainer)
             check_lengths(config.trainer, self.subcommand)

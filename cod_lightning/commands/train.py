@@ -32,7 +32,7 @@ from cod_lightning.commands.lightning_cli import CodCLI
 from cod_lightning.commands.parser import program
 from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.shipped import choices_of
-from cod_lightning.commands.trainer_settings import num_processes
+from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules.checks import check_pair, check_staleness
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
@@ -77,8 +77,9 @@ class TrainCLI(CodCLI):
         self.asked = yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False))
 
     def before_instantiate_classes(self) -> None:
-        """Look at all checkpoints of `test` before one is loaded."""
+        """Refuse ranks that the run lacks, of which its warm start has one alone; look at all checkpoints of `test`."""
         config = self._own()
+        check_started(config.trainer)
         self.checkpoints = checkpoints_of(config)
         if self.checkpoints:
             config.ckpt_path = self.checkpoints[0]

@@ -4,12 +4,12 @@ from dataclasses import asdict
 
 import pytest
 
-from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.config_files import expand, temporary_config
 from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.phase import WarmStart, changed, config_of
+from cod_lightning.commands.phase import WarmStart, WarmStartCLI, changed, config_of
 from cod_lightning.commands.train import TrainCLI
-from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.modules import GRPOModule
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
+from cod_lightning.modules import GRPOModule, WarmStartModule
 
 RUN = {
     "seed_everything": 3,
@@ -83,3 +83,16 @@ def test_it_is_made_in_the_run_s_own_context_and_found_again(tmp_path, monkeypat
     assert "warm start: cached in" in capsys.readouterr().err
     assert made("--data.group_size", "4") == made()
     assert (notebook / "model.safetensors").is_file()
+
+
+def test_a_rank_of_the_run_builds_the_phase_which_has_one_rank(monkeypatch, tmp_path):
+    """Lightning gives ranks that it starts their number in the environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COD_LIGHTNING_CACHE", str(tmp_path))
+    argv = expand(["--config", "smoke"]).argv
+    run = start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], execute=False)
+    asked = run.asked | {"warm_start": asdict(WarmStart(num_updates=1))}
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    file = temporary_config("warm_start.yaml", config_of(asked))
+    made = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["--config", str(file)], execute=False)
+    assert made.trainer.num_devices == 1
