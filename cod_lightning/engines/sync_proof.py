@@ -45,12 +45,12 @@ def digest(tensor: Tensor) -> int:
     """
     flat = tensor.detach().contiguous().flatten()
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
-    found = hash((tuple(tensor.shape), flat.element_size()))
+    found = torch.zeros((), dtype=torch.int64, device=flat.device)
     for number, chunk in enumerate(flat.view(whole).split(_CHUNK)):
         place = torch.arange(number * _CHUNK, number * _CHUNK + len(chunk), device=flat.device)
         mixed = (chunk.long() + 0x9E3779B97F4A) * (2 * place + 0x2545F4914F6CDD1D)  # wraps around
-        found += int((mixed ^ (mixed >> 29)).sum())
-    return found & (2**64 - 1)
+        found += (mixed ^ (mixed >> 29)).sum()  # the device is waited for once a tensor
+    return (hash((tuple(tensor.shape), flat.element_size())) + int(found)) & (2**64 - 1)
 
 
 class Arrival:
