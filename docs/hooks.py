@@ -73,11 +73,13 @@ SEAMS = {
     "Reward": "data.rewards.NAME",
     "SiblingReward": "data.rewards.NAME",
     "Scorer": "model.scorers.NAME",
+    "NotebookContext": "data.context",
     "RecordContext": "data.context",
     "WordedContext": "data.context",
     "WrappedContext": "data.context",
+    "Evolution": "evolve",
 }
-"""Base class of a method -> the key that chooses it."""
+"""Base class of a method, or its own name, -> the key that chooses it, or the command that runs it."""
 CITED = re.compile(r"Sources?: (?P<source>.+?) (?:What differs|Differs(?: from [\w ]+)?): (?P<differs>.+)")
 
 
@@ -123,7 +125,8 @@ def methods() -> str:
         for node in module.body:
             if not isinstance(node, ast.ClassDef):
                 continue
-            key = next((SEAMS[ast.unparse(base)] for base in node.bases if ast.unparse(base) in SEAMS), None)
+            names = (node.name, *map(ast.unparse, node.bases))
+            key = next((SEAMS[name] for name in names if name in SEAMS), None)
             if key is None:
                 continue
             own = ast.get_docstring(node) or ""

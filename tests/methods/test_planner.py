@@ -13,7 +13,7 @@ from cod_lightning.lifecycles import outline
 from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
-from cod_lightning.lifecycles.planner import PlanAndSolve
+from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.story import as_markdown
 from cod_lightning.rollout.transcript import dump, load

@@ -27,9 +27,9 @@ from cod_lightning.contexts.base import (
 from cod_lightning.contexts.blocks import faults
 from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.contexts.retrieval import words_of
-from cod_lightning.contexts.skills_wording import NONE, WORDINGS, Skill, SkillKind, SkillOperation
 from cod_lightning.contexts.worded import WordedContext, check_count
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.skills_wording import NONE, WORDINGS, Skill, SkillKind, SkillOperation
 from cod_lightning.types import Episode, Message, Role
 
 
