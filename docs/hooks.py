@@ -70,6 +70,7 @@ SEAMS = {
     "Replay": "data.replay",
     "PackSource": "data.source",
     "Program": "data.program",
+    "_Attempted": "data.program",
     "Reward": "data.rewards.NAME",
     "SiblingReward": "data.rewards.NAME",
     "Scorer": "model.scorers.NAME",
@@ -123,7 +124,7 @@ def methods() -> str:
     for file in sorted((ROOT / "cod_lightning" / "methods").glob("[a-z]*.py")):
         module = ast.parse(file.read_text())
         for node in module.body:
-            if not isinstance(node, ast.ClassDef):
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
                 continue
             names = (node.name, *map(ast.unparse, node.bases))
             key = next((SEAMS[name] for name in names if name in SEAMS), None)
