@@ -32,8 +32,7 @@ from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError, DataError, answering
-from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
-from cod_lightning.evaluation.conditions import Condition, conditions
+from cod_lightning.evaluation.conditions import OF_TRAINED, Condition, ConditionKind
 from cod_lightning.evaluation.provided_contexts import OraclePrompts, check_oracle
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
@@ -314,7 +313,7 @@ class RolloutDataModule(ItemDataModule):
         return [
             (suite, condition)
             for suite in self.suites
-            for condition in conditions(suite, endpoint=self.baseline is not None)
+            for condition in suite.conditions(endpoint=self.baseline is not None)
             if condition.kind in self.test_kinds
         ]
 

@@ -24,7 +24,7 @@ from typing import Any
 from cod_lightning.contexts import ContextMechanism, HintContext, NotebookContext
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.doors import Doors
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.methods.skills import SkillsContext

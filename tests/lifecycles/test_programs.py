@@ -16,7 +16,7 @@ from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, RoleMean
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.methods.propose import ProposeAndSolve

@@ -16,7 +16,7 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.provided_contexts import oracle_contexts
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise

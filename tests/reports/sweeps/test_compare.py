@@ -15,7 +15,6 @@ from markdown_it import MarkdownIt
 
 from cod_lightning.cli import main
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.crossed import crossed_estimate
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import SCHEMA, write_packs
@@ -39,7 +38,7 @@ def successes(seed: int, rate: float) -> np.ndarray:
 
 def evaluated(folder: Path, suite: Suite, by_condition: dict[str, np.ndarray], ids: list[str] | None = None) -> None:
     played = []
-    for condition in conditions(suite):
+    for condition in suite.conditions():
         success = by_condition[condition.name]
         packs = tuple(ids or [f"pack {n}" for n in range(len(success))])
         outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=packs)
