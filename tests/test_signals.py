@@ -38,8 +38,8 @@ def all_rewards(transcripts):
         "format": made(f"{REWARDS}.FormatReward"),
         "facts": made(f"{REWARDS}.NewFacts", pattern="[0-9]=[a-z]+"),
         "known": made("cod_lightning.methods.learned_reward.PartlyKnown", transcripts=str(transcripts)),
-        "noisy": made(f"{REWARDS}.NoisyJudge", false_positive=0.3, false_negative=0.2),
-        "pairs": made(f"{REWARDS}.NoisyPairwiseJudge", error=0.3, opponents=2),
+        "noisy": made("cod_lightning.methods.noisy.NoisyJudge", false_positive=0.3, false_negative=0.2),
+        "pairs": made("cod_lightning.methods.noisy.NoisyPairwiseJudge", error=0.3, opponents=2),
     }
     return ["--data.rewards", json.dumps(parts)]
 

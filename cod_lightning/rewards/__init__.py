@@ -14,8 +14,6 @@ from cod_lightning.rewards.base import scored as scored
 from cod_lightning.rewards.judge import JudgeReward as JudgeReward
 from cod_lightning.rewards.learnability import Learnability as Learnability
 from cod_lightning.rewards.learnability import paid as paid
-from cod_lightning.rewards.noisy import NoisyJudge as NoisyJudge
-from cod_lightning.rewards.noisy import NoisyPairwiseJudge as NoisyPairwiseJudge
 from cod_lightning.rewards.pairwise import Pairwise as Pairwise
 from cod_lightning.rewards.pairwise import PairwiseJudge as PairwiseJudge
 from cod_lightning.rewards.siblings import SiblingReward as SiblingReward
