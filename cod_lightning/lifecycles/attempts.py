@@ -6,7 +6,7 @@
 
 Nothing comes after an attempt. Source: the local re-rolls of Memory-R2 (arXiv 2605.21768), which compare from one
 intermediate state; there memory operations are rolled again, here solve episodes. How attempts become credit is in
-`cod_lightning/credit/anchors.py`.
+`cod_lightning/credit/credited.py`.
 """
 
 from collections.abc import Iterator
