@@ -8,14 +8,14 @@ from pathlib import Path
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.rollout import transcript
-from cod_lightning.training.packs import Uniform
+from cod_lightning.training.packs import PackChoice, PackSource
 from cod_lightning.types import Group, Pack
 
 _LOOK_S = 0.1
 """Between two looks for lines that another process has written."""
 
 
-class Recorded(Uniform):
+class Recorded(PackSource):
     """Packs 0, 1, 2, ... as the environment draws them; their lifecycles are read from transcripts, and the engine plays none.
 
     Tokens are trained on as they were sampled, with the log-probs of the policy that sampled them: the loss's ratio, or
@@ -45,6 +45,9 @@ class Recorded(Uniform):
         if not self.wait_s and not self.folder.is_dir():
             remedy = "Name `lifecycles/` of a run, or set data.source.wait_s for one that is still to come."
             raise ConfigError("data.source.folder", self.folder, "a folder of transcripts", remedy)
+
+    def next(self, first: int, count: int) -> Sequence[PackChoice]:
+        return [PackChoice(index) for index in range(first, first + count)]
 
     def collected(self, packs: Sequence[Pack], num_siblings: int, policy_version: int) -> Sequence[Group]:
         until = time.monotonic() + self.wait_s

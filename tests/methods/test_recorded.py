@@ -65,8 +65,12 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
     with pytest.raises(ConfigError, match=r"expected 2 lifecycles of pack words/train/3/1 .* within 0 s.*wait_s"):
         packs.collected(drawn, 2, 0)
     packs, drawn = packs_of(tmp_path, wait_s=60)
-    ends = threading.Timer(0.3, lambda: path.open("ab").write(lines[3][50:]))
-    ends.start()
+
+    def finished():
+        with path.open("ab") as file:
+            file.write(lines[3][50:])
+
+    threading.Timer(0.3, finished).start()
     groups = packs.collected(drawn, 2, 0)
     assert [group.pack for group in groups] == drawn
     assert [group.lifecycles for group in groups] == [
@@ -75,12 +79,16 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
 
 
 def test_lifecycles_that_are_too_old_are_refused_and_those_of_any_age_taken_where_that_is_asked_for(other):
+    (turn, *_) = transcript.read(other[1] / "train.jsonl")[0].lifecycles[0].solves[0].turns
+    oldest = turn.policy_version
     packs, drawn = packs_of(other[1], max_staleness=2)
-    assert packs.collected(drawn, 2, 2)
-    with pytest.raises(ConfigError, match=r"whose policy version 0 is 3 behind the weights; expected turns at most 2"):
-        packs.collected(drawn, 2, 3)
+    assert packs.collected(drawn, 2, oldest + 2)
+    with pytest.raises(
+        ConfigError, match=rf"policy version {oldest} is 3 behind the weights; expected turns at most 2"
+    ):
+        packs.collected(drawn, 2, oldest + 3)
     packs, drawn = packs_of(other[1])
-    assert packs.collected(drawn, 2, 3)
+    assert packs.collected(drawn, 2, oldest + 3)
 
 
 def test_the_latest_lines_of_a_pack_count_and_damaged_ones_are_named(other, tmp_path):
