@@ -15,7 +15,7 @@ _LOOK_S = 0.1
 """Between two looks for lines that another process has written."""
 
 
-class Recorded(PackSource):
+class RecordedGroups(PackSource):
     """Packs 0, 1, 2, ... as the environment draws them; their lifecycles are read from transcripts, and the engine plays none.
 
     Tokens are trained on as they were sampled, with the log-probs of the policy that sampled them: the loss's ratio, or

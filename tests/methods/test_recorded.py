@@ -12,7 +12,7 @@ from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
-from cod_lightning.methods.recorded import Recorded
+from cod_lightning.methods.recorded import RecordedGroups
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import REC, RLOO
@@ -45,13 +45,13 @@ def other(tmp_path_factory):
 
 
 def packs_of(folder, **options):
-    packs = TrainingPacks(Recorded(str(folder), **options), WordWorld(), 2, 3)
+    packs = TrainingPacks(RecordedGroups(str(folder), **options), WordWorld(), 2, 3)
     return packs, [pack for _, pack in packs.draw(0, 2)]
 
 
 def test_a_run_on_the_lifecycles_of_another_ends_with_its_weights_and_plays_none(other, tmp_path):
     weights, folder = other
-    found, engine = fit(tmp_path, source=Recorded(str(folder), max_staleness=0))
+    found, engine = fit(tmp_path, source=RecordedGroups(str(folder), max_staleness=0))
     assert engine.num_prompt_tokens == 0
     assert all(torch.equal(weights[name], found[name]) for name in weights)
     assert transcript.read(tmp_path / "lifecycles" / "train.jsonl") == transcript.read(folder / "train.jsonl")
@@ -111,17 +111,17 @@ def reversed_episodes(life):
 def test_it_is_refused_where_nothing_can_be_read_and_beside_rollouts_ahead(other, tmp_path):
     with pytest.raises(ConfigError, match=r"data\.source\.folder is .*nowhere; expected a folder of transcripts"):
         packs_of(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match=r"data\.max_staleness is 1; expected 0 with Recorded"):
-        fit(tmp_path, source=Recorded(str(other[1])), max_staleness=1)
+    with pytest.raises(ConfigError, match=r"data\.max_staleness is 1; expected 0 with RecordedGroups"):
+        fit(tmp_path, source=RecordedGroups(str(other[1])), max_staleness=1)
 
 
 def test_a_loss_that_takes_every_token_for_its_own_policy_s_is_refused(other, tmp_path):
-    with pytest.raises(ConfigError, match=r"data\.source is Recorded; expected one whose packs the engine plays"):
-        fit(tmp_path, source=Recorded(str(other[1])), loss=RLOO())
+    with pytest.raises(ConfigError, match=r"data\.source is RecordedGroups; expected one whose packs the engine plays"):
+        fit(tmp_path, source=RecordedGroups(str(other[1])), loss=RLOO())
 
 
 def test_a_source_that_gives_other_lifecycles_than_those_asked_for_is_refused(other):
-    class Fewer(Recorded):
+    class Fewer(RecordedGroups):
         def collected(self, packs, num_siblings, policy_version):
             return super().collected(packs, num_siblings, policy_version)[:1]
 
