@@ -95,8 +95,8 @@ class TrainingRollouts:
         Each of these updates is then `GRPOModule.training_step`.
         """
         played, num_packs, figures = self._next_played(number, first)
-        table = table_of(played.packs)
-        credit = self.learner().credited(table)
+        table = table_of(played.packs)  # an entry for each episode, of all ranks
+        credit = self.learner().credited(table)  # rewards -> returns -> advantages
         rows, shares = self._rows(played, table, credit), self._shares(number)
         if self.replay is not None:
             rows, shares = self.replay.join(number, rows, credit, shares)
