@@ -170,7 +170,7 @@ class RolloutDataModule(ItemDataModule):
             play=partial(self.groups, "train", num_siblings=group_size),
             runner=self.runner,
             learner=lambda: self.learner,
-            played=self._played,
+            for_scorers=self._for_scorers,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
             replay=replay and ReplayBuffer(replay, seed),
@@ -349,7 +349,7 @@ class RolloutDataModule(ItemDataModule):
             by_kind=by_kind,
         )
 
-    def _played(self, groups: Mapping[int, Group]) -> Played:
+    def _for_scorers(self, groups: Mapping[int, Group]) -> Played:
         return Played(groups, self._setting(self.temperature))
 
     def _num_ahead(self) -> float:

@@ -50,7 +50,7 @@ class TrainingRollouts:
     """K siblings of each pack, by the engine's weights."""
     runner: RolloutRunner
     learner: Callable[[], Learner]
-    played: Callable[[Mapping[int, Group]], Played]
+    for_scorers: Callable[[Mapping[int, Group]], Played]
     """What models that score rows may look at, of these groups by their g."""
     pad_id: Callable[[], int]
     dump: Callable[[Any], str] = str
@@ -103,7 +103,7 @@ class TrainingRollouts:
             figures |= self.replay.metrics
         self.runner.engine.sleep()  # what scores takes memory as training does
         own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
-        rows = self.learner().score(rows, self.played(own), several_updates=len(shares) > 1)
+        rows = self.learner().score(rows, self.for_scorers(own), several_updates=len(shares) > 1)
         self._observe(played, credit)
         stats = reduce(RolloutStats.__add__, [part.stats for part in played.parts])
         figures |= {**credit.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}

@@ -46,7 +46,7 @@ class Story:
             play=lambda packs: [self.played(pack) for pack in packs],
             runner=self.runner,
             learner=lambda: self,
-            played=lambda groups: Played(groups, self.setting(groups[0].pack)),
+            for_scorers=lambda groups: Played(groups, self.setting(groups[0].pack)),
             pad_id=lambda: 0,
             dump=mechanism.dump,
             num_ahead=lambda: 1,

@@ -113,7 +113,7 @@ class Story:
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         rollouts = TrainingRollouts(
-            played=lambda groups: None,
+            for_scorers=lambda groups: None,
             packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,
