@@ -34,7 +34,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError, DataError, answering
 from cod_lightning.evaluation.conditions import OF_TRAINED, Condition, ConditionKind
-from cod_lightning.evaluation.provided_contexts import OraclePrompts, check_oracle
+from cod_lightning.evaluation.provided_contexts import check_oracle
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
@@ -55,7 +55,7 @@ from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
-from cod_lightning.training.scorers import Prompt
+from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 
@@ -170,7 +170,7 @@ class RolloutDataModule(ItemDataModule):
             play=partial(self.groups, "train", num_siblings=group_size),
             runner=self.runner,
             learner=lambda: self.learner,
-            prompts=self._prompts,
+            for_scorers=self._for_scorers,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
             replay=replay and ReplayBuffer(replay, seed),
@@ -349,8 +349,8 @@ class RolloutDataModule(ItemDataModule):
             by_kind=by_kind,
         )
 
-    def _prompts(self, groups: Mapping[int, Group]) -> Prompt:
-        return OraclePrompts(groups, self._setting(self.temperature))
+    def _for_scorers(self, groups: Mapping[int, Group]) -> Played:
+        return Played(groups, self._setting(self.temperature))
 
     def _num_ahead(self) -> float:
         """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer

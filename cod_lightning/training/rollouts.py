@@ -24,7 +24,7 @@ from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.played import PlayedPack, PlayedRollout, own_groups, restored, saved, table_of
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay_buffer import ReplayBuffer
-from cod_lightning.training.scorers import Prompt
+from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
 
@@ -35,7 +35,7 @@ class Learner(Protocol):
     credited: Callable[[EpisodeTable], Credited]
     """Advantages of a rollout of all ranks."""
 
-    def score(self, rows: Batch, prompt: Prompt, *, several_updates: bool) -> Batch:
+    def score(self, rows: Batch, played: Played, *, several_updates: bool) -> Batch:
         """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now; with a
         critic also with an advantage for each token."""
         ...
@@ -50,8 +50,8 @@ class TrainingRollouts:
     """K siblings of each pack, by the engine's weights."""
     runner: RolloutRunner
     learner: Callable[[], Learner]
-    prompts: Callable[[Mapping[int, Group]], Prompt]
-    """Prompts for models that see more than the policy, in these groups by their g."""
+    for_scorers: Callable[[Mapping[int, Group]], Played]
+    """What models that score rows may look at, of these groups by their g."""
     pad_id: Callable[[], int]
     dump: Callable[[Any], str] = str
     """The state of a context as text (`ContextMechanism.dump`)."""
@@ -103,7 +103,7 @@ class TrainingRollouts:
             figures |= self.replay.metrics
         self.runner.engine.sleep()  # what scores takes memory as training does
         own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
-        rows = self.learner().score(rows, self.prompts(own), several_updates=len(shares) > 1)
+        rows = self.learner().score(rows, self.for_scorers(own), several_updates=len(shares) > 1)
         self._observe(played, credit)
         stats = reduce(RolloutStats.__add__, [part.stats for part in played.parts])
         figures |= {**credit.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}

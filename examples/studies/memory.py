@@ -21,12 +21,13 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from cod_lightning.contexts import ContextMechanism, HintContext, NotebookContext
+from cod_lightning.contexts import ContextMechanism, HintContext
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.doors import Doors
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.types import Message, Split

@@ -27,7 +27,7 @@ from cod_lightning.commands.deploy import sampler_of
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.phase import ensure_warm_start
-from cod_lightning.contexts import CheckedContext, ContextMechanism, HintContext, NotebookContext, StackedContext
+from cod_lightning.contexts import CheckedContext, ContextMechanism, HintContext, StackedContext
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import ForbiddenLever, Levers
@@ -38,6 +38,7 @@ from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.dialogue import Sampler

@@ -6,14 +6,15 @@ import pytest
 import yaml
 
 from cod_lightning.commands.shipped import config_folders
-from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext, StackedContext
+from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
 from cod_lightning.contexts.base import Answer, Intervention
-from cod_lightning.contexts.notebook_wording import Operation, OperationKind
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
+from cod_lightning.methods.notebook_wording import Operation, OperationKind
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat

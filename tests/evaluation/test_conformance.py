@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
-from cod_lightning.contexts import HintContext, NotebookContext, default_mechanism
+from cod_lightning.contexts import HintContext, default_mechanism
 from cod_lightning.contexts.base import ContextUpdate, TextState
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.envs.levers import Levers
@@ -20,6 +20,7 @@ from cod_lightning.envs.levers.world import LeverTask
 from cod_lightning.evaluation import conformance
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.conformance_context import check_context
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.types import Split
 
 

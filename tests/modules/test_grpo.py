@@ -14,11 +14,11 @@ from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.methods.covariance import ClipCov, KLCov
-from cod_lightning.methods.privileged import PrivilegedScorer
+from cod_lightning.methods.privileged import PrivilegedScorer, after
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.terms import JSD, KL, EntropyBonus
-from cod_lightning.training.scorers import CheckpointScorer, Scorer
+from cod_lightning.training.scorers import CheckpointScorer, Played, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from tests.credit_tables import advantage, cube, kept_credit
 from tests.loss_inputs import LOSSES
@@ -399,13 +399,17 @@ def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_anoth
     module, _, recorder, _ = fit(tmp_path, max_steps=1, token_budget=60)
     batch = recorder.batches[0]
     module.terms, module.needs = [KL(to="teacher")], ("teacher",)
-    module.scorers = {"teacher": PrivilegedScorer()}
     without = tuple(batch.place[1].tolist())
 
     def prompt(g, k, e, ids):
         return None if (g, k, e) == without else [5, 6, 7 + k][: 1 + (g + e) % 3]
 
-    scores = module.score(batch, prompt).scores["teacher"]
+    class SeesMore(PrivilegedScorer):
+        def rows(self, rows, played):
+            return after(rows, prompt)
+
+    module.scorers = {"teacher": SeesMore()}
+    scores = module.score(batch, Played({}, setting=None)).scores["teacher"]
     for row, place in enumerate(batch.place.tolist()):
         mask, ids = batch.action_mask[row], batch.token_ids[row, : batch.lengths[row]].tolist()
         at = int(mask.int().argmax())

@@ -8,12 +8,13 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from cod_lightning.commands.worlds import own_worlds
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import ContextMechanism, Intervention, Prepared
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.chat import Chat

@@ -360,7 +360,7 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
     observer = RolloutObserver()
     observer.interruptible = interruptible
     runner.follow(observer)
-    unused = dict.fromkeys(("packs", "play", "learner", "prompts", "pad_id"))
+    unused = dict.fromkeys(("packs", "play", "learner", "for_scorers", "pad_id"))
     rollouts = TrainingRollouts(**unused, runner=runner, packs_per_rollout=1, updates_per_rollout=1)  # pyright: ignore
 
     async def waits():

@@ -115,7 +115,7 @@ class Story:
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         self.credited, self.credits, self.figures = credit, [], {}
         self.rollouts = TrainingRollouts(
-            prompts=lambda groups: None,
+            for_scorers=lambda groups: None,
             packs=TrainingPacks(source or Numbers(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,

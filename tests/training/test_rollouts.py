@@ -113,7 +113,7 @@ class Story:
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         rollouts = TrainingRollouts(
-            prompts=lambda groups: None,
+            for_scorers=lambda groups: None,
             packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,
@@ -325,7 +325,7 @@ def test_the_epoch_s_last_rollout_is_known_from_its_first_update_on():
 def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_before_its_first_update():
     story, calls = Story(packs=4, updates=2, passes=2), []
 
-    def score(rows, prompts, *, several_updates):
+    def score(rows, played, *, several_updates):
         calls.append(("score", len(rows), several_updates, rows.advantages.isfinite().all().item()))
         return rows
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts import HintContext
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import ForbiddenLever, Levers
 from cod_lightning.envs.levers.forbidden import broke, must_ask, stated
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.rewards import BrokenRule
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting

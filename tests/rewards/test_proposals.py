@@ -6,7 +6,8 @@ from itertools import product
 import pytest
 from msgspec import structs
 
-from cod_lightning.rewards import Learnability, paid
+from cod_lightning.methods.propose import Learnability
+from cod_lightning.rewards import paid
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 TASK = Task(id="0", seed=0, spec=None)
@@ -32,7 +33,7 @@ def test_it_is_four_p_times_one_minus_p_of_its_own_solve_episodes(outcomes):
     others = [solve(n, True) for n in range(4)], [solve(8 + n, False) for n in range(2)]
     own = [solve(4 + n, success) for n, success in enumerate(outcomes)]
     life = [*others[0], update(3), proposal(4), *own, update(7), proposal(8), *others[1]]
-    found = asyncio.run(paid(life, [TASK] * 10, {}))
+    found = asyncio.run(paid(life, [TASK] * 10, {}, Learnability()))
     p = sum(1 for one in own if one.success) / 4
     assert found[5].parts == {"learnability": pytest.approx(4 * p * (1 - p))}
     assert found[5].reward == found[5].parts["learnability"]
@@ -45,11 +46,13 @@ def test_it_is_four_p_times_one_minus_p_of_its_own_solve_episodes(outcomes):
 def test_success_counts_whatever_a_reward_was_made_of():
     solved, failed = solve(0, True), solve(1, False)
     solves = [structs.replace(solved, reward=0.0), structs.replace(failed, reward=-3.0)]
-    assert asyncio.run(paid([proposal(0), *solves], [TASK] * 2, {}))[0].reward == 1.0
+    assert asyncio.run(paid([proposal(0), *solves], [TASK] * 2, {}, Learnability()))[0].reward == 1.0
 
 
 def test_what_is_no_task_earns_nothing_however_the_pack_s_own_was_solved():
-    found = asyncio.run(paid([proposal(0, valid=False), solve(0, True), solve(1, False)], [TASK] * 2, {}))
+    found = asyncio.run(
+        paid([proposal(0, valid=False), solve(0, True), solve(1, False)], [TASK] * 2, {}, Learnability())
+    )
     assert (found[0].reward, found[0].parts) == (0.0, {"learnability": 0.0})
 
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts import NotebookContext
-from cod_lightning.contexts.notebook import Entry, NotebookState
 from cod_lightning.errors import DataError
+from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookState
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.asked import LetterTokens, answered, opened, shown
 

@@ -1,5 +1,6 @@
-"""What pays a proposal: how much can be learnt from its task, known once the solve episodes of it have ended."""
+"""What pays a proposal: what came of its task, known once the solve episodes of it have ended."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -10,38 +11,32 @@ from cod_lightning.rewards.base import RewardPart, Rewards, bounded, number, sum
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 
-class Learnability(RewardPart):
-    """4 p (1 - p), with p the share of the proposed task's solve episodes that succeeded: 1 for even chances, 0 for a sure outcome.
+class ProposalReward(RewardPart):
+    """A part of a proposal's reward. Those in `data.rewards` take the place of the one by which the program asks (`Agent.ask`).
 
-    The part `learnability` of a proposal, unless `data.rewards` names parts of this class or a subclass, which then take its place.
-    A proposal that is no task has 0. In expectation over M independent solve episodes, each solved with probability q, it is
-    (1 - 1/M) 4 q (1 - q).
-
-    Source: the variance of success by which SFL (arXiv 2408.15099) chooses levels, times 4. Absolute Zero (arXiv 2505.03335) has
-    1 - p, and 0 for p = 0, so that the hardest task that is ever solved pays most; R-Zero (arXiv 2508.05004) has 1 - 2 |p - 1/2|,
-    with the same maximum, and a penalty for tasks like others, which is left out: what the context says already pays nothing.
-
-    Args:
-        weight: Factor of this part.
+    A proposal that is no task has 0.
     """
 
     kinds = frozenset({EpisodeKind.PROPOSE})
 
-    def __init__(self, weight: float = 1.0) -> None:
-        self.weight = weight
-
+    @abstractmethod
     async def __call__(self, solves: Sequence[Episode], task: Task) -> float:
         """The score of a proposed task, given all its solve episodes, each with a reward."""
-        p = sum(bool(one.success) for one in solves) / len(solves)
-        return 4 * p * (1 - p)
 
 
 async def paid(
-    episodes: Sequence[Episode], tasks: Sequence[Task], rewards: Rewards, limit_s: float | None = None
+    episodes: Sequence[Episode],
+    tasks: Sequence[Task],
+    rewards: Rewards,
+    worth: ProposalReward,
+    limit_s: float | None = None,
 ) -> list[Episode]:
-    """A lifecycle's episodes, each proposal with its `Learnability`; missing, by the same fault, where one of its solves is."""
-    parts = {name: part for name, part in rewards.items() if isinstance(part, Learnability)}
-    parts = parts or {"learnability": Learnability()}
+    """A lifecycle's episodes, each proposal with its reward; missing, by the same fault, where one of its solves is.
+
+    `worth` pays where no part does, under the name of its class in small letters.
+    """
+    parts = {name: part for name, part in rewards.items() if isinstance(part, ProposalReward)}
+    parts = parts or {type(worth).__name__.lower(): worth}
     out = list(episodes)
     for index, one in enumerate(episodes):
         if one.kind is not EpisodeKind.PROPOSE or one.reward is None:
@@ -65,5 +60,5 @@ async def paid(
     return out
 
 
-async def _weighted(part: Learnability, solves: Sequence[Episode], task: Task) -> float:
+async def _weighted(part: ProposalReward, solves: Sequence[Episode], task: Task) -> float:
     return part.weight * number(await part(solves, task))

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Prepared, TokenView, UpdateDialogue
 from cod_lightning.contexts.blocks import faults
-from cod_lightning.contexts.notebook_wording import WORDINGS, Operation, OperationKind
 from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.contexts.worded import WordedContext, check_count
+from cod_lightning.methods.notebook_wording import WORDINGS, Operation, OperationKind
 from cod_lightning.types import Episode, Message
 
 
