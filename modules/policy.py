@@ -323,7 +323,7 @@ def _through(
             out = model.base_model(input_ids=ids, use_cache=False)
         return action_logprobs(out.last_hidden_state, layer, ids, mask, entropy_gradient=entropy_gradient)
     with read_only_at(model, tree.predicting):
-        out = model.base_model(input_ids=tree.token_ids, **tree.inputs(model))
+        out = model.base_model(input_ids=tree.token_ids, use_cache=False, **tree.inputs(model))
     found = action_logprobs(
         out.last_hidden_state, layer, tree.token_ids, tree.wanted, entropy_gradient=entropy_gradient, parent=tree.parent
     )

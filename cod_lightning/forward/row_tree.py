@@ -198,7 +198,7 @@ class RowTree:
 
     def inputs(self, model: PreTrainedModel) -> dict[str, Any]:
         """What the model's layers get beside the ids."""
-        more: dict[str, Any] = {"position_ids": self._tensor(self._depth)[None], "use_cache": False}
+        more: dict[str, Any] = {"position_ids": self._tensor(self._depth)[None]}
         if is_grouped(model):
             return more | {"attention_mask": _ANY.to(self._device), ROWS: self}
         ends = pad(self._tensor(self._ends).cumsum(0), (1, 0)).int()

@@ -30,7 +30,7 @@ LAYER = {
     "head_dim": 32,
     "intermediate_size": 768,
 }
-RUN = RunSizes(weight_bytes=2, activation_bytes=2, num_tokens=1000, scores_bytes=2**28, on_gpu=False)
+RUN = RunSizes(weight_bytes=2, activation_bytes=2, num_tokens=1000, scores_bytes=2**28, shares=False, on_gpu=False)
 
 
 @pytest.fixture(scope="module")
