@@ -227,21 +227,23 @@ class PolicyModule(L.LightningModule):
         """Asked by all ranks at their first call."""
         return takes_tree(model, lambda *case: inside(model, lambda: _through(model, *case)[0]))
 
-    def _split(self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"]) -> list[Int[Tensor, " b"]]:
+    def _split(
+        self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"], *, alike: bool = True
+    ) -> list[Int[Tensor, " b"]]:
         """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own.
 
-        Those that begin alike come together where the model computes what they share once, and it pays.
+        Those that begin `alike` come together where the model computes what they share once, and it pays.
         """
         assert self.token_budget is not None, "micro-batches have a bound"
-        budget, is_tree = self.token_budget, is_grouped(self._model) and self._takes_tree(self._model)
+        budget, is_tree = self.token_budget, alike and is_grouped(self._model) and self._takes_tree(self._model)
         kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
         of_kind = [rows[kinds == kind] for kind in kinds.unique()]
         most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
         parts: list[Int[Tensor, " b"]] = []
         for some in of_kind:
             lengths, keys = batch.lengths[some], together[some]
-            alike = split_by_nodes(batch.token_ids[some], lengths, keys, budget) if is_tree else None
-            parts += [some[part] for part in alike or split_by_token_budget(lengths, keys, budget, most_padding)]
+            found = split_by_nodes(batch.token_ids[some], lengths, keys, budget) if is_tree else None
+            parts += [some[part] for part in found or split_by_token_budget(lengths, keys, budget, most_padding)]
         return parts
 
     @torch.no_grad()

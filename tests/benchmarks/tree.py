@@ -50,7 +50,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    rows = [row for group in transcript.read(asked.lifecycles)[-asked.packs :] for row in segments_of(group)]
+    rows = segments_of(transcript.read(asked.lifecycles)[-asked.packs :])
     lengths = torch.tensor([len(row.token_ids) for row in rows])
     inside = torch.arange(int(lengths.max())) < lengths[:, None]
     ids, mask = torch.zeros(inside.shape, dtype=torch.long), torch.zeros(inside.shape, dtype=torch.bool)
