@@ -304,7 +304,7 @@ class GRPOModule(PolicyModule):
             return batch
         kinds = torch.tensor([kind_id(kind) for kind in self.trained_kinds])
         known = batch.returns.isfinite() & torch.isin(batch.kinds, kinds)
-        parts = self._split(batch, known.nonzero().squeeze(1), torch.arange(len(batch)))
+        parts = self._split(batch, known.nonzero().squeeze(1), torch.arange(len(batch)), alike=False)
         return self.critic_at_work.criticised(batch, known, padded(parts, max(gathered(len(parts)))), self._hidden)
 
     def check_scorers(self, data: Any) -> None:

@@ -100,6 +100,8 @@ def peak_by_definition(size, ranks, adapter, four_bit, tokens, cache, requests, 
     scores = 4 * 64 * 2**20  # four arrays of a chunk
     saved = 2 * tokens * hidden * layers  # a checkpointed layer's input
     one_layer = 2 * tokens * (6 * hidden + 4 * heads * 128 + 4 * 1024 + 4 * width + 2 * hidden + heads * 128 + 1024)
+    one_layer += 2 * tokens * 2 * 3 * 1024  # keys and values of rows that share theirs
+    one_layer += 2 * tokens * 2 * 3 * 1024  # copies of keys and values that rows share
     if adapter:  # of each adapted layer an input in float32
         one_layer += 4 * tokens * (5 * hidden + heads * 128 + width)
     sharded = 4 * count + 2 * (ends + 2 * in_linear / layers) if ranks > 1 else 0  # whole gradients; gathered weights

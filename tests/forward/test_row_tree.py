@@ -1,8 +1,9 @@
-"""Rows that go through a model without padding: log-probs, entropies and gradients of the padded ones."""
+"""Rows that go through a model as a tree: log-probs, entropies and gradients of the padded ones."""
 
 from itertools import pairwise
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,9 +12,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import flash_attention_mask
 
-from cod_lightning.forward import unpadded
-from cod_lightning.forward.attention import use_grouped_attention
-from cod_lightning.forward.unpadded import Unpadded
+from cod_lightning.forward import row_tree
+from cod_lightning.forward.attention import ROWS, use_grouped_attention
+from cod_lightning.forward.row_tree import RowTree, branches, split_by_nodes, takes_tree
 from cod_lightning.modules.policy import PolicyModule
 from tests.families import FAMILIES, every_day, made
 
@@ -51,7 +52,7 @@ def _rows(lengths=(WIDTH, 9, 11, 1), shared=0):
     ids[:, :shared] = ids[0, :shared].clone()
     lengths = torch.tensor(lengths)
     mask = torch.arange(WIDTH) < lengths[:, None]
-    mask[:, : max(1, shared + 1)] = False
+    mask[:, 0] = False
     mask[::2, 4:6] = False
     return SimpleNamespace(token_ids=ids, action_mask=mask, lengths=lengths)
 
@@ -62,9 +63,14 @@ def model():
 
 
 def _scored(model, rows, takes):
-    setattr(model, unpadded._KNOWN, takes)
-    module = SimpleNamespace(trainer=SimpleNamespace(strategy=None))
-    return PolicyModule._scored(module, model, rows, entropy_gradient=True)  # pyright: ignore
+    setattr(model, row_tree._KNOWN, takes)
+    return _by_module(model, rows, entropy_gradient=True)
+
+
+def _by_module(model, rows, **options):
+    module = SimpleNamespace(token_budget=1)  # no rectangle fits
+    module._takes_tree = lambda model: PolicyModule._takes_tree(module, model)  # pyright: ignore
+    return PolicyModule._scored(module, model, rows, **options)  # pyright: ignore
 
 
 def _with_gradients(model, rows, takes):
@@ -108,12 +114,14 @@ def test_they_are_for_rows_of_any_lengths_and_beginnings(model, others, shared):
     _assert_alike(model, _rows((WIDTH, *(max(length, shared + 1) for length in others)), shared))
 
 
-def test_only_tokens_of_rows_go_through_and_what_they_begin_with_once():
+def test_only_tokens_of_rows_go_through_and_what_rows_begin_with_once():
     model = _model("qwen3")
     assert _tokens_of_a_pass(model, _rows(), True) == [WIDTH + 9 + 11 + 1]
     assert _tokens_of_a_pass(model, _rows(), False) == [4 * WIDTH]
-    assert _tokens_of_a_pass(model, _rows((WIDTH, 10, 12, 10), 8), True) == [8, 6 + 2 + 4 + 2]
-    assert _tokens_of_a_pass(model, _rows((WIDTH,) * 3), True) == [3 * WIDTH], "nothing to leave out"
+    rows = _rows((WIDTH, 10, 12, 10), 8)
+    rows.token_ids[3] = rows.token_ids[1]  # whole rows, sampled tokens and all
+    rows.token_ids[2, :9] = rows.token_ids[1, :9]
+    assert _tokens_of_a_pass(model, rows, True) == [8 + 6 + 2 + 3]
 
 
 def test_they_are_where_activations_are_computed_again():
@@ -130,7 +138,7 @@ def test_flash_attention_is_told_where_rows_end(name):
     assert torch.allclose(found, wanted, atol=1e-5)
     assert torch.allclose(entropies, expected, atol=1e-5)
     assert all(torch.allclose(ours[key], theirs[key], atol=1e-4, rtol=1e-4) for key in theirs)
-    assert _tokens_of_a_pass(model, _rows(), True) == [WIDTH + 9 + 11 + 1]
+    assert _tokens_of_a_pass(model, _rows((WIDTH, 10, 12, 10), 8), True) == [WIDTH + 10 + 12 + 10], "nothing is shared"
 
 
 @pytest.mark.slow  # inductor is loaded, though nothing is compiled
@@ -145,12 +153,11 @@ def test_flex_attention_keeps_rows_apart(name):
 
 @pytest.mark.parametrize("name", every_day(FAMILIES, {"llama", "qwen3_5_text", "gpt_oss"}))
 def test_what_a_model_does_on_a_case_says_whether_it_takes_them(name, monkeypatch):
-    monkeypatch.setattr(unpadded, "_may", lambda model: True)
+    monkeypatch.setattr(row_tree, "_may", lambda model: True)
     assert _asked(_model(name)) == (name not in RECURRENT | OWN_CODE)
 
 
-def test_a_model_that_does_not_hand_on_what_it_is_told_does_not(monkeypatch):
-    monkeypatch.setattr(unpadded, "_may", lambda model: True)
+def test_a_model_that_does_not_hand_on_what_it_gets_does_not():
     model = _model("qwen3")
     for layer in model.get_submodule("model.layers").children():
         layer.get_submodule("self_attn").register_forward_pre_hook(_forget, with_kwargs=True)
@@ -158,31 +165,27 @@ def test_a_model_that_does_not_hand_on_what_it_is_told_does_not(monkeypatch):
 
 
 def _forget(layer, args, kwargs):
-    return args, {key: value for key, value in kwargs.items() if key != unpadded.ROWS}
+    return args, {key: value for key, value in kwargs.items() if key != ROWS}
 
 
-def test_rows_stay_padded_on_a_cpu_and_with_attention_that_does_not_keep_them_apart(monkeypatch):
-    assert not _asked(_model("qwen3"))
-    assert not unpadded._may(_model("qwen3", "torch's"))
-    assert unpadded._may(_model("qwen3", "flash"))
-    assert unpadded._may(_model("qwen3", "flex"))
-    monkeypatch.setattr(type(_model("qwen3")), "device", torch.device("meta"))
-    assert unpadded._may(_model("qwen3"))
-    assert not unpadded._may(_model("qwen3_5_text"))
+def test_attention_that_does_not_keep_rows_apart_and_recurrent_layers_do_not():
+    assert not row_tree._may(_model("qwen3", "torch's"))
+    assert row_tree._may(_model("qwen3", "flash"))
+    assert row_tree._may(_model("qwen3", "flex"))
+    assert row_tree._may(_model("qwen3"))
+    assert not row_tree._may(_model("qwen3_5_text"))
 
 
-def test_it_is_asked_once(monkeypatch):
-    monkeypatch.setattr(unpadded, "_may", lambda model: True)
+def test_it_is_asked_once():
     model = _model("qwen3")
     assert _asked(model)
-    assert unpadded.takes_unpadded(model, lambda *_: pytest.fail("again"))
+    assert takes_tree(model, lambda *_: pytest.fail("again"))
 
 
 def _asked(model):
     rows = SimpleNamespace(**{name: values.to(model.device) for name, values in vars(_rows((WIDTH, WIDTH))).items()})
-    module = SimpleNamespace(trainer=SimpleNamespace(strategy=None))
-    PolicyModule._scored(module, model, rows)  # pyright: ignore
-    return getattr(model, unpadded._KNOWN)
+    _by_module(model, rows)
+    return getattr(model, row_tree._KNOWN)
 
 
 @pytest.mark.gpu
@@ -198,12 +201,88 @@ def test_on_a_gpu_rows_go_without_padding_and_have_the_log_probs_of_padded_ones(
         assert float((ours[name] - gradient).norm()) <= 10 * near * float(gradient.norm()), name
 
 
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_joined_and_put_apart_again_is_the_same_with_0_as_padding(lengths):
-    rows = Unpadded(torch.tensor(lengths), max(lengths))
-    values = torch.arange(1, 1 + 2 * len(lengths) * max(lengths)).view(len(lengths), max(lengths), 2)
-    joined = rows.joined(values)
-    assert joined[0].tolist() == [value for row, n in zip(values.tolist(), lengths, strict=True) for value in row[:n]]
-    assert rows.apart(joined).equal(values * rows.inside[..., None])
-    padding = max(lengths) * len(lengths) - sum(lengths)
-    assert rows.pays == (padding >= 0.02 * max(lengths) * len(lengths))
+ROWS_OF_BITS = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=7), min_size=1, max_size=7)
+
+
+def _padded(rows):
+    ids = torch.full((len(rows), max(map(len, rows))), 9)
+    for row, values in zip(ids, rows, strict=True):
+        row[: len(values)] = torch.tensor(values)
+    return ids, torch.tensor([len(row) for row in rows])
+
+
+@given(ROWS_OF_BITS, st.data())
+def test_a_node_is_a_token_with_all_that_comes_before_it(rows, data):
+    (ids, lengths), bits = _padded(rows), data.draw(st.randoms(use_true_random=False))
+    wanted = torch.tensor([[bits.random() < 0.5 for _ in row] for row in ids.tolist()])
+    tree = RowTree(ids, lengths, wanted, share=True)
+    nodes = {tuple(row[: n + 1]) for row in rows for n in range(len(row))}
+    assert tree.token_ids.shape[1] == len(nodes)
+    numbers = torch.arange(1, 1 + len(nodes))[None].float()
+    at = tree.rows(numbers).long().tolist()
+    named = {tuple(row[: n + 1]): at[r][n] for r, row in enumerate(rows) for n in range(len(row))}
+    assert len(set(named.values())) == len(nodes)
+    assert all(value == 0 for r, row in enumerate(rows) for value in at[r][len(row) :])
+    for beginning, number in named.items():
+        assert tree.token_ids[0, number - 1] == beginning[-1]
+        assert len(beginning) == 1 or 1 + int(tree.parent[number - 1]) == named[beginning[:-1]]
+    asked = {named[tuple(row[: n + 1])] for r, row in enumerate(rows) for n in range(1, len(row)) if wanted[r, n]}
+    assert {1 + n for n in tree.wanted[0].nonzero().flatten().tolist()} == asked
+    before = {1 + int(tree.parent[number - 1]) for number in asked}
+    assert {1 + n for n in tree.predicting[0].nonzero().flatten().tolist()} == before
+
+
+def test_nothing_is_shared_where_attention_keeps_rows_apart_by_itself():
+    ids = torch.tensor([[1, 2, 3], [1, 2, 9]])
+    tree = RowTree(ids, torch.tensor([3, 2]), ids > 1, share=False)
+    assert tree.token_ids.tolist() == [[1, 2, 3, 1, 2]]
+    assert tree.parent.tolist() == [0, 0, 1, 0, 3]
+
+
+def test_a_tree_pays_where_the_rectangle_has_twice_as_many_places():
+    ids = torch.arange(4).expand(2, -1)
+    assert RowTree(ids, torch.tensor([4, 4]), ids > 0, share=True).pays
+    ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4]])
+    assert not RowTree(ids, torch.tensor([4, 4]), ids > 0, share=True).pays
+
+
+def _num_nodes(rows):
+    return len({tuple(row[: n + 1]) for row in rows for n in range(len(row))})
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=6), min_size=1, max_size=12),
+    st.integers(4, 20),
+    st.data(),
+)
+def test_micro_batches_hold_what_shares_beginnings_within_the_budget(rows, budget, data):
+    keys = data.draw(st.lists(st.integers(0, 5), min_size=len(rows), max_size=len(rows)))
+    ids, lengths = _padded(rows)
+    parts = split_by_nodes(ids, lengths, torch.tensor(keys), budget)
+    total = sum(map(len, rows))
+    assert (parts is None) == (_num_nodes(rows) > 0.5 * total)
+    if parts is None:
+        return
+    parts = [part.tolist() for part in parts]
+    assert sorted(row for part in parts for row in part) == list(range(len(rows)))
+    for part in parts:
+        others = set(range(len(rows))) - set(part)
+        assert not {keys[row] for row in part} & {keys[row] for row in others}
+        if len({keys[row] for row in part}) > 1:
+            assert _num_nodes([rows[row] for row in part]) <= budget
+            assert sum(len(rows[row]) for row in part) <= row_tree.MOST_ALIKE * budget
+
+
+def test_rows_that_begin_alike_come_side_by_side():
+    siblings = [[pack, *range(50), sibling] for sibling in range(4) for pack in (100, 200)]
+    ids, lengths = _padded(siblings)
+    parts = split_by_nodes(ids, lengths, torch.arange(8), 60)
+    assert parts is not None
+    assert [sorted(part.tolist()) for part in parts] == [[0, 2, 4, 6], [1, 3, 5, 7]]
+
+
+@given(ROWS_OF_BITS)
+def test_branches_are_neighbours_in_lexical_order(rows):
+    order, common = branches([np.array(row) for row in rows])
+    assert [rows[row] for row in order] == sorted(rows)
+    assert sum(map(len, rows)) - sum(common) == _num_nodes(rows)
