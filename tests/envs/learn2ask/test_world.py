@@ -381,31 +381,6 @@ def test_names_tell_apart_configurations_that_draw_other_worlds():
     assert Learn2Ask(normalise=False, fusion="sum", lenient=True, form="raw").name == Learn2Ask().name
 
 
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"split_by": "x"}, "split_by"),
-        ({"num_items": 13}, "num_items"),
-        ({"num_items": 1}, "num_items"),
-        ({"num_required": 0}, "num_required"),
-        ({"num_required": 8}, "num_required"),
-        ({"num_conditions": 2}, "num_conditions"),
-        ({"stop_share": 1.5}, "stop_share"),
-        ({"fusion": "max"}, "fusion"),
-        ({"form": "x"}, "form"),
-        ({"protocol": "x"}, "protocol"),
-        ({"labels": "x"}, "labels"),
-        ({"protocol": "compact", "form": "raw"}, "form"),
-        ({"protocol": "compact", "data_path": "x.jsonl"}, "data_path"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
-    with pytest.raises(ConfigError) as caught:
-        Learn2Ask(**parameters)
-    assert caught.value.key == f"data.env.{key}"
-    assert caught.value.remedy
-
-
 def test_the_largest_and_the_smallest_clinics_can_be_played():
     for sizes in ((2, 1), (12, 11), (12, 6), (3, 2)):
         env = Learn2Ask(num_items=sizes[0], num_required=sizes[1])

@@ -14,7 +14,6 @@ from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import ForbiddenLever, Levers
 from cod_lightning.envs.levers.forbidden import broke, must_ask, stated
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import BrokenRule
 from cod_lightning.rollout.group import run_groups
@@ -314,18 +313,3 @@ def test_demonstrations_keep_these_rules_as_often_as_obedience_says(rule):
             return f"{secret}=?" in teacher.note([system, Message(Role.USER, said)], rng)
 
         assert abs(statistics.fmean(kept(number) for number in range(400)) - obedience) < 0.07
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rule": "never"}, r"data\.env\.rule is never; expected forbidden or confirmed or secret"),
-        ({"stated": "last"}, r"data\.env\.stated is last; expected always or first"),
-        ({"rule": "confirmed", "max_turns": 1}, r"data\.env\.max_turns is 1; expected at least 2"),
-        ({"rule": "secret", "obedience": 2.0}, r"data\.env\.obedience is 2"),
-    ],
-)
-def test_a_rule_that_cannot_work_is_named_with_its_remedy(options, message):
-    with pytest.raises(ConfigError, match=message) as caught:
-        ForbiddenLever(**options)
-    assert caught.value.remedy
