@@ -72,7 +72,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/store_sizes.py --out docs/results/store_sizes.json
 	PYTHONPATH=. .venv/bin/python tests/soak/openenv_faults.py --out docs/results/openenv_faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
-	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python tests/soak/same_curves.py --out docs/results/same_curves.json
+	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python examples/studies/same_curves.py --out docs/results/same_curves.json
 
 # The pages of docs/results/, anew: days on two cores.
 studies: .venv/installed-test

@@ -14,6 +14,7 @@ from cod_lightning.contexts import (
     SkillsContext,
     StackedContext,
     TranscriptContext,
+    checked,
 )
 from cod_lightning.contexts.base import Answer, Intervention
 from cod_lightning.contexts.notebook_wording import Operation, OperationKind
@@ -186,7 +187,8 @@ def test_what_tags_spell_is_read_and_a_hidden_letter_is_no_part_of_a_context():
         assert "U+E0069" in found.reason
 
 
-def test_a_text_that_makes_a_rule_endless_costs_a_second_and_its_lifecycle():
+def test_a_text_that_makes_a_rule_endless_costs_the_time_that_a_rule_has_and_its_lifecycle(monkeypatch):
+    monkeypatch.setattr(checked, "_RULE_S", 0.05)
     mechanism = CheckedContext(HintContext(), forbidden=["(x+x+)+y"])
     begun = time.perf_counter()
     with pytest.raises(TimeoutError):

@@ -307,6 +307,7 @@ def test_the_compact_words_are_exactly_the_ones_that_compact_text_adds():
     assert HintContext("natural").words() == ()
 
 
+@pytest.mark.slow
 def test_contexts_need_no_torch():
     check = "import sys, cod_lightning.contexts; assert not {'torch', 'transformers', 'lightning'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", check], check=True)

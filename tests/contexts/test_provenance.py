@@ -167,6 +167,7 @@ def test_its_tokens_count_in_the_budget(kind, sizes, protocol):
                 assert ("tokens of" in found.reason) == (budget < needed)
 
 
+@pytest.mark.slow
 @KINDS
 @PROTOCOLS
 def test_scripted_play_reads_through_it(kind, protocol):

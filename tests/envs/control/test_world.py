@@ -274,6 +274,7 @@ def rewards(kind: Reference, memoryless: bool = False, num_packs: int = 60, **pa
     return [total / num_packs for total in sums]
 
 
+@pytest.mark.slow
 def test_a_note_lifts_later_tasks_to_the_optimum():
     scripted = rewards(Reference.SCRIPTED, world_memory=False)
     oracle = rewards(Reference.ORACLE, world_memory=False)
@@ -285,6 +286,7 @@ def test_a_note_lifts_later_tasks_to_the_optimum():
     assert min(oracle) > 0.96
 
 
+@pytest.mark.slow
 def test_what_the_world_carries_over_lifts_later_tasks_without_any_note():
     with_memory = rewards(Reference.SCRIPTED, memoryless=True, num_packs=15)
     without = rewards(Reference.SCRIPTED, memoryless=True, num_packs=15, world_memory=False)

@@ -106,6 +106,7 @@ def test_scripted_success_rises_with_the_position_and_random_play_does_not(proto
     assert max(success_by_position(env, Reference.RANDOM, protocol, num_packs=200)) < 0.55
 
 
+@pytest.mark.slow
 def test_more_doors_are_known_more_slowly():
     gains = []
     for number in (4, 32):

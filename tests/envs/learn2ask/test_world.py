@@ -253,7 +253,11 @@ def test_after_a_change_the_scripted_policy_forgets_what_no_longer_holds():
 
 @pytest.mark.parametrize(
     ("parameters", "protocol"),
-    [({}, "natural"), ({**SMALL, "protocol": "compact"}, "compact"), ({"labels": "random"}, "natural")],
+    [
+        pytest.param({}, "natural", marks=pytest.mark.slow),
+        ({**SMALL, "protocol": "compact"}, "compact"),
+        pytest.param({"labels": "random"}, "natural", marks=pytest.mark.slow),
+    ],
 )
 def test_scripted_reward_rises_with_the_position_between_random_play_and_the_oracle(parameters, protocol):
     env = Learn2Ask(**parameters)
@@ -279,6 +283,7 @@ def test_both_protocols_have_the_same_packs_and_scores():
         assert results[0] == results[1]
 
 
+@pytest.mark.slow
 def test_the_posterior_is_what_sampling_gives():
     clinics = Clinics(num_items=4, num_required=2, num_conditions=3, stop_share=0.4)
     rng, mentioned, counts = random.Random(0), {"fever", "pain"}, {}
