@@ -367,7 +367,7 @@ def test_its_command_line_has_every_number_and_refuses_an_unknown_world(monkeypa
         runpy.run_path(str(FILE), run_name="__main__")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_success_rises_with_position_and_is_flat_when_the_context_is_blanked(one_file):
     rows = one_file.run(replace(one_file.Config(), world="levers", rollouts=30, warm_updates=800))
     trained, blanked = rows["trained"], rows["trained, context blanked"]
