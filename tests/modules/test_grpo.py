@@ -152,6 +152,7 @@ def test_an_update_whose_packs_all_failed_changes_nothing_and_the_run_goes_on(tm
     assert len(recorder.batches[1]) == 0 < len(recorder.batches[0])
     assert recorder.values[1]["train/gradient_norm"] == 0 < recorder.values[0]["train/gradient_norm"]
     assert weights(module).isfinite().all()
+    assert module.num_moved == 1, "only the first has moved the weights"
 
 
 @pytest.mark.parametrize("rule", [TaskCredit(), TrajectoryCredit()])

@@ -2,7 +2,8 @@
 
     PYTHONPATH=. python tests/soak/planted.py [--only TEXT] [--share 2/4]
 
-Tests run in children of a process that has imported the libraries. Where a file was moved, its text is searched for.
+Tests run in children of a process that has imported the libraries. Where a file was moved, its text is searched for, and of a
+file of tests its name.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -79,7 +81,10 @@ def _fails(tests: str) -> bool:
         sys.dont_write_bytecode = True
         rewritten = "ignore::pytest.PytestAssertRewriteWarning"
         plain = ["-qx", "-p", "no:xdist", "-p", "no:cacheprovider", "--timeout", "120", "-W", rewritten]
-        os._exit(int(pytest.main([*plain, *tests.split()])))
+        files = [
+            [name] if Path(name).exists() else map(str, Path("tests").rglob(Path(name).name)) for name in tests.split()
+        ]
+        os._exit(int(pytest.main([*plain, *chain.from_iterable(files)])))
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
 
 
