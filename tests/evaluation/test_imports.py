@@ -10,7 +10,6 @@ NAMES = (
     "intervals",
     "suite",
     "conditions",
-    "condition_kinds",
     "figures",
     "markdown",
     "schema",

@@ -20,7 +20,6 @@ from cod_lightning.rewards import (
     FormatReward,
     LengthReward,
     NewFacts,
-    OverlongReward,
     Reward,
     WorldReward,
     rewards_of,
@@ -264,14 +263,6 @@ def test_format_and_length_by_their_definition():
                 episode = score(solved(reward, turns=tuple(map(turn, lengths))), length=part)
                 assert episode.reward == pytest.approx(expected(reward, lengths, c, 10, 30, 4))
     assert score(solved(turns=(turn(1),)), length=LengthReward(0.25, max_turns=1)).reward == 0.75, "one turn of one"
-
-
-def test_the_longest_response_of_any_episode_pays_for_its_length():
-    for longest, expected in ((1, 0.0), (10, 0.0), (20, -0.25), (30, -0.5), (500, -0.5)):
-        for reward in (0.0, 1.0):
-            found = score(solved(reward, turns=(turn(5), turn(longest))), long=OverlongReward(10, 30, penalty=0.5))
-            assert found.parts == {"world": reward, "long": expected}
-    assert score(solved(0.0, turns=()), long=OverlongReward(10, 30)).reward == 0.0
 
 
 def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_held_it():
