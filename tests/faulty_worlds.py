@@ -131,7 +131,7 @@ class RudeLevers(Levers):
             case "goes elsewhere":
                 os.chdir("/")
             case "alarms":
-                signal.alarm(1)
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
             case "answers with a bomb":
                 return Bomb(), 0.0, False, False, {}
             case "grows":

@@ -213,7 +213,7 @@ SERVED = {"Native": "in this process", "Served": "behind an OpenEnv server", "Ta
 
 
 def served_lines(file: Path) -> list[str]:
-    """What `tests/soak/same_curves.py` found, if it has run: the same environment in this process and behind two protocols."""
+    """What `same_curves.py` found, if it has run: the same environment in this process and behind two protocols."""
     if not file.exists():
         return []
     found = json.loads(file.read_text())
@@ -223,9 +223,9 @@ def served_lines(file: Path) -> list[str]:
     ]
     return [
         "## One environment, served",
-        "`PYTHONPATH=. python tests/soak/same_curves.py --out docs/results/same_curves.json` trains a policy from random weights "
-        f"on the guides' hidden number, {found['updates']} updates: in this process, behind an OpenEnv server on the loopback, "
-        "and as a taskset of verifiers in a Python of its own.",
+        "`PYTHONPATH=. python examples/studies/same_curves.py --out docs/results/same_curves.json` trains a policy from random "
+        f"weights on the guides' hidden number, {found['updates']} updates: in this process, behind an OpenEnv server on the "
+        "loopback, and as a taskset of verifiers in a Python of its own.",
         f"Of {found['columns_compared']} columns of metrics.csv (times left out), in every row, those that differ from the first: "
         + "; ".join(differ)
         + ". Columns of `gap` and `mismatch` measure rounding between engine and trainer (about 1e-7), which depends on the "

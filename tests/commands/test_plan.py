@@ -150,7 +150,7 @@ def llama(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("model", ["pretrained", "lora"])
+@pytest.mark.parametrize("model", [pytest.param("pretrained", marks=pytest.mark.soak), "lora"])
 def test_on_a_cpu_the_plan_is_about_the_measured_peak_or_up_to_half_as_much_again(model, llama, tmp_path):
     small = ["--data.pack_size", "2", "--data.packs_per_rollout", "1", "--data.val_packs", "1"]
     small += ["--data.updates_per_rollout", "1"]

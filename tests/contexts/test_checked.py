@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from cod_lightning.commands.shipped import config_folders
-from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
+from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, checked
 from cod_lightning.contexts.base import Answer, Intervention
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
@@ -182,7 +182,8 @@ def test_what_tags_spell_is_read_and_a_hidden_letter_is_no_part_of_a_context():
         assert "U+E0069" in found.reason
 
 
-def test_a_text_that_makes_a_rule_endless_costs_a_second_and_its_lifecycle():
+def test_a_text_that_makes_a_rule_endless_costs_the_time_that_a_rule_has_and_its_lifecycle(monkeypatch):
+    monkeypatch.setattr(checked, "_RULE_S", 0.05)
     mechanism = CheckedContext(HintContext(), forbidden=["(x+x+)+y"])
     begun = time.perf_counter()
     with pytest.raises(TimeoutError):

@@ -162,6 +162,7 @@ def test_its_tokens_count_in_the_budget(protocol):
                 assert ("tokens of" in written(context, context.empty(), "2=red").reason) == (budget < needed)
 
 
+@pytest.mark.slow
 @KINDS
 @PROTOCOLS
 def test_scripted_play_reads_through_it(kind, protocol):

@@ -38,7 +38,7 @@ def stacks(protocol):
 STACKS = pytest.mark.parametrize("name", stacks("natural"))
 
 
-@PROTOCOLS
+@pytest.mark.parametrize("protocol", ["natural", pytest.param("compact", marks=pytest.mark.slow)])
 @STACKS
 def test_scripted_play_goes_by_all_of_them_and_no_update_is_refused(name, protocol):
     env, context = Levers(protocol=protocol), stacks(protocol)[name]

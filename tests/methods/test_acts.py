@@ -119,7 +119,7 @@ def test_any_response_is_read_without_raising_and_no_entry_breaks_its_bounds(pro
     assert not any(mark in entry.text for entry in entries for mark in (*MARKS, "<|im_end|>", "\n"))
 
 
-@PROTOCOLS
+@pytest.mark.parametrize("protocol", [pytest.param("natural", marks=pytest.mark.slow), "compact"])
 def test_scripted_play_acts_and_profits_and_every_sampled_token_is_in_one_row(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
     context, program = ActsContext(protocol), ConnectTheDots(every=None)

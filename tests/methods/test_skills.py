@@ -291,6 +291,7 @@ def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
     assert set(" ".join(said).split()) - set(context.words()) == {"lake", "goal", "1=up", "2=red"}
 
 
+@pytest.mark.slow
 @PROTOCOLS
 def test_a_scripted_policy_plays_on_after_its_choice_where_a_task_takes_several_turns(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, feedback="effect", protocol=protocol)

@@ -173,6 +173,7 @@ def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
     assert len(embedded(lives)) < 8_000_000
 
 
+@pytest.mark.slow
 def test_too_much_text_is_thinned_by_whole_groups_and_said(tmp_path):
     write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2)
     overview, lives = report_data(read_runs([tmp_path]), most_bytes=400_000)

@@ -82,8 +82,7 @@ class Story:
     "name",
     [
         "stacked skills",
-        "compacting",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("hint", "notebook", "stacked")),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("compacting", "hint", "notebook", "stacked")),
     ],
 )
 def test_it_goes_on_as_if_it_had_not_been_kept(name):

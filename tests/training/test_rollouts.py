@@ -228,9 +228,8 @@ ALL_FAILED = {"by": "failure", "solved_min": -1.0}
 """Packs of number 0 come back."""
 
 
-@pytest.mark.parametrize("resample", [0, 2])
 @pytest.mark.parametrize(
-    "make", [Bandit, partial(Revisits, **ALL_FAILED), partial(Revisits, back="continued", **ALL_FAILED)]
+    ("make", "resample"), [(Bandit, 0), (Bandit, 2), (partial(Revisits, back="continued", **ALL_FAILED), 2)]
 )
 def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_path, resample, make):
     def act(_: int):

@@ -1,6 +1,6 @@
 """One environment in this process, behind an OpenEnv server and as a taskset of verifiers, trained alike: are all numbers equal?
 
-    PYTHONPATH=. PROTOCOLS_PYTHON=VENV/bin/python python tests/soak/same_curves.py --out docs/results/same_curves.json
+    PYTHONPATH=. PROTOCOLS_PYTHON=VENV/bin/python python examples/studies/same_curves.py --out docs/results/same_curves.json
 
 This Python needs openenv; PROTOCOLS_PYTHON needs verifiers. A tiny policy guesses a hidden number, from random weights.
 """
