@@ -245,7 +245,9 @@ class RolloutDataModule(ItemDataModule):
             expected = (
                 "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
             )
-            remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
+            remedy = (
+                "Use test, validate, predict or deploy; or choose engine=TransformersEngine and a policy with weights."
+            )
             raise ConfigError("data.engine", type(self.engine).__name__, expected, remedy)
 
     def check_oracle(self, key: str, scorer: str) -> None:

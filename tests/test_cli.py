@@ -127,16 +127,25 @@ def test_torch_s_threads_sleep_while_they_wait_unless_the_user_said_otherwise(gi
     ("override", "said"),
     [
         (
-            ["credit=window", "--model.credit.init_args.window", "9"],
+            [
+                "--model.credit",
+                "EpisodeCredit",
+                "--model.credit.style",
+                "sliding_window_mean",
+                "--model.credit.window",
+                "9",
+                "--model.credit.discount",
+                "null",
+            ],
             "model.credit.window is 9; expected at most data.pack",
         ),
         (
-            ["loss=rloo", "--data.passes_per_rollout", "2"],
+            ["method=rloo", "--data.passes_per_rollout", "2"],
             "data.passes_per_rollout is 2; expected 1 with model.loss=RLOO",
         ),
         (["--data.anchors.attempts", "1"], "data.anchors.attempts is 1; expected at least 2"),
         (
-            ["+anchors=quarter", "credit=trajectory"],
+            ["data.anchors.attempts=4", "credit=TrajectoryCredit"],
             "model.credit is TrajectoryCredit; expected a rule that credits each",
         ),
     ],

@@ -58,8 +58,10 @@ def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["one_24gb_qlora_8b", "eight_80gb_full_8b", "nodes_80gb_full_8b"])
 def test_a_large_training_takes_another_engine_and_another_world_in_a_word(name):
     name = f"experiment/{name}"
-    assert isinstance(build(name, "engine=transformers", "env=alchemy_easy").datamodule.engine, TransformersEngine)
-    cli = build(name, "engine=vllm_server", "--data.engine.init_args.urls", "[http://localhost:1]")
+    assert isinstance(
+        build(name, "engine=TransformersEngine", "env=alchemy_easy").datamodule.engine, TransformersEngine
+    )
+    cli = build(name, "engine=VLLMServerEngine", "--data.engine.init_args.urls", "[http://localhost:1]")
     assert cli.datamodule.engine.urls
 
 
@@ -131,15 +133,17 @@ NAMED = [
 def test_every_class_of_the_objective_is_chosen_by_its_name(key, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     beside = ["regulariser=entropy"] if kind is baselines.TermsAlone else []  # refused without a term
-    model = build("smoke", "loss=reinforce", f"--model.{key}", kind.__name__, *beside).model
+    model = build("smoke", "method=reinforce", f"--model.{key}", kind.__name__, *beside).model
     assert type(getattr(model, key)) is kind
     if key in ("credit", "baseline"):
-        assert type(getattr(build("smoke", "loss=reinforce", f"{key}={kind.__name__}", *beside).model, key)) is kind
+        assert type(getattr(build("smoke", "method=reinforce", f"{key}={kind.__name__}", *beside).model, key)) is kind
 
 
 def test_parts_of_the_objective_combine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    model = build("smoke", "loss=dapo", "credit=trajectory", "baseline=LeaveOneOut", "regulariser=entropy").model
+    model = build(
+        "smoke", "method=dapo", "credit=TrajectoryCredit", "baseline=LeaveOneOut", "regulariser=entropy"
+    ).model
     assert (model.loss, model.credit, model.baseline) == (
         losses.DAPO(),
         returns.TrajectoryCredit(),
@@ -213,5 +217,5 @@ def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monk
 
 def test_a_group_choice_replaces_the_world(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    cli = build("quickstart", "env=frozen_lake_easy", "context=hint")
+    cli = build("quickstart", "env=frozen_lake_easy", "context=HintContext")
     assert (cli.datamodule.env.parameters.size_min, cli.datamodule.env.parameters.size_max) == (4, 5)

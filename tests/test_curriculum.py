@@ -35,7 +35,7 @@ MIXTURE = {
         }
     },
 }
-BANDIT = ("+source=bandit", "--data.source.init_args.temperature", "0.02", "--data.env", json.dumps(MIXTURE))
+BANDIT = ("source=Bandit", "--data.source.init_args.temperature", "0.02", "--data.env", json.dumps(MIXTURE))
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_on_a_cpu_the_plan_is_about_the_measured_peak_or_up_to_half_as_much_agai
     small += ["--model.policy.path", str(llama), "--torch_threads", "1"]
     small += ["--data.env.init_args.labels", "fixed"]  # rows are as long as those that the plan looked at
     chosen = [f"model={model}", "--model.policy.dtype", "float32", "--model.policy.window", "2048"]
-    argv = ["fit", "--config", "pretrained", "--warm_start", "null", *chosen, "regulariser=entropy", *small]
+    argv = ["fit", "--config", "pretrained", "--warm_start", "null", *chosen, "--model.terms+=EntropyBonus", *small]
     done = cod(*argv, cwd=tmp_path, fresh=True)
     assert done.returncode == 0, done.stderr[-2000:]
     ((peak, planned),) = re.findall(r"at most ([\d.]+) GiB of RAM .* planned ([\d.]+) GiB", done.stdout)
@@ -175,7 +175,7 @@ def test_a_plan_that_does_not_fit_names_the_keys(checkpoints, capsys):
     code, said = plan(capsys, "eight_80gb_full_8b", checkpoints["8B"], "--trainer.devices", "1", gigabytes=24)
     assert code == 1
     assert "GiB too much in" in said
-    assert "choose model=lora or model=qlora" in said
+    assert "choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy" in said
 
 
 def test_without_sleep_the_engine_is_there_while_training_goes_on(checkpoints, capsys):
@@ -187,7 +187,14 @@ def test_without_sleep_the_engine_is_there_while_training_goes_on(checkpoints, c
 
 
 def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(checkpoints, tmp_path, capsys):
-    argv = ["fit", "--config", "experiment/eight_80gb_full_8b", "engine=transformers", "--trainer.strategy", "auto"]
+    argv = [
+        "fit",
+        "--config",
+        "experiment/eight_80gb_full_8b",
+        "engine=TransformersEngine",
+        "--trainer.strategy",
+        "auto",
+    ]
     argv += ["--model.policy.path", str(checkpoints["8B"]), "--data.suites", "null", "--trainer.devices", "1"]
     assert main([*argv, "--trainer.accelerator", "cpu", "--trainer.default_root_dir", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err

@@ -9,9 +9,7 @@ from tests.envs.hidden_rules import TRIES, games, memoryless_gap, memoryless_suc
 SLOW = {
     "alchemy_hard",
     "apps",
-    "apps_confirm",
     "apps_hard",
-    "apps_json",
     "pde_easy",
     "pde_hard",
     "grid_easy",

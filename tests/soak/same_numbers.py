@@ -24,7 +24,7 @@ TRAININGS: dict[str, list[str]] = {
     "smoke": ["--config", "smoke", "--data.suites", "null"],
     "quickstart": ["--config", "quickstart", "--data.suites", "null"],
     "mixture": ["--config", "experiment/mixture", "--data.suites", "null"],
-    "uninformative_levers": ["--config", "experiment/uninformative_levers", "--data.suites", "null"],
+    "uninformative_levers": ["--config", "examples/studies/uninformative_levers.yaml", "--data.suites", "null"],
 }
 SHORT = [
     "--seed_everything",
