@@ -57,7 +57,7 @@ def job(root: Path, seed: int, rate: float, *, tokens: float = 1000.0, order: in
     record = JobRecord(
         kind=JobKind.FIT,
         label=folder.name,
-        config="examples/studies/made.yaml",
+        config="study/made",
         overrides=(*(f"{k}={v}" for k, v in setting.items()), f"seed_everything={seed}"),
         setting={"env": "levers", **setting},
         seed=seed,
@@ -103,7 +103,7 @@ def only(root: Path, reference: str | None = None) -> Any:
 def test_a_cell_is_its_seeds_and_differences_are_paired_by_seed_and_pack(root: Path) -> None:
     sweep = only(root)
     first, second = sweep["cells"]
-    assert (sweep["reference"], sweep["varied"], sweep["packs"]) == ("credit=EpisodeCredit", ["credit"], PACKS)
+    assert (sweep["reference"], sweep["varied"], sweep["packs"]) == ("credit=episode", ["credit"], PACKS)
     assert (first["seeds"], first["minus_reference"]) == ([1, 2, 3], None)
     paired = np.stack([successes(s, 0.5) - successes(s, 0.3) for s in (1, 2, 3)])
     expected = crossed_estimate(paired.mean(axis=2))
@@ -193,7 +193,7 @@ def test_a_failed_job_is_a_note_and_its_seed_is_missing(root: Path) -> None:
     (folder / "job.json").write_text(json.dumps(content))
     sweep = only(root)
     assert (sweep["cells"][1]["seeds"], sweep["cells"][1]["not_finished"]) == ([1, 3], [2])
-    assert "credit=TrajectoryCredit, seed 2, is not in the figures, failed: the loss is nan" in sweep["notes"]
+    assert "credit=trajectory, seed 2, is not in the figures, failed: the loss is nan" in sweep["notes"]
 
 
 def test_a_full_grid_says_what_each_choice_does_on_the_average(tmp_path: Path) -> None:
@@ -242,13 +242,11 @@ def test_one_cell_and_seed_from_two_configs_is_refused(root: Path) -> None:
 
 
 def test_the_page_says_what_won_by_how_much_and_how_to_run_it_again(root: Path) -> None:
-    text = page(compare([root], "credit=TrajectoryCredit"), "Title", "the command")
-    assert "Highest mean: credit=TrajectoryCredit, 0." in text
-    assert "credit=EpisodeCredit against credit=TrajectoryCredit: -0." in text
+    text = page(compare([root], "credit=trajectory"), "Title", "the command")
+    assert "Highest mean: credit=trajectory, 0." in text
+    assert "credit=episode against credit=trajectory: -0." in text
     assert "(lower)" in text
-    command = (
-        "python -m cod_lightning sweep --config examples/studies/made.yaml credit=EpisodeCredit seed_everything=1,2,3"
-    )
+    command = "python -m cod_lightning sweep --config study/made credit=episode seed_everything=1,2,3"
     assert command in text
 
 
@@ -288,23 +286,16 @@ def test_a_row_is_run_again_by_what_can_be_typed(root: Path) -> None:
     """A value was made `++key=value` for Hydra and is typed without; a group that the config does not have is typed with +."""
     for folder, record in read_jobs(root).items():
         if record.setting.get("credit") == "episode":
-            typed = (
-                "credit=EpisodeCredit",
-                "data.anchors.attempts=4",
-                "++model.lr=1e-3",
-                f"++seed_everything={record.seed}",
-            )
+            typed = ("credit=episode", "+anchors=quarter", "++model.lr=1e-3", f"++seed_everything={record.seed}")
             write_record(folder, replace(record, overrides=typed))
-    axes = "credit=EpisodeCredit data.anchors.attempts=4 model.lr=1e-3 seed_everything=1,2,3"
-    assert f"python -m cod_lightning sweep --config examples/studies/made.yaml {axes}" in page(
-        compare([root]), "Title", "the command"
-    )
+    axes = "credit=episode +anchors=quarter model.lr=1e-3 seed_everything=1,2,3"
+    assert f"python -m cod_lightning sweep --config study/made {axes}" in page(compare([root]), "Title", "the command")
 
 
 @pytest.mark.parametrize("asked", ["credit=none", "env=levers", "nonsense"])
 def test_a_reference_that_is_not_one_cell_is_refused(root: Path, asked: str) -> None:
     with pytest.raises(
-        ConfigError, match=r"--reference is .* expected one cell out of: credit=EpisodeCredit; credit=TrajectoryCredit"
+        ConfigError, match=r"--reference is .* expected one cell out of: credit=episode; credit=trajectory"
     ):
         compare([root], asked)
 
@@ -314,7 +305,7 @@ def test_the_command_writes_json_page_and_plots_without_running_anything(root: P
     written = sorted(path.name for path in root.glob("ablations*"))
     drawn = [f"ablations_study_made_held_out.{ending}" for ending in ("png", "svg")]
     assert written == ["ablations.json", "ablations.md", *drawn]
-    assert json.loads((root / "ablations.json").read_text())["sweeps"][0]["reference"] == "credit=EpisodeCredit"
+    assert json.loads((root / "ablations.json").read_text())["sweeps"][0]["reference"] == "credit=episode"
     assert drawn[0] in (root / "ablations.md").read_text()
     assert "Highest mean" in capsys.readouterr().out
 

@@ -29,7 +29,7 @@ def grid(tmp_path: Path) -> Any:
 
 def test_the_key_with_the_most_choices_goes_along_the_columns_and_the_reference_is_on_top(grid: Any) -> None:
     assert (grid["key"], grid["columns"]) == ("method", ["rec", "grpo", "loop"])
-    assert [row["label"] for row in grid["rows"]] == ["credit=EpisodeCredit", "credit=TaskCredit"]
+    assert [row["label"] for row in grid["rows"]] == ["credit=episode", "credit=task"]
     assert grid["rows"][1]["seeds"] == {"rec": 2, "grpo": 2}
 
 
@@ -53,7 +53,7 @@ def test_the_page_shows_it(tmp_path: Path) -> None:
         job(tmp_path, 1, rate, order=order, credit=credit, method=method)
     shown = page(compare([tmp_path]), "Title", "command")
     assert "| mean success (seeds) | method=rec | method=grpo | method=loop |" in shown
-    (line,) = [line for line in shown.splitlines() if line.startswith("| credit=TaskCredit minus credit=EpisodeCredit")]
+    (line,) = [line for line in shown.splitlines() if line.startswith("| credit=task minus credit=episode")]
     assert line.count("[") == 2
     assert line.endswith("|  |")
 

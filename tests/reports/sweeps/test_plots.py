@@ -44,7 +44,7 @@ def test_several_seeds_have_a_band_over_their_interval_and_one_colour_in_both_ro
     colours = [[line.get_color() for line in axes.lines] for axes in (by_position, by_tokens)]
     assert colours[0] == colours[1]
     assert len(set(colours[0])) == 2
-    assert [text.get_text() for text in by_tokens.get_legend().get_texts()] == ["method=rec", "method=grpo"]
+    assert [text.get_text() for text in by_tokens.get_legend().get_texts()] == ["loss=rec", "loss=grpo"]
 
 
 @pytest.mark.parametrize("missing", [0, 1])
