@@ -170,26 +170,26 @@ BY_NAME = {
     "a mean that fades": ("smoke --model.credit.style discounted_mean --model.credit.discount 0.8", "model.credit.discount", 0.8),
     "the next task's credit": ("smoke --model.credit.style sliding_window_mean --model.credit.window 2 "
         "--model.credit.discount null", "model.credit.window", 2),
-    "attempts": ("smoke data.anchors.attempts=4", "data.branching.anchors.fraction", 0.25),
+    "attempts": ("smoke data.anchors.attempts=4", "data.anchors.fraction", 0.25),
     "an engine in this process": ("experiment/one_80gb_lora_8b engine=TransformersEngine", "data.engine", "TransformersEngine"),
     "servers": ("smoke engine=VLLMServerEngine --data.engine.urls [http://localhost:1]", "data.engine", "VLLMServerEngine"),
     "an endpoint": ("smoke --data.engine OpenAIEngine --model.policy EndpointPolicy", "data.engine", "OpenAIEngine"),
     "no updates": ("smoke program.every=null", "data.program.every", None),
     "proposals": ("smoke program=ProposeAndSolve data.pack_size=8", "data.program.solves", 4),
-    "a bandit": ("experiment/mixture source=Bandit", "data.packs.source.temperature", 0.2),
-    "growing packs": ("smoke source=Growth source.num_tasks=[2,4]", "data.packs.source.rollouts_per_stage", 10),
-    "failures": ("smoke source=Revisits source.by=failure source.back=near", "data.packs.source.by", "failure"),
-    "regret": ("smoke source=Revisits source.by=regret source.back=near", "data.packs.source.back", "near"),
-    "own history": ("smoke source=Revisits source.back=continued", "data.packs.source.back", "continued"),
-    "learnability": ("smoke source=Revisits", "data.packs.source.by", "variance"),
-    "uniform": ("smoke source=Uniform", "data.packs.source", "Uniform"),
+    "a bandit": ("experiment/mixture source=Bandit", "data.source.temperature", 0.2),
+    "growing packs": ("smoke source=Growth source.num_tasks=[2,4]", "data.source.rollouts_per_stage", 10),
+    "failures": ("smoke source=Revisits source.by=failure source.back=near", "data.source.by", "failure"),
+    "regret": ("smoke source=Revisits source.by=regret source.back=near", "data.source.back", "near"),
+    "own history": ("smoke source=Revisits source.back=continued", "data.source.back", "continued"),
+    "learnability": ("smoke source=Revisits", "data.source.by", "variance"),
+    "uniform": ("smoke source=Uniform", "data.source", "Uniform"),
     "self-imitation": ("smoke method=grpo replay=SelfImitation", "data.replay.episodes_per_update", 64),
     "packs with signal": ("smoke method=grpo replay=SignalReplay", "data.replay.same_pack_only", False),
     "REC without RED": ("smoke --model.reweight null", "model.reweight", None),
     "NFT": ("smoke --model.loss NFT", "model.loss", "NFT"),
-    "an entropy bonus": ("smoke --model.terms+=EntropyBonus", "model.terms.0.coefficient", 0.001),
+    "an entropy bonus": ("smoke --model.terms+=EntropyBonus", "model.terms.coefficient", 0.001),
     "KL to the start": ("smoke --model.terms+=KL --model.terms.estimator k3 --model.terms.coefficient 0.04",
-        "model.terms.0.estimator", "k3"),
+        "model.terms.estimator", "k3"),
     "a form": ("smoke --data.rewards.form FormatReward --data.rewards.form.truncated 0.1", "data.rewards.form.truncated", 0.1),
     "a length": ("smoke --data.rewards.length LengthReward --data.rewards.length.zero_tokens 1000 "
         "--data.rewards.length.full_tokens 2000", "data.rewards.length", "LengthReward"),
@@ -200,7 +200,7 @@ BY_NAME = {
     "a use": ("smoke --data.rewards.use EntryUse", "data.rewards.use.bonus", 0.5),
     "a broken rule": ("smoke --data.rewards.rule BrokenRule --data.rewards.rule.pattern Lever_1", "data.rewards.rule.penalty", 1.0),
     "sentences": ("experiment/sentences_levers", "model.policy.induction", True),
-    "a larger lake": ("quickstart env.size_min=4 env.size_max=4", "data.env.parameters.size_max", 4),
+    "a larger lake": ("quickstart env.size_min=4 env.size_max=4", "data.env.size_max", 4),
     "a lever forbidden": ("smoke env=cod_lightning.envs.levers.ForbiddenLever env.protocol=compact", "data.env", "ForbiddenLever"),
     "control made easy": ("experiment/pde_control_grid env=control_hard env.start_max=1 env.speed_max=0.5 env.target_max=3 "
         "env.horizon_min=8 env.horizon_max=8", "data.env", "OptimalControl"),
@@ -221,10 +221,11 @@ def test_what_stands_alone_is_chosen_by_its_name(line, key, value, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
     name, *choices = (word.replace(":_", ": ") for word in line.split())
-    found = {"model": (cli := build(name, *choices)).model, "data": cli.datamodule}
+    found = build(name, *choices).asked
     for part in key.split("."):
-        found = found[int(part)] if part.isdigit() else found[part] if isinstance(found, dict) else getattr(found, part)
-    assert (type(found).__name__ if str(value)[:1].isupper() and key != "model.policy.path" else found) == value
+        found = found[0] if isinstance(found, list) else found
+        found = found[part] if part in found else found["init_args"][part]
+    assert (found["class_path"].rpartition(".")[2] if isinstance(found, dict) else found) == value
 
 
 def test_every_group_file_says_where_it_belongs():
