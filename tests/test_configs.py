@@ -211,6 +211,12 @@ BY_NAME = {
     "apps in JSON": ("experiment/one_80gb_lora_8b env=apps env.actions=json env.quirks=1 env.difficulties=[1]", "data.env", "Apps"),
     "apps that confirm": ("experiment/one_80gb_lora_8b env=apps env.patience=3 "
         "env.templates=[confirm_transfer,confirm_pay_contact,confirm_goods]", "data.env", "Apps"),
+    "every task": ("smoke program=ConnectTheDots", "data.program.every", 1),
+    "an adapter": ("smoke --model.policy LoRAPolicy", "model.policy.rank", 32),
+    "an adapter over 4 bits": ("experiment/one_80gb_lora_8b --model.policy QLoRAPolicy", "model.policy.rank", 32),
+    "all weights": ("experiment/one_80gb_lora_8b --model.policy PretrainedPolicy", "model.policy.path", "Qwen/Qwen3-8B"),
+    "forward KL": ("experiment/distill_levers --model.terms [{class_path:_ForwardKL,init_args:_{coefficient:_1.0,to:_teacher}}]",
+        "model.terms", "ForwardKL"),
     "14B": ("experiment/one_24gb_lora_1_7b --model.policy.path Qwen/Qwen3-14B", "model.policy.path", "Qwen/Qwen3-14B"),
 }  # fmt: skip
 """What was a config file of a few lines: how it is said now, and what then holds."""
