@@ -37,9 +37,11 @@ def build(name, *choices):
 
 
 STUDIES = sorted(
-    str(path) for path in Path(__file__).parents[1].glob("examples/studies/*.yaml") if path.stem != "credit_scopes"
+    str(path)
+    for path in Path(__file__).parents[1].glob("examples/studies/*.yaml")
+    if path.stem not in ("credit_scopes", "memory_suites")
 )
-"""Beside the scripts that train them; the one left out is a part of others."""
+"""Beside the scripts that train them; those left out are parts of others."""
 
 
 @pytest.mark.parametrize("name", [*config_names(), *STUDIES], ids=lambda name: Path(name).stem)
