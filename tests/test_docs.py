@@ -107,7 +107,7 @@ def test_a_page_names_only_what_exists(page):
     assert re.findall(r"^(?:<{7}|>{7}|={7}$).*", text, re.MULTILINE) == []  # of a merge
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not link.startswith("http")]
     assert [link for link in links if not (page.parent / link).exists()] == []
-    if not page.is_relative_to(RESULTS):
+    if not page.is_relative_to(RESULTS) and page.name != "CHANGELOG.md":  # which names what there was then
         assert [*stale(text), *classes_in(text)] == []
 
 
