@@ -212,7 +212,7 @@ references --config smoke
 check --env levers --seed 3
 validate --config smoke --suites in_domain ## --suites | validate
 predict --config smoke --suites in_domain ## --suites | predict
-sweep --config smoke method=grpo,dapo --model.loss GRPO --print_jobs ## method=grpo | method=dapo
+sweep --config smoke method=nft,sdpo loss=GRPO --print_jobs ## method=nft | method=sdpo
 sweep --config smoke env.length_penalty=0,0.0 --print_jobs ## length_penalty=0 | length_penalty=0.0
 sweep --config smoke --config quickstart credit=TaskCredit,EpisodeCredit --print_jobs ## --config | quickstart
 sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
