@@ -172,7 +172,9 @@ BY_NAME = {
     "a mean that fades": ("smoke --model.credit.style discounted_mean --model.credit.discount 0.8", "model.credit.discount", 0.8),
     "the next task's credit": ("smoke --model.credit.style sliding_window_mean --model.credit.window 2 "
         "--model.credit.discount null", "model.credit.window", 2),
-    "attempts": ("smoke data.anchors.attempts=4", "data.anchors.fraction", 0.25),
+    "attempts": ("smoke program=Anchored", "data.program.fraction", 0.25),
+    "a program within": ("smoke program=Counterfactual --data.program.program Anchored --data.program.program.attempts 3",
+        "data.program.program.attempts", 3),
     "an engine in this process": ("experiment/one_80gb_lora_8b engine=TransformersEngine", "data.engine", "TransformersEngine"),
     "servers": ("smoke engine=VLLMServerEngine --data.engine.urls [http://localhost:1]", "data.engine", "VLLMServerEngine"),
     "an endpoint": ("smoke --data.engine OpenAIEngine --model.policy EndpointPolicy", "data.engine", "OpenAIEngine"),

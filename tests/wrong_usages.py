@@ -336,7 +336,7 @@ SMOKE --data.context nowhere.Notes
 SMOKE context=notebok_compact
 SMOKE credit=discont
 SMOKE method=ciscpo
-SMOKE loss=nft ## loss | nft | method=nft
+SMOKE method=nft ## loss | nft | method=nft
 SMOKE reward=length ## reward | data.rewards
 SMOKE --warm_start warm_start/levers ## warm_start | warm_start/levers | --warm_start.num_updates
 SMOKE --model.loss.clip_lo 3
@@ -667,7 +667,7 @@ WARM --data.rewards.noisy NoisyJudge --data.rewards.noisy.false_positive 2 ## da
 WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.error 0.5 ## data.rewards.NoisyPairwiseJudge.error | 0.5
 WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
 WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.weight nan ## weight | nan
-WARM --data.rewards.pairs NoisyPairwiseJudge data.anchors.attempts=4 ## data.rewards.pairs | NoisyPairwiseJudge | data.anchors
+WARM --data.rewards.pairs NoisyPairwiseJudge program=Anchored ## data.rewards.pairs | NoisyPairwiseJudge | data.program=Anchored
 WARM PAIRWISE.rubric rubric.txt ## data.rewards.PairwiseJudge.rubric | rubric.txt
 WARM PAIRWISE.rubric list.yaml ## data.rewards.PairwiseJudge.model
 WARM PAIRWISE.rubric list.yaml --data.rewards.pairs.model m ## PairwiseJudge.base_url
@@ -685,8 +685,8 @@ WARM program=ProposeAndSolve --data.program.solves 1 ## data.program.solves | 1
 WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 | data.pack_size
 WARM program=ProposeAndSolve ## data.pack_size | 4 | Set it to 8
 WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data.program | Alchemy | program=ConnectTheDots
-WARM program=ProposeAndSolve data.anchors.attempts=4 ## data.anchors | ProposeAndSolve
-WARM program=ProposeAndSolve --data.counterfactual.attempts 2 ## data.counterfactual | ProposeAndSolve
+WARM --data.program Anchored --data.program.program ProposeAndSolve --data.program.program.solves 2 ## data.program | Anchored
+WARM --data.program Anchored --data.program.positions [4] ## data.program.positions | [4] | 1 to 3
 WARM program=ProposeAndSolve --data.rewards.use EntryUse ## data.rewards.use | EntryUse | ProposeAndSolve
 WARM program=ProposeAndSolve source=Growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
 WARM program=ProposeAndSolve --data.program.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]
