@@ -235,6 +235,7 @@ def test_what_stands_alone_is_chosen_by_its_name(line, key, value, tmp_path, mon
     for part in key.split("."):
         found = found[0] if isinstance(found, list) else found
         found = found[part] if part in found else found["init_args"][part]
+    found = found[0] if isinstance(found, list) else found
     assert (found["class_path"].rpartition(".")[2] if isinstance(found, dict) else found) == value
 
 
