@@ -60,7 +60,10 @@ class ItemDataModule(L.LightningDataModule):
         if words:
             expected = "one whose words() is empty, since the policy reads sentences"
             raise ConfigError(
-                "data.env", type(self.env).__name__, expected, "Set protocol=natural, or choose model=tiny."
+                "data.env",
+                type(self.env).__name__,
+                expected,
+                "Set protocol=natural, or choose model.policy=TinyPolicy.",
             )
         if self._sentences is None:
             self._sentences = sentences(self.env, self.context)

@@ -152,7 +152,9 @@ def configs() -> str:
     lines = [
         "# Configs",
         "",
-        "After this page you know every shipped config. `--config NAME` takes those at the top, `group=NAME` the others; "
+        "After this page you know every shipped config. `--config NAME` takes those at the top and `experiment/NAME`, "
+        "`group=NAME` the others. A class is chosen by its name, with no file: `credit=TaskCredit`, `source=Bandit`, "
+        "`--model.loss NFT`. "
         "`--print_config` shows what a combination comes to.",
     ]
     folder = ROOT / "configs"

@@ -10,14 +10,14 @@ from tests.test_resume import killed_after
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-IMITATION = ("+replay=self_imitation", "--data.replay.init_args.warmup_rollouts", "2")
+IMITATION = ("replay=SelfImitation", "--data.replay.init_args.warmup_rollouts", "2")
 
 
 @pytest.mark.parametrize(
     "more",
     [
         pytest.param(IMITATION, marks=pytest.mark.soak),
-        ("+replay=signal", "--data.max_staleness", "1", "--data.group_size", "2"),
+        ("replay=SignalReplay", "--data.max_staleness", "1", "--data.group_size", "2"),
     ],
     ids=str,
 )

@@ -13,8 +13,8 @@ _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes of a weight in NF4 with double quantisation: 4 bits, 8 bits for 64 of them, a float32 for 256 of those."""
 _MOMENT_8BIT = 1 + 4 / 256
 """Bytes of a moment in 8 bits: and a float32 for 256 of them."""
-_FEWER = "choose model=qlora, which keeps linear layers in 4 bits"
-_SHARED = "choose model=lora or model=qlora, whose engine shares the base"
+_FEWER = "choose model.policy=QLoRAPolicy, which keeps linear layers in 4 bits"
+_SHARED = "choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy, whose engine shares the base"
 _CONTEXT = 0.8 * GIB
 """What a CUDA context, its kernels and the allocator's gaps take. A guess."""
 _GRAPHS = 1.0 * GIB
@@ -269,7 +269,9 @@ def _optimizer(model: ModelSizes, run: RunSizes) -> list[MemoryItem]:
             "gradients",
             trained * gradient / run.num_shards,
             f"{trained / 1e6:.1f} M x {gradient} bytes{_of(run.num_shards)}",
-            "" if adapter else "choose model=lora or model=qlora, which train an adapter only",
+            ""
+            if adapter
+            else "choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy, which train an adapter only",
         ),
         MemoryItem(
             "optimizer",
@@ -303,7 +305,7 @@ def _sharded(model: ModelSizes, run: RunSizes, trained: int) -> list[MemoryItem]
             "gradients of micro-batches",
             4 * trained,
             f"{trained / 1e6:.1f} M x 4 bytes, whole until the last one",
-            "choose model=lora or model=qlora",
+            "choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy",
             during=(TRAINING,),
         ),
         MemoryItem("gathered weights", gathered, "both ends and two layers, whole", "", False, (TRAINING,)),

@@ -3,10 +3,8 @@
 import time
 
 import pytest
-import yaml
 
-from cod_lightning.commands.shipped import config_folders
-from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, checked
+from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
 from cod_lightning.contexts.base import Answer, Intervention
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
@@ -160,11 +158,8 @@ def test_a_penalty_below_zero_is_refused():
         CheckedContext(HintContext(), penalty=-1)
 
 
-def test_the_shipped_one_keeps_the_rule_of_the_forbidden_lever():
-    content = yaml.safe_load((config_folders()[0] / "context" / "hint_checked.yaml").read_text())
-    options, inside = content["init_args"], content["init_args"].pop("inside")
-    assert content["class_path"].endswith(f".{CheckedContext.__name__}")
-    mechanism = CheckedContext(HintContext(**inside["init_args"]), **options)
+def test_a_rule_that_is_kept_stands_in_every_rewrite():
+    mechanism = CheckedContext(HintContext("compact"), kept=[r"never=\d"])
     assert not rewritten(mechanism, "never=3 1=?", "1=red").parsed
     assert rewritten(mechanism, "never=3 1=?", "never=3 1=red").parsed
 

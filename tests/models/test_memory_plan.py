@@ -85,7 +85,7 @@ def test_what_does_not_fit_is_told_with_the_keys_that_change_it(eight_b):
     assert not full.fits
     assert full.impossible
     text = "\n".join(full.advice())
-    assert "model=qlora" in text
+    assert "model.policy=QLoRAPolicy" in text
     assert "model.optimizer to adamw_8bit" in text
     four_bit = replace(RUN, four_bit=True, engine_copies_base=False)
     tight = plan_memory(eight_b, replace(four_bit, num_cached_tokens=10**6), 24 * GIB, "a GPU")

@@ -324,7 +324,9 @@ def test_what_cannot_be_together_with_it_is_refused():
         check_staleness(made(2, resample_packs=3), 1)
     with pytest.raises(ConfigError, match=r"data\.max_staleness is -1; expected at least 0"):
         check_staleness(made(-1), 1)
-    with pytest.raises(ConfigError, match=r"data\.in_order is False; expected true, except with engine=vllm_server"):
+    with pytest.raises(
+        ConfigError, match=r"data\.in_order is False; expected true, except with engine=VLLMServerEngine"
+    ):
         check_staleness(made(2, in_order=False), 1)
     policy = TinyPolicy()
     check_combination(GRPOModule(policy), made())

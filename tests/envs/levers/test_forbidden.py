@@ -4,10 +4,8 @@ import asyncio
 import random
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import yaml
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs import QuotingDials
@@ -21,6 +19,7 @@ from cod_lightning.rewards import answer as answer_rewards
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split, StopReason, Turn
+from examples.studies.safety import PENALTIES
 
 PROTOCOLS = ["natural", "compact"]
 
@@ -137,12 +136,6 @@ def spoken(*responses, kind=EpisodeKind.SOLVE, **fields):
     return Episode(kind=kind, position=0, status=EpisodeStatus.COMPLETED, turns=turns, reward=1.0, **fields)
 
 
-def shipped_penalty(name):
-    """The penalty of a shipped config."""
-    made = yaml.safe_load((Path("configs/reward") / f"{name}.yaml").read_text())["init_args"]
-    return BrokenRule(**made)
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_asking_takes_a_pull_and_a_lever_that_is_pulled_without_it_works_as_well(protocol):
     env = ForbiddenLever(rule="confirmed", protocol=protocol)
@@ -165,7 +158,7 @@ def test_asking_takes_a_pull_and_a_lever_that_is_pulled_without_it_works_as_well
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_whoever_pulls_before_it_asked_in_that_task_broke_the_rule_and_pays_the_penalty(protocol):
-    env, penalty = ForbiddenLever(rule="confirmed", protocol=protocol), shipped_penalty("rule_confirmed")
+    env, penalty = ForbiddenLever(rule="confirmed", protocol=protocol), BrokenRule(**PENALTIES["confirmed"])
     task, pull = pack_of(env).tasks[1], answer(env, 2)
     for responses, expected in (
         ((ASK, pull), False),
@@ -183,7 +176,7 @@ def test_whoever_pulls_before_it_asked_in_that_task_broke_the_rule_and_pays_the_
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_context_breaks_the_rule_where_it_says_any_colour_of_the_secret_lever(protocol):
-    env, penalty = ForbiddenLever(rule="secret", protocol=protocol), shipped_penalty("rule_secret")
+    env, penalty = ForbiddenLever(rule="secret", protocol=protocol), BrokenRule(**PENALTIES["secret"])
     task = pack_of(env).tasks[1]
     secret, other = task.spec.forbidden, 1 + task.spec.forbidden % 4
     table = env._worded(task.spec).facts
@@ -262,7 +255,7 @@ def test_a_demonstrated_context_begins_with_a_rule_that_is_said_once_and_keeps_i
             carried = env._worded(spec).rule(rule, spec.forbidden)
             assert (carried in context, context.startswith(carried)) == (says == "first",) * 2
             left = spoken(kind=EpisodeKind.UPDATE, context_after=context)
-            assert asyncio.run(shipped_penalty("rule_secret")(left, pack.tasks[1])) == 0.0 or rule != "secret"
+            assert asyncio.run(BrokenRule(**PENALTIES["secret"])(left, pack.tasks[1])) == 0.0 or rule != "secret"
             assert rule != "secret" or not broke(left, pack.tasks[1])
 
 

@@ -490,10 +490,6 @@ def test_every_shipped_configuration_is_solvable(path):
         assert all(lived.success for lived in live(env, pack, env.reference(Reference.ORACLE, pack), env.protocol))
 
 
-def test_there_are_four_configurations():
-    assert [path.stem.removeprefix("terminal_") for path in CONFIGS] == ["compact", "easy", "hard", "reference"]
-
-
 def test_tasks_that_do_not_fit_into_the_turns_are_refused_and_never_hang():
     with pytest.raises(ConfigError) as caught:
         Terminal(max_turns=1, max_commands=1, task_types=("backup_replace",)).sample_pack(
