@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.contexts import (
+    ActsContext,
     ContextMechanism,
     HintContext,
     NotebookContext,
@@ -19,6 +20,8 @@ from cod_lightning.contexts import (
 )
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.doors import Doors
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
 from tests.deployment.test_agent import states_after
 
@@ -26,6 +29,9 @@ MEMORIES: dict[str, ContextMechanism] = {
     "hint": HintContext(),
     "notebook": NotebookContext(),
     "skills": SkillsContext(),
+    "acts": ActsContext(),
+    "constant state": ConstantStateContext(),
+    "hint, tasks compacted": CompactingContext(HintContext()),
     "episodes": EpisodesContext(),
     "transcript": TranscriptContext(),
 }
