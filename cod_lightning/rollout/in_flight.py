@@ -8,9 +8,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
+from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.group import collected_by_growth, prepare
-from cod_lightning.rollout.runner import RolloutAhead
 from cod_lightning.types import Group
 
 _LOOK_S = 0.02
@@ -100,7 +100,7 @@ class GroupsInFlight(RolloutAhead):
             asyncio.run(self._drive())
 
     async def _drive(self) -> None:
-        prepare(asyncio.get_running_loop())
+        prepare(asyncio.get_running_loop(), self._liveness)
         under_way = set[asyncio.Task[None]]()
         while True:
             with self._guard:
