@@ -1,6 +1,8 @@
 """The worker of verifiers, beside a stand-in of verifiers whose rubric runs answers as code."""
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -64,15 +66,33 @@ LEFT = "__import__('subprocess').Popen(['sleep', '321.5'], start_new_session=Tru
 STDIN = "__import__('os').read(0, 100) or 4"
 
 
-@pytest.fixture
-def world(tmp_path, monkeypatch):
-    (tmp_path / "verifiers").mkdir()
-    (tmp_path / "verifiers" / "__init__.py").touch()
-    (tmp_path / "verifiers" / "v1.py").write_text(VERIFIERS)
-    monkeypatch.chdir(tmp_path)
+ANSWERS = (PATCH, LEFT, STDIN)
+
+
+def world_in(folder: Path) -> VerifiersWorld:
+    """One whose only process finds the stand-in in that folder, which becomes the working directory."""
+    (folder / "verifiers").mkdir()
+    (folder / "verifiers" / "__init__.py").touch()
+    (folder / "verifiers" / "v1.py").write_text(VERIFIERS)
+    os.chdir(folder)
     return VerifiersWorld(
         {"taskset": {"id": "sums"}, "answers": ["2 + 2", "2 + 3", PATCH]}, "none", sys.executable, num_processes=1
     )
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # and back
+    return world_in(tmp_path)
+
+
+def left_running() -> bool:
+    """Whether what an answer has started is there."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            if b"321.5" in command.read_bytes():
+                return True
+    return False
 
 
 def reward(world, answer: str) -> float:
@@ -82,11 +102,11 @@ def reward(world, answer: str) -> float:
     return world.play("", Access(base_url="http://localhost", key="key"))[1]
 
 
-@pytest.mark.parametrize("answer", [PATCH, LEFT, STDIN])
+@pytest.mark.parametrize("answer", ANSWERS)
 def test_an_answer_that_a_rubric_runs_as_code_changes_no_later_score(world, answer):
     assert [reward(world, "2 + 2"), reward(world, "2 + 3")] == [1.0, 0.0]
     assert reward(world, answer) == 1.0
-    assert not any(b"321.5" in command.read_bytes() for command in Path("/proc").glob("[0-9]*/cmdline"))
+    assert not left_running()
     assert [reward(world, "2 + 2"), reward(world, "2 + 3")] == [1.0, 0.0]
 
 
