@@ -158,6 +158,14 @@ def _check_reuse(loss: PolicyLoss, data: Any) -> None:
                 f"and so would {harm}"
             )
             raise ConfigError(f"data.{key}", value, expected, "Choose method=loop, grpo, cispo or rec.")
+    if data.shuffle_episodes and (loss.compares_siblings or data.replay is not None):
+        what = f"model.loss={type(loss).__name__}, which compares an episode with its siblings, which may be in other updates"
+        if data.replay is not None:
+            what = f"data.replay={name}, which adds whole packs to updates"
+        expected = f"false with {what}"
+        raise ConfigError(
+            "data.shuffle_episodes", True, expected, "Leave it out, or choose method=loop without a replay."
+        )
     if data.replay is not None and loss.compares_siblings:
         expected = (
             f"null with model.loss={type(loss).__name__} as it is set, which compares an episode with its siblings, which are not "

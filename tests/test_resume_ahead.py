@@ -12,7 +12,7 @@ import torch
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.engines.self_test import Gap, SelfTest
 from cod_lightning.ranks import rank
-from cod_lightning.rollout.runner import RolloutAhead
+from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.training.packs import TrainingPacks
 from tests.forked_fit import EVERY, NUM_UPDATES, assert_the_same, checkpoint, fit, in_rollout, in_update, metrics, said
 from tests.test_ranks import rows, run, weights

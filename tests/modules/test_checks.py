@@ -114,6 +114,16 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
             r"model\.loss is SDPO; expected one that looks at each episode alone",
         ),
         (
+            {"loss": SDPO()},
+            {"shuffle_episodes": True},
+            r"data\.shuffle_episodes is True; expected false with model\.loss=SDPO",
+        ),
+        (
+            {},
+            {"shuffle_episodes": True, "replay": SelfImitation()},
+            r"data\.shuffle_episodes is True; expected false with data\.replay=SelfImitation",
+        ),
+        (
             {},
             {"program": Counterfactual(program=ConnectTheDots(every=None))},
             r"data\.program is Counterfactual; expected one without attempts that measure contexts",

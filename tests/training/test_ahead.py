@@ -26,8 +26,9 @@ from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import RLOO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
+from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
-from cod_lightning.rollout.runner import RolloutAhead, RolloutObserver, RolloutRunner
+from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
 from cod_lightning.training.packs import Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from tests.small_fit import quiet_trainer
