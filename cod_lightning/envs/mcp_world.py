@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.dataset.scorers import AnswerScorer, RegexMatch
 from cod_lightning.envs.dataset.world import DatasetWorld
 from cod_lightning.envs.mcp_session import McpSession, RecordedCall
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade, QuestionTask, series_rules
+from cod_lightning.envs.tool_calls import STYLES, BadCalls
 from cod_lightning.errors import ConfigError, EnvironmentFailure, check_positive
 from cod_lightning.extras import require
 

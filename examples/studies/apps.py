@@ -26,12 +26,12 @@ from typing import Any
 
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.actions import CodeActions
-from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.checks import checks
 from cod_lightning.envs.apps.templates import CONFIRMED
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.tool_calls import ToolCall
 from cod_lightning.types import Pack, Split
 from examples.studies.apps_page import page
 from examples.studies.signals import finished, train
@@ -179,7 +179,7 @@ def speed() -> dict[str, Any]:
         copy.deepcopy(env)
         snapshots.append(1e6 * (time.perf_counter() - began))
     code = CodeActions([app.name for app in APPS])
-    line = code.spelled([AppCall("directory.teams", {})])
+    line = code.spelled([ToolCall("directory.teams", {})])
     text, turns = code.read(line)[0], 2_000
     began = time.process_time()
     for _ in range(turns):

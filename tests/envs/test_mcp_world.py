@@ -14,12 +14,11 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs import apart
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.api import ApiError
 from cod_lightning.envs.apps.tasks import play
-from cod_lightning.envs.apps.tool_calls import STYLES
 from cod_lightning.envs.dataset.scorers import ExactMatch, Unscored
 from cod_lightning.envs.mcp_world import McpWorld, ToolChecks
+from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
 from cod_lightning.evaluation.references import replying_sampler
 from cod_lightning.lifecycles import ConnectTheDots
@@ -76,7 +75,7 @@ LOOK = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object
 
 
 def calls(*made):
-    return f"<answer>\n{STYLES['json'].spelled([AppCall(*one) for one in made])}\n</answer>"
+    return f"<answer>\n{STYLES['json'].spelled([ToolCall(*one) for one in made])}\n</answer>"
 
 
 @pytest.fixture(scope="module")
