@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.world import LeverProposals
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Pack, Split, Task
@@ -121,8 +122,16 @@ class UndrawnLevers(Levers):
         return super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
 
 
+class RudeLeversProposals(LeverProposals):
+    def proposed(self, response: str, task: Task) -> Task | None:
+        strike(response)
+        return super().proposed(response, task)
+
+
 class RudeLevers(Levers):
     """Levers that do to their process what the action names."""
+
+    companions = (RudeLeversProposals, *Levers.companions)
 
     def step(self, action: str) -> Any:
         match action:
@@ -139,10 +148,6 @@ class RudeLevers(Levers):
             case "asks where":
                 return os.getcwd(), 0.0, False, False, {}
         return super().step(action)
-
-    def proposed(self, response: str, task: Task) -> Task | None:
-        strike(response)
-        return super().proposed(response, task)
 
 
 class ChildLevers(Levers):

@@ -5,15 +5,24 @@ from collections.abc import Callable, Sequence
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
 from cod_lightning.engines.base import Completion, Engine, Request, digest
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Vocabulary
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Episode, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task
 
 WORDS = tuple(f"w{i}" for i in range(40))
 
 
+class WordVocabulary(Vocabulary["WordWorld"]):
+    """What a `WordWorld` says."""
+
+    def words(self) -> tuple[str, ...]:
+        return self.env.words()
+
+
 class WordWorld(TextEnv):
     """Shows random words for a fixed number of turns; the reward counts turns in which w1 was said."""
+
+    companions = (WordVocabulary,)
 
     name = "words"
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, Tools, beside
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.changes import parts_of
@@ -107,14 +107,14 @@ class OraclePrompts:
     def _of_pack(self, pack: Pack) -> tuple[str, Sequence[Any], Contexts]:
         world = copy.deepcopy(self.setting.env)
         world.reset(options={"task": pack.tasks[0]})
-        rules, tools = world.rules, world.tools
+        rules, tools = world.rules, beside(world, Tools).schemas
         world.close()
         return rules, tools, oracle_contexts(self.setting.env, [pack], self.setting.mechanism)[0]
 
 
 def _oracle_state(world: TextEnv, part: Pack, mechanism: ContextMechanism) -> Any:
     """The context after one task of the oracle that knows all tasks of this part; empty if its update did not parse."""
-    sampler = scripted_sampler(world.reference(Reference.ORACLE, part), mechanism)
+    sampler = scripted_sampler(beside(world, Players).reference(Reference.ORACLE, part), mechanism)
     twice = replace(part, tasks=(part.tasks[0], part.tasks[0]))
     (group,) = run_groups([twice], 1, Setting(env=world, mechanism=mechanism, sampler=sampler))
     last = [episode for episode in group.lifecycles[0].episodes if episode.position == 0][-1]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from cod_lightning.engines.base import Engine
+from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.evaluation.changes import change_position
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conditions import Condition
@@ -77,7 +78,7 @@ class SuitePlayer:
         own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts)
         outcomes = Outcomes.of(
             [lifecycle for group in groups for lifecycle in group.lifecycles],
-            rules=[f"{derive_seed(env.hidden_rule(group.pack)):x}" for group in groups],
+            rules=[f"{derive_seed(beside(env, HiddenRules).hidden_rule(group.pack)):x}" for group in groups],
         )
         if condition.kind is ConditionKind.WARM_START:
             self._warm_starts[condition.temperature] = float(np.nan_to_num(position_means(outcomes.success)).mean())
@@ -87,5 +88,5 @@ class SuitePlayer:
             env=env.name,
             outcomes=outcomes,
             changes=tuple(changed) or None,
-            r_max=float(env.reward_range[1]) if own else None,
+            r_max=float(env.traits.reward_range[1]) if own else None,
         )

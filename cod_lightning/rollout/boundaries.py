@@ -15,7 +15,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, History, Intervention, Prepared
 from cod_lightning.engines.base import Completion
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import (
     BadCompletion,
     CodLightningError,
@@ -62,7 +62,7 @@ def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: object 
 
 async def answered(env: TextEnv, call: Callable[[], Any]) -> Any:
     """What a call of the environment gives: from a thread where it blocks, awaited where it is asynchronous; the caller blames."""
-    found = await asyncio.to_thread(crossing, EnvironmentFailure, call) if env.blocking else call()
+    found = await asyncio.to_thread(crossing, EnvironmentFailure, call) if env.traits.blocking else call()
     return await found if asyncio.isfuture(found) else found
 
 
@@ -71,7 +71,7 @@ async def closed(env: TextEnv, limit_s: float | None) -> None:
 
     A blocking one in a thread of its own: all the others may wait in calls that only closing ends.
     """
-    threads, limit = ThreadPoolExecutor(1) if env.blocking else None, asyncio.timeout(limit_s)
+    threads, limit = ThreadPoolExecutor(1) if env.traits.blocking else None, asyncio.timeout(limit_s)
     try:
         async with limit:
             close = partial(crossing, EnvironmentFailure, env.close)
@@ -89,7 +89,7 @@ async def closed(env: TextEnv, limit_s: float | None) -> None:
 
 def check_reward(reward: float, env: TextEnv) -> None:
     """Raise `EnvironmentFailure` for a reward that is not finite, or outside the environment's range."""
-    low, high = env.reward_range
+    low, high = env.traits.reward_range
     if not (math.isfinite(reward) and low <= reward <= high):
         raise EnvironmentFailure(f"{type(env).__name__} gave reward {reward}, outside its range [{low}, {high}]")
 
@@ -122,7 +122,7 @@ def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism | Program, 
 
 def see_sentences(env: TextEnv, mechanism: ContextMechanism, chat: Chat, key: str = "data.env") -> None:
     """Raise `ConfigError` where a language model would meet an environment in single words beside a context in sentences."""
-    if not chat.closed and env.words() and not mechanism.words():
+    if not chat.closed and beside(env, Vocabulary).words() and not mechanism.words():
         found = f"{type(env).__name__} in single words, which are for tiny policies"
         expected = f"an environment in sentences for a language model, as {type(mechanism).__name__} is"
         remedy = "Set data.env.protocol=natural, or choose context=hint_compact if single words are meant."

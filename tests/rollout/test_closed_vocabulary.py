@@ -11,7 +11,7 @@ from cod_lightning.commands.worlds import own_worlds
 from cod_lightning.contexts import HintContext, NotebookContext
 from cod_lightning.contexts.base import ContextMechanism, Intervention, Prepared
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
@@ -33,11 +33,11 @@ def built(path: Path) -> TextEnv:
 
 
 COMPACT = [name for name in own_worlds() if "defaults" not in yaml.safe_load((CONFIGS / f"{name}.yaml").read_text())]
-COMPACT = [name for name in COMPACT if built(CONFIGS / f"{name}.yaml").words()]
+COMPACT = [name for name in COMPACT if beside(built(CONFIGS / f"{name}.yaml"), Vocabulary).words()]
 
 
 def live(world: TextEnv, mechanism: ContextMechanism, num_packs: int = 1) -> None:
-    words = world.words() + mechanism.words()
+    words = beside(world, Vocabulary).words() + mechanism.words()
     chat = Chat(TinyPolicy().tokenizer(words))
     said = [*words, *chat.tokenizer.all_special_tokens]
     engine = ScriptedEngine(

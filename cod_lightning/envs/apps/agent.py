@@ -13,6 +13,7 @@ from cod_lightning.envs.apps.api import App
 from cod_lightning.envs.apps.facts import CHOICES, HiddenFacts, read_facts
 from cod_lightning.envs.apps.person import NOW, on_clock
 from cod_lightning.envs.apps.templates.base import Doing, Parts, Template
+from cod_lightning.envs.tool_calls import ToolCall
 
 QUESTIONS = {
     "card": "Which card do you pay with?",

@@ -5,13 +5,13 @@ import codeop
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from cod_lightning.envs.apps.actions import Actions, ToolCalls
-from cod_lightning.envs.apps.api import App
-from cod_lightning.envs.apps.checks import Check, Expected, unasked
-from cod_lightning.envs.apps.database import Change, Database, noun
+from cod_lightning.envs.apps.actions import ToolCalls
+from cod_lightning.envs.apps.checks import unasked
+from cod_lightning.envs.apps.database import Change, noun
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.tool_calls import BadCalls, Spelled, SpelledByLlama, ToolCall
 
@@ -26,21 +26,17 @@ _ABOUT_CALLS = (
 )
 
 
-class AppsForPeople(ForPeople):
-    """The apps at a task.
+class AppsForPeople(ForPeople[Any]):
+    """The apps at a task, and how its state compares with what it asks for.
 
     Args:
-        actions: The form of action.
-        expected: What the task asks for.
-        db: The present state.
-        checks: How it compares.
-        apps: Whose rows are counted.
+        env: An `Apps` that is not compact, after `reset`.
     """
 
-    def __init__(
-        self, actions: Actions, expected: Expected, db: Database, checks: Sequence[Check], apps: Sequence[App]
-    ) -> None:
-        self.actions, self.expected, self.db, self.checks, self.apps = actions, expected, db, checks, apps
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        actions, self.apps, self.db = env._actions, env.site.apps, env._server.db
+        self.actions, self.expected, self.checks = actions, env._task.expected(), env.checked()
         self.about = _ABOUT_CODE
         if isinstance(actions, ToolCalls):
             own = "" if actions.tagged else f"; or as the model does: {actions.style.whole}"
