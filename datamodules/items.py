@@ -7,7 +7,6 @@ import lightning as L
 import torch
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.models.base import Policy
@@ -62,6 +61,8 @@ class ItemDataModule(L.LightningDataModule):
                 "data.env", type(self.env).__name__, expected, "Set protocol=natural, or choose model=tiny."
             )
         if self._sentences is None:
+            from cod_lightning.datamodules.sentences import sentences
+
             self._sentences = sentences(self.env, self.context)
         return self._sentences
 

@@ -14,7 +14,6 @@ from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.models.endpoint import EndpointPolicy
 from cod_lightning.ranks import gathered
 from cod_lightning.rewards import Reward, WorldReward
 from cod_lightning.rollout.chat import Chat
@@ -26,6 +25,8 @@ from cod_lightning.types import EpisodeKind, Group, Pack
 
 def at_endpoint(setting: Setting, engine: Engine) -> Setting:
     """The setting with the endpoint's model in the policy's place, in bytes; no request is sent yet."""
+    from cod_lightning.models.endpoint import EndpointPolicy
+
     policy = EndpointPolicy()
     tokenizer = policy.tokenizer(())
     chat, trained = Chat(tokenizer), setting.sampler

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import structs
 
@@ -25,11 +25,13 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.training.in_flight import RolloutsInFlight
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.priority_buffer import PriorityBuffer
-from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.scorers import Prompt
 from cod_lightning.training.shares import owners, table_of_all
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
+
+if TYPE_CHECKING:
+    from cod_lightning.training.replay_buffer import ReplayBuffer
 
 
 class Learner(Protocol):
@@ -155,7 +157,7 @@ class TrainingRollouts:
     pad_id: Callable[[], int]
     dump: Callable[[Any], str] = str
     """The state of a context as text (`ContextMechanism.dump`)."""
-    replay: ReplayBuffer | None = None
+    replay: "ReplayBuffer | None" = None
     """Episodes of earlier rollouts; None replays none."""
     num_ahead: Callable[[], float] | None = None
     """How many rollouts after the one that training takes now are to be begun by then, with a buffer how many are needed at all;
