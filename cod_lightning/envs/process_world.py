@@ -175,7 +175,7 @@ class ProcessWorld(WrappedWorld):
         if self._pending is not None:
             self._pending.cancel()
 
-    def render(self) -> str:
+    def render(self) -> Any:
         return self.here().render()
 
     def here(self) -> TextEnv:
