@@ -21,8 +21,8 @@ CLASS_KEYS = {
 CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+|[A-Z]\w*")
 """The import path of a class, or the name of one of this project, as in `baseline=LeaveOneOut`."""
 
-
-_ROOMS = ("contexts", "engines", "lifecycles", "methods", "models", "objective/losses", "rewards")
+_ROOMS = ("contexts", "engines", "lifecycles", "methods", "models", "rewards")
+"""Packages whose modules are imported when one of their classes is named."""
 
 
 def import_named(text: str) -> None:
@@ -32,8 +32,25 @@ def import_named(text: str) -> None:
     words, home = set(re.findall(r"\b[A-Z]\w+", text)), Path(__file__).resolve().parents[1]
     listed = re.search(r"(?:^|\s)(?:-h|--\S*help)(?:\s|=|$)", text) is not None
     for file in sorted(file for room in _ROOMS for file in (home / room).rglob("[a-z]*.py")):
-        if listed or words & set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)):
+        classes = set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE))
+        if words & classes or (listed and classes):
             import_module(".".join(("cod_lightning", *file.relative_to(home).with_suffix("").parts)))
+
+
+def moved(message: str) -> str:
+    """Where a class is that the message looks for in another place of this project, as a remedy; empty for any other message.
+
+    >>> moved("Problem with given class_path 'cod_lightning.contexts.ActsContext': module has no attribute")
+    'It is cod_lightning.methods.acts.ActsContext now. '
+    """
+    home = Path(__file__).resolve().parents[1]
+    for module, name in re.findall(r"'(cod_lightning[\w.]*)\.([A-Z]\w*)'", message):
+        if hasattr(sys.modules.get(module), name):
+            continue
+        for file in sorted(home.rglob("[a-z]*.py")):
+            if re.search(rf"^class {name}\b", file.read_text(), re.MULTILINE):
+                return f"It is {'.'.join(('cod_lightning', *file.relative_to(home).with_suffix('').parts, name))} now. "
+    return ""
 
 
 def config_folders() -> list[Path]:
