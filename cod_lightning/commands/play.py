@@ -70,8 +70,8 @@ def _typed(console: Console, prompt: str) -> str:
 class Person(TextPolicy):
     """Types. Raises EOFError where the input ends."""
 
-    people = ForPeople()
-    """Of the environment as it is played."""
+    people: ForPeople[Any]
+    """Of the environment as it is played; the game sets it."""
 
     def __init__(self, console: Console, read: Callable[[str], str], words: Sequence[str] = ()) -> None:
         self.console, self.read = console, read

@@ -1,7 +1,7 @@
 """Worlds without their memory: the same packs, and nothing else is carried over."""
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference, Variants, Vocabulary, beside
+from cod_lightning.envs.base import Players, Reference, Variants, Vocabulary, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
@@ -21,7 +21,7 @@ def test_packs_and_identity_stay_and_a_second_call_changes_nothing(name: str) ->
     assert twin.name == world.name
     assert twin.sample_pack(split=Split.TEST, index=3, num_tasks=3) == pack
     assert beside(twin, Variants).without_world_memory() is twin
-    assert twin.words() == beside(world, Vocabulary).words()
+    assert beside(twin, Vocabulary).words() == beside(world, Vocabulary).words()
 
 
 @every_world
@@ -62,4 +62,4 @@ def test_wrapped_and_mixed_worlds_take_it_from_those_inside() -> None:
         assert beside(wrapped, Variants).without_world_memory() is wrapped
     pack = looped.sample_pack(split=Split.TEST, index=0, num_tasks=2)
     assert beside(looped, Variants).without_world_memory().sample_pack(split=Split.TEST, index=0, num_tasks=2) == pack
-    assert beside(looped, Variants).without_world_memory().reference(Reference.SCRIPTED, pack)
+    assert beside(beside(looped, Variants).without_world_memory(), Players).reference(Reference.SCRIPTED, pack)
