@@ -160,10 +160,6 @@ class Played(WrappedWorld):
         self.copies.append(twin.world)
         return twin
 
-    @property
-    def inside(self) -> TextEnv:
-        return self.world
-
 
 class Game(RolloutMonitor, TextPolicy):
     """One lifecycle with a screen, by the loop that rolls out a model's: the player is an engine."""
@@ -181,6 +177,11 @@ class Game(RolloutMonitor, TextPolicy):
         self.console, self.seed = console, seed
         self.solved: list[Episode] = []
         self._error = ""
+
+    @property
+    def people(self) -> ForPeople[Any]:
+        """Of the copy that is played."""
+        return beside(self.env.copies[-1], ForPeople)
 
     @property
     def failed(self) -> bool:
@@ -205,14 +206,14 @@ class Game(RolloutMonitor, TextPolicy):
             if not self.solved:
                 self._begin(messages[0].content)
         if isinstance(self.policy, Person):
-            self.policy.people = beside(self.env, ForPeople)
+            self.policy.people = self.people
         self.console.print(panel("you see", readable(messages[-1].content, self.console)))
         return self.policy.act(messages, rng)
 
     def _begin(self, rules: str) -> None:
         """What a whole pack is played by."""
         self.console.print(panel("rules", rules))
-        people, width = beside(self.env, ForPeople), self.console.width
+        people, width = self.people, self.console.width
         for title, rows in (
             ("what there is", people.holds()),
             ("tools", list(map(_tool, beside(self.env, Tools).schemas))),
@@ -234,7 +235,7 @@ class Game(RolloutMonitor, TextPolicy):
             self.solved.append(episode)
             colour = "green" if episode.success else "red"
             self.console.print(panel(f"reward {episode.reward:.3f}", episode.feedback, colour))
-            if conditions := beside(self.env, ForPeople).outcome():
+            if conditions := self.people.outcome():
                 self.console.print(panel("checks", self._marked(conditions), colour))
         else:
             self.console.print(panel("context for the next task", episode.context_after or "(none)"))
