@@ -50,7 +50,7 @@ from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.rollouts import TrainingRollouts
-from cod_lightning.training.scorers import Prompt
+from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 
@@ -74,6 +74,8 @@ class RolloutDataModule(ItemDataModule):
         packs_per_rollout: G, packs of a rollout.
         updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
         passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
+        shuffle_episodes: Whether updates take episodes one by one, shuffled over all packs for every pass, as in PPO and LOOP; else
+            whole groups.
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
         max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training
             (docs/guides/asynchronous.md).
@@ -115,6 +117,7 @@ class RolloutDataModule(ItemDataModule):
         packs_per_rollout: int = 32,
         updates_per_rollout: int = 2,
         passes_per_rollout: int = 1,
+        shuffle_episodes: bool = False,
         resample_packs: int = 0,
         max_staleness: int = 0,
         in_order: bool = True,
@@ -151,6 +154,7 @@ class RolloutDataModule(ItemDataModule):
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
+        self.shuffle_episodes = shuffle_episodes
         self.max_staleness, self.in_order, self.buffer, self.val_packs = max_staleness, in_order, buffer, val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
@@ -174,7 +178,7 @@ class RolloutDataModule(ItemDataModule):
             play=partial(self.groups, "train", num_siblings=group_size),
             runner=self.runner,
             learner=lambda: self.learner,
-            prompts=self._prompts,
+            for_scorers=self._for_scorers,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
             replay=stored,
@@ -186,12 +190,15 @@ class RolloutDataModule(ItemDataModule):
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
             passes_per_rollout=passes_per_rollout,
+            shuffle_episodes=shuffle_episodes,
             resample_packs=resample_packs,
             seed=seed,
         )
         num_updates = updates_per_rollout * passes_per_rollout
         per_sync = 1 if buffer is None else buffer.rollouts_per_sync
-        self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync)
+        self.stream = TrainStream(
+            self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync, shuffle_episodes
+        )
         """The updates to come; where a training stops and resumes."""
         self.test_kinds: Collection[ConditionKind] = OF_TRAINED
         """Kinds of conditions that `test` plays of each suite."""
@@ -366,11 +373,8 @@ class RolloutDataModule(ItemDataModule):
             by_kind=by_kind,
         )
 
-    def _prompts(self, groups: Mapping[int, Group]) -> Prompt:
-
-        from cod_lightning.evaluation.provided_contexts import OraclePrompts
-
-        return OraclePrompts(groups, self._setting(self.temperature))
+    def _for_scorers(self, groups: Mapping[int, Group]) -> Played:
+        return Played(groups, self._setting(self.temperature))
 
     def _num_ahead(self) -> float:
         """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer

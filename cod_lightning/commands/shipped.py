@@ -17,7 +17,8 @@ CLASS_KEYS = {
     "credit": "model.credit",
     "baseline": "model.baseline",
 }
-"""Group -> the key whose class its files choose."""
+"""Short name of a key -> the key, whose value is a class; env, context and engine are groups of files, too."""
+_ROOMS = "lifecycles", "methods", "engines"
 CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+|[A-Z]\w*")
 """The import path of a class, or the name of one of this project, as in `baseline=LeaveOneOut`."""
 
@@ -61,8 +62,8 @@ def config_folders() -> list[Path]:
 
 
 def config_names() -> list[str]:
-    """Names that `--config` takes: files at the top and under experiment/ and study/."""
-    named = ("", "experiment/", "study/")
+    """Names that `--config` takes: files at the top and under experiment/."""
+    named = ("", "experiment/")
     return sorted(
         f"{of}{path.stem}" for folder in config_folders() for of in named for path in (folder / of).glob("*.yaml")
     )
@@ -71,6 +72,11 @@ def config_names() -> list[str]:
 def groups() -> set[str]:
     """The config groups."""
     return {path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()}
+
+
+def choosable() -> list[str]:
+    """What a command line chooses in: groups of files, and short names of keys whose values are classes."""
+    return [*CLASS_KEYS, *sorted(groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"})]
 
 
 def files_of(group: str) -> dict[str, Path]:

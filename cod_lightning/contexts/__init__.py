@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from cod_lightning.contexts.base import ContextUpdate as ContextUpdate
     from cod_lightning.contexts.checked import CheckedContext as CheckedContext
     from cod_lightning.contexts.hint import HintContext as HintContext
-    from cod_lightning.contexts.notebook import NotebookContext as NotebookContext
     from cod_lightning.contexts.stacked import StackedContext as StackedContext
     from cod_lightning.contexts.wrapped import StartedContext as StartedContext
 
@@ -19,7 +18,6 @@ __getattr__ = lazily(
         "base": "ContextMechanism ContextUpdate",
         "checked": "CheckedContext",
         "hint": "HintContext",
-        "notebook": "NotebookContext",
         "stacked": "StackedContext",
         "wrapped": "StartedContext",
     },

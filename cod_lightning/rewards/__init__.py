@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from cod_lightning.rewards.base import rewards_of as rewards_of
     from cod_lightning.rewards.base import scored as scored
     from cod_lightning.rewards.judge import JudgeReward as JudgeReward
-    from cod_lightning.rewards.learnability import Learnability as Learnability
-    from cod_lightning.rewards.learnability import paid as paid
     from cod_lightning.rewards.pairwise import Pairwise as Pairwise
     from cod_lightning.rewards.pairwise import PairwiseJudge as PairwiseJudge
+    from cod_lightning.rewards.proposals import ProposalReward as ProposalReward
+    from cod_lightning.rewards.proposals import paid as paid
     from cod_lightning.rewards.siblings import SiblingReward as SiblingReward
     from cod_lightning.rewards.siblings import compared as compared
 
@@ -30,8 +30,8 @@ __getattr__ = lazily(
         "answer": "BrokenRule FormatReward LengthReward NewFacts",
         "base": "ContextReward Reward RewardPart Rewards WorldReward rewards_of scored",
         "judge": "JudgeReward",
-        "learnability": "Learnability paid",
         "pairwise": "Pairwise PairwiseJudge",
+        "proposals": "ProposalReward paid",
         "siblings": "SiblingReward compared",
     },
 )
