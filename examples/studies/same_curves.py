@@ -26,7 +26,7 @@ WORLDS = f'''
 import gymnasium
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import text_space
+from cod_lightning.envs.base import Vocabulary, text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld
 from cod_lightning.envs.openenv_world import OpenEnvWorld
 from cod_lightning.envs.programs import VerifiersWorld
@@ -37,14 +37,17 @@ TASKS = [{{"hidden": n}} for n in range(1, {LARGEST} + 1)]
 UNREAD = "Not a number. The task is over."
 
 
-class Spelled:
-    """What all three have in common."""
-
-    rules = property(lambda self: RULES)
-
+class SpelledVocabulary(Vocabulary):
     def words(self):
         said = [RULES, "Your first guess?", UNREAD, "is right. too low. too high."]
         return (*" ".join(said).split(), *(text for n in range({LARGEST} + 1) for text in (str(n), f"<answer>{{n}}</answer>")))
+
+
+class Spelled:
+    """What all three have in common."""
+
+    companions = (SpelledVocabulary,)
+    rules = property(lambda self: RULES)
 
     def step(self, action):
         seen, *rest = super().step(action)
