@@ -25,8 +25,8 @@ After this page you know how often `doctor` ([guide](../guides/doctor.md)) names
 
 {healthy}
 
-Of {num} planted causes {named} are named first. In {runs} healthy runs {alarms} causes are named: what was seen there is so, beside
-a reward that rises all the same.
+Of {num} planted causes {named} are named first. Causes named in {runs} healthy runs: {alarms}. What was seen there is so, beside a
+reward that rises all the same.
 
 A run is healthy where it is a shipped config with nothing changed but its length (eight rollouts), its packs and its suites, and
 its reward did not fall: the mean over the last quarter of the updates is at least the first rollout's, less .05. Limits: tiny
