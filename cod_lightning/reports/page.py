@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from cod_lightning.reports.records import in_rows
 from cod_lightning.whole_file import write_whole
 
 _SCRIPTS = (
@@ -37,7 +38,7 @@ def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
         style=Markup(style),
         script=Markup(script),
         overview=Markup(embedded(overview)),
-        lifecycles=Markup(packed(lifecycles)),
+        lifecycles=Markup(packed(in_rows(lifecycles))),
     )
 
 
