@@ -101,14 +101,14 @@ def _check_baseline(module: Any, data: Any) -> None:
             raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=GroupMean, or another program.")
         if module.scale != "none":
             expected = "none with baseline=Accepted, whose advantages are all 1, so that nothing is left to divide by"
-            raise ConfigError("model.scale", module.scale, expected, "Choose loss=reinforce, which sets it, or none.")
+            raise ConfigError("model.scale", module.scale, expected, "Choose method=reinforce, which sets it, or none.")
         if (source := data.packs.source).compares_advantages:
             expected = "another one with baseline=Accepted, whose advantages are all 1, in every category alike"
-            remedy = "Choose source=learnability, or another baseline."
+            remedy = "Choose source=Revisits, or another baseline."
             raise ConfigError("data.source", type(source).__name__, expected, remedy)
         if module.loss.compares_siblings:
             expected = "one that looks at each episode alone with baseline=Accepted, which leaves out all but successes"
-            raise ConfigError("model.loss", type(module.loss).__name__, expected, "Choose loss=reinforce.")
+            raise ConfigError("model.loss", type(module.loss).__name__, expected, "Choose method=reinforce.")
     every = isinstance(baseline, RoleMean) or (isinstance(baseline, AsymRE) and baseline.shift < 0)
     if not every and not isinstance(baseline, TermsAlone):
         return
@@ -157,14 +157,22 @@ def _check_reuse(loss: PolicyLoss, data: Any) -> None:
                 f"{off} with model.loss={type(loss).__name__} as it is set, which neither clips nor weighs tokens by their ratio "
                 f"and so would {harm}"
             )
-            raise ConfigError(f"data.{key}", value, expected, "Choose loss=loop, grpo, cispo or rec.")
+            raise ConfigError(f"data.{key}", value, expected, "Choose method=loop, grpo, cispo or rec.")
+    if data.shuffle_episodes and (loss.compares_siblings or data.replay is not None):
+        what = f"model.loss={type(loss).__name__}, which compares an episode with its siblings, which may be in other updates"
+        if data.replay is not None:
+            what = f"data.replay={name}, which adds whole packs to updates"
+        expected = f"false with {what}"
+        raise ConfigError(
+            "data.shuffle_episodes", True, expected, "Leave it out, or choose method=loop without a replay."
+        )
     if data.replay is not None and loss.compares_siblings:
         expected = (
             f"null with model.loss={type(loss).__name__} as it is set, which compares an episode with its siblings, which are not "
             "replayed with it"
         )
         raise ConfigError(
-            "data.replay", name, expected, "Choose loss=loop, grpo, cispo or rec, or leave data.replay out."
+            "data.replay", name, expected, "Choose method=loop, grpo, cispo or rec, or leave data.replay out."
         )
 
 
@@ -199,5 +207,5 @@ def _check_attempts(credit: CreditRule, trained: Sequence[EpisodeKind], data: An
     measured = EpisodeKind.UPDATE in trained and len(of_next) > 0 and bool((of_next > 0).all())
     if AttemptKind.WITHOUT_CONTEXT in data.program.beside and not measured:
         expected = "one without attempts that measure contexts, unless updates take place, are trained, and get the next reward"
-        remedy = "Choose credit=episode or a window of at least 2, a program with updates, and all kinds."
+        remedy = "Choose credit=EpisodeCredit or a window of at least 2, a program with updates, and all kinds."
         raise ConfigError("data.program", type(data.program).__name__, expected, remedy)

@@ -8,14 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.commands.shipped import config_folders, config_names
+from cod_lightning.commands.shipped import CLASS_KEYS, config_folders, config_names, groups
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
-
-_ADDED = ("program", "source", "replay", "reward")
-"""Groups whose choice is added to a config that has made none: `source=bandit` is Hydra's `+source=bandit`."""
-
-_SEVERAL = ("reward",)
-"""Groups of which a config may choose several, in brackets: each adds a key of its own."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +27,8 @@ class Composed:
 def composed(path: Path, overrides: Sequence[str]) -> Composed:
     """The file, composed; `ConfigError` in one line where Hydra cannot.
 
-    An environment or context of which the file names the class takes nothing from that of another class in its defaults.
+    A class that the file names takes nothing from another class in its defaults. A choice in a group from which the defaults choose
+    nothing is added: `context=notebook_compact` is then Hydra's `+context=notebook_compact`.
     """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
@@ -44,7 +39,7 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
     from omegaconf.errors import OmegaConfBaseException
 
     for one in overrides:
-        if (several := re.fullmatch(r"\+?(\w+)=\[(.*)\]", one)) and several[1] not in _SEVERAL:
+        if several := re.fullmatch(r"\+?(\w+)=\[(.*)\]", one):
             expected = "one choice, since the last of several takes the place of the others"
             remedy = f"Choose one; sweep ... {several[1]}={several[2]} trains each."
             raise ConfigError(several[1], f"[{several[2]}]", expected, remedy)
@@ -66,11 +61,16 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
     try:
         node: Any = OmegaConf.load(path)
         plain, hydra = compose(node)
-        for key in ("env", "context"):
-            if isinstance(mine := (node.get("data") or {}).get(key), DictConfig) and "class_path" in mine:
-                without = copy.deepcopy(node)
-                del without.data[key]
-                _without_arguments_of_another(plain["data"][key], compose(without)[0]["data"].get(key), mine, overrides)
+        without = copy.deepcopy(node)
+        own = {
+            (section, name): without[section].pop(name)
+            for section, name in (key.split(".") for key in CLASS_KEYS.values())
+            if isinstance(mine := (node.get(section) or {}).get(name), DictConfig) and "class_path" in mine
+        }
+        defaults = compose(without)[0] if own else {}
+        for (section, name), mine in own.items():
+            before = (defaults.get(section) or {}).get(name)
+            _without_arguments_of_another(plain[section][name], before, mine, overrides)
     except UserWarning as error:
         expected = "_self_ in its defaults list, without which the defaults replace what the file says itself"
         raise ConfigError("--config", path, expected, "Add `- _self_` as the last of them.") from error
@@ -79,7 +79,7 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
     except (HydraException, OmegaConfBaseException) as error:
         reason = " ".join(str(error).split())
         absent = re.search(r"Could not override '(\w+)'\. No match in the defaults list", reason)
-        if absent and absent[1] in _ADDED and f"+{absent[1]}" not in "".join(overrides):
+        if absent and absent[1] in groups() and f"+{absent[1]}" not in "".join(overrides):
             more = [f"+{one}" if one.partition("=")[0] == absent[1] else one for one in overrides]
             return composed(path, more)
         raise _not_composed(path, reason) from error

@@ -1,6 +1,6 @@
 """Config files by name, composed by Hydra where they have a `defaults:` list, then handed to LightningCLI as plain YAML.
 
-    fit --config quickstart credit=task --model.lr 1e-4
+    fit --config quickstart credit=TaskCredit --model.lr 1e-4
 
 becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition comes first, typed overrides later, and
 `--print_config` shows (and reloads as) the result. A list of suites, or of other mappings, and an
@@ -39,9 +39,15 @@ from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
 from cod_lightning.trusted import read_config
 
+_CLASSES = {
+    "program": "program=BestOfN",
+    "source": "source=Bandit",
+    "replay": "replay=SignalReplay",
+    "loss": "--model.loss NFT",
+    "credit": "credit=TaskCredit",
+    "baseline": "baseline=LeaveOneOut",
+}
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
-_WITH_MODULES = ("env", "engine")
-"""Groups whose classes are imported when a config names them by their paths; a name alone does not find them."""
 _FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots")
 
 
@@ -267,10 +273,13 @@ def _choice(group: str, value: str, name: str) -> str:
         or value[:1] in ("{", "[")
         or Path(value).is_file()
         or f"{group}/{value}" in shipped
-        or not shipped
-        or (group not in _WITH_MODULES and CLASS_NAME.fullmatch(value))
+        or (group != "env" and CLASS_NAME.fullmatch(value))  # one of those is found by its path alone
     ):
         return f"--{CLASS_KEYS[group]}={value}"
+    if not shipped:
+        meant = f"Did you mean method={value}? " if value in choices_of("method") else ""
+        listed = f"`fit --help {CLASS_KEYS[group]}` lists them; groups of files are {', '.join(sorted(groups()))}."
+        raise ConfigError(name, value or "empty", f"a class by its name, as in {_CLASSES[group]}", f"{meant}{listed}")
     expected = f"one of {some_of(shipped, value, most=20)}, a YAML file or a class path"
     listed = "See `worlds`." if group == "env" else "Check the spelling."
     raise ConfigError(name, value or "empty", expected, f"{did_you_mean(value, shipped)}{listed}")

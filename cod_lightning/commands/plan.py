@@ -95,7 +95,9 @@ def run(argv: Sequence[str]) -> int:
     policy = cli.model.policy
     if not (isinstance(policy, PretrainedPolicy) and policy.path):
         expected = "a policy from a folder or the hub, whose size is worth a plan"
-        raise ConfigError("model.policy", type(policy).__name__, expected, "Choose model=pretrained, lora or qlora.")
+        raise ConfigError(
+            "model.policy", type(policy).__name__, expected, "Choose model.policy=PretrainedPolicy, or LoRAPolicy."
+        )
     if (gpu_gb := cli.config.gpu_gb) is not None and not gpu_gb > 0:
         raise ConfigError("--gpu_gb", gpu_gb, "above 0", "24 is a common one.")
     screen = Screen()

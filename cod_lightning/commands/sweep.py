@@ -43,7 +43,9 @@ def run(argv: Sequence[str]) -> int:
             raise ConfigError("--table", f"beside {given}", "alone, since it runs nothing", "Run the sweep first.")
         return _table(options.table, options, argv)
     if options.config is None:
-        raise ConfigError("--config", "missing", "the config that is varied", "Try --config smoke credit=episode,task.")
+        raise ConfigError(
+            "--config", "missing", "the config that is varied", "Try --config smoke credit=EpisodeCredit,TaskCredit."
+        )
     if sum(arg.partition("=")[0] == "--config" for arg in argv) > 1:
         raise ConfigError("--config", options.config, "one config", "Type what another one changes as KEY=VALUE.")
     at_once = _at_once(options)

@@ -68,7 +68,7 @@ def plan(config: str, overrides: Sequence[str], root: Path, threads: int) -> lis
         made = compose(tuple(line for line in combination if line not in own))
         job = _fit(config, made, combination, own.values(), threads)
         varied = [line for at, line in enumerate(combination) if any(other[at] != line for other in combinations)]
-        typed = [line.lstrip("+~") for line in varied]
+        typed = [_short(line) for line in varied]
         telling = [line for line in typed if not line.startswith(f"{SEED}=")]
         label = " ".join([Path(config).stem, *telling, f"seed={job.record.seed}"])
         job = replace(job, record=replace(job.record, label=label, order=len(fits)))
@@ -153,6 +153,13 @@ def _with_short_keys(line: str) -> str:
     return f"{key}={values}"
 
 
+def _short(line: str) -> str:
+    """A line of a combination as it is typed: a class by the short name of its key."""
+    key, equals, value = line.lstrip("+~").partition("=")
+    of_class = {f"{path}.class_path": group for group, path in CLASS_KEYS.items()}
+    return f"{of_class.get(key, key)}{equals}{value}"
+
+
 def _canonical(value: Any) -> Any:
     """The config with all arguments of a class under `init_args`, so that equal jobs have equal hashes however they were typed."""
     if isinstance(value, list):
@@ -183,7 +190,7 @@ def _fit(config: str, made: Composed, combination: list[str], own: Iterable[tupl
     suites = [data["suites"]] if isinstance(data["suites"], str) else data["suites"]
     content["data"] = {**data, "suites": inline(suites)}
     typed = [line.lstrip("+~").partition("=")[::2] for line in combination]
-    values = {key: value for key, value in typed if key not in made.choices and key != SEED}
+    values = {_short(key): value for key, value in typed if key not in made.choices and key != SEED}
     record = JobRecord(
         kind=JobKind.FIT,
         label="",

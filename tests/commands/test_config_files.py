@@ -121,12 +121,13 @@ def test_a_config_without_a_name_says_what_there_is():
         (["data.env=levers"], ["env=levers"]),
         (["env=shop.Shop"], ["--data.env=shop.Shop"]),
         (["--env", "shop.Shop"], ["--data.env=shop.Shop"]),
-        (["--model.loss", "grpo"], ["loss=grpo"]),
+        (["--model.loss", "GSPO"], ["--model.loss=GSPO"]),
+        (["credit=TaskCredit"], ["--model.credit=TaskCredit"]),
         (["--context", "my.Notebook"], ["--data.context=my.Notebook"]),
         (["data.env.max_turns=3"], ["--data.env.max_turns=3"]),
         (["model.lr=1e-4"], ["--model.lr=1e-4"]),
         (["seed_everything=2"], ["--seed_everything=2"]),
-        (["model=tiny", "+strategy=fsdp2", "~data.env", "hydra.launcher.n_jobs=2"],) * 2,
+        (["method=grpo", "+strategy=fsdp2", "~data.env", "hydra.launcher.n_jobs=2"],) * 2,
         (["--ckpt_path", "epoch=3.ckpt", "--profile", "env=levers"],) * 2,
         (["--data.env.max_turns", "3", "--data.val_packs", "-3", "--config", "smoke"],) * 2,
         (["--data.env", '{"class_path": "a.B"}'], ['--data.env={"class_path": "a.B"}']),
@@ -163,9 +164,9 @@ def test_the_line_that_sets_a_key_is_found_in_the_file_that_was_typed(tmp_path):
     assert line_of("lr") == ""
 
 
-@pytest.mark.parametrize("choice", ["program=every_task", "source=history", "replay=signal", "reward=length"])
+@pytest.mark.parametrize("choice", ["context=notebook_compact", "engine=vllm_sleep"])
 def test_a_group_that_a_config_has_not_chosen_from_is_added(choice):
-    path = find_config("smoke")
+    path = find_config("experiment/endpoint")
     assert composed(path, [choice]).plain == composed(path, [f"+{choice}"]).plain
 
 

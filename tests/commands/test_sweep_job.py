@@ -17,7 +17,7 @@ JOB = JobRecord(
     kind=JobKind.FIT,
     label="cell seed=1",
     config="smoke",
-    overrides=("credit=task",),
+    overrides=("credit=TaskCredit",),
     setting={"credit": "task"},
     seed=1,
 )

@@ -14,7 +14,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
 
 pytestmark = pytest.mark.slow
-AXES = ("credit=episode,task", "seed_everything=1,2", "sampled_token_budget=5000")
+AXES = ("credit=EpisodeCredit,TaskCredit", "seed_everything=1,2", "sampled_token_budget=5000")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,10 @@ def jobs(tmp_path_factory):
 def test_every_combination_is_a_job_after_one_evaluation_of_each_seed_s_warm_start(jobs):
     kinds = [(job.record.kind, job.record.seed) for job in jobs]
     assert kinds == [(JobKind.WARM_START, 1), (JobKind.WARM_START, 2), *[(JobKind.FIT, seed) for seed in (1, 2, 1, 2)]]
-    assert [job.record.label for job in jobs[2:4]] == ["smoke credit=episode seed=1", "smoke credit=episode seed=2"]
+    assert [job.record.label for job in jobs[2:4]] == [
+        "smoke credit=EpisodeCredit seed=1",
+        "smoke credit=EpisodeCredit seed=2",
+    ]
 
 
 def test_a_cell_leaves_its_warm_start_s_evaluation_to_the_job_that_all_share(jobs):
@@ -40,7 +43,7 @@ def test_a_cell_leaves_its_warm_start_s_evaluation_to_the_job_that_all_share(job
 @pytest.mark.parametrize(
     ("axis", "key"),
     [
-        ("program=every_task,no_updates", "program"),
+        ("program.every=1,null", "program"),
         ("data.stop_strings=null,[x]", "stop_strings"),
         ("data.system_prompt=a,b", "system_prompt"),
         ("data.rewrite_history=null,true", "rewrite_history"),
@@ -54,7 +57,7 @@ def test_a_warm_start_is_evaluated_as_its_cell_plays(axis, key, tmp_path):
     assert all(by_name[str(fit.record.warm_start)][key] == fit.config["data"][key] for fit in fits)
 
 
-@pytest.mark.parametrize("axis", ["data.group_size=4,8", "data.temperature=1.0,0.9", "source=uniform,regret"])
+@pytest.mark.parametrize("axis", ["data.group_size=4,8", "data.temperature=1.0,0.9", "source=Uniform,Revisits"])
 def test_what_is_of_the_training_alone_shares_the_warm_start_s_evaluation(axis, tmp_path):
     assert len(plan("smoke", (axis,), tmp_path, threads=1)) == 3
 
@@ -70,7 +73,9 @@ def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
     root = jobs[0].folder.parent
     for job in jobs:
         write_record(job.folder, job.record)
-    more = plan("smoke", ("credit=task,trajectory", "loss=rec", "seed_everything=2", AXES[2]), root, threads=1)
+    more = plan(
+        "smoke", ("credit=TaskCredit,TrajectoryCredit", "method=rec", "seed_everything=2", AXES[2]), root, threads=1
+    )
     known = {job.folder for job in jobs}
     assert [job.folder in known for job in more] == [True, True, False], "warm start, task, trajectory"
     assert more[1].folder == jobs[5].folder
@@ -107,10 +112,10 @@ def test_arguments_of_the_file_s_world_are_not_given_to_another_one(tmp_path):
 
 
 def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
-    typed = plan("study/levers", ("credit=task", "method=grpo,loop"), tmp_path, threads=1)
+    typed = plan("examples/studies/levers.yaml", ("credit=TaskCredit", "method=grpo,loop"), tmp_path, threads=1)
     fits = [job for job in typed if job.record.kind is JobKind.FIT]
     assert len(fits) == 2 * 5, "the file's five seeds, two methods, the typed credit alone"
-    assert {job.record.setting["credit"] for job in fits} == {"task"}
+    assert {job.record.setting["credit"] for job in fits} == {"TaskCredit"}
     assert {job.config["model"]["baseline"]["class_path"].rpartition(".")[2] for job in fits} == {
         "GroupMean",
         "LeaveOneOut",
@@ -121,7 +126,7 @@ def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
 @pytest.mark.parametrize(
     ("axis", "said"),
     [
-        ("credit=nothing", "credit is nothing; expected one of discounted"),
+        ("context=nothing", "context is nothing; expected one of acts_compact"),
         ("model.lr=interval(0,1)", "does not support sweep type"),
         ("seed_everything=a,b", "seed_everything is a; expected a whole number"),
         ("data.suites=[nowhere]", "is nowhere; expected a YAML file"),
@@ -134,12 +139,12 @@ def test_axes_that_cannot_be_are_refused(axis, said, tmp_path):
 
 def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
     line = ["sweep", "--config", "smoke", "--out", str(tmp_path / "out"), "--print_jobs", "warm_start=null"]
-    assert main([*line, "credit=episode,task"]) == 0
+    assert main([*line, "credit=EpisodeCredit,TaskCredit"]) == 0
     assert "2 jobs, 0 finished" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
-    (job, _) = plan("smoke", ("warm_start=null", "credit=episode,task"), tmp_path / "out", threads=1)
+    (job, _) = plan("smoke", ("warm_start=null", "credit=EpisodeCredit,TaskCredit"), tmp_path / "out", threads=1)
     write_record(job.folder, job.record.__class__(**{**vars(job.record), "status": JobStatus.FINISHED}))
-    assert main([*line, "credit=episode,task"]) == 0
+    assert main([*line, "credit=EpisodeCredit,TaskCredit"]) == 0
     printed = capsys.readouterr().out
     assert "2 jobs, 1 finished" in printed
     assert printed.startswith("finished  fit")
@@ -157,7 +162,7 @@ def test_a_key_that_fit_does_not_know_is_refused_before_anything_runs(tmp_path, 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["credit=task"], "--config is missing"),
+        (["credit=TaskCredit"], "--config is missing"),
         (["--config", "smok"], "Did you mean smoke?"),
         (["--config", "smoke", "--jobs", "2"], "expected left out with --launcher basic"),
         (["--config", "smoke", "--launcher", "joblib", "--jobs", "9999"], "Threads that share a core spin and crawl"),
@@ -182,7 +187,7 @@ def test_a_job_s_config_is_one_that_fit_takes(jobs):
 
 
 def test_the_folder_says_what_the_job_is(jobs):
-    assert Path(jobs[2].folder).name.startswith("smoke,credit=episode,seed=1-")
+    assert Path(jobs[2].folder).name.startswith("smoke,credit=EpisodeCredit,seed=1-")
 
 
 def test_a_launcher_that_is_not_installed_says_what_to_install(monkeypatch, capsys):
@@ -198,28 +203,29 @@ def test_a_key_that_the_launcher_does_not_have_is_a_mistake_in_one_line(tmp_path
 
 @pytest.mark.parametrize("world", ["levers", "frozen_lake_3x3", "frozen_lake_4x4", "alchemy"])
 def test_runs_of_the_study_end_by_tokens_and_meet_the_same_packs(world):
-    made = composed(find_config(f"study/{world}"), [])
+    made = composed(find_config(f"examples/studies/{world}.yaml"), [])
     assert made.plain["sampled_token_budget"] > 0
     assert made.plain["trainer"]["max_epochs"] == -1
     (suite,) = made.plain["data"]["suites"]
     assert suite["num_packs"] >= 512
     assert suite["controls"] == ["blanked_context"]
-    assert made.axes == {"credit": "episode,trajectory,task", "seed_everything": "1,2,3,4,5"}
-    assert made.choices["credit"] == "episode"
+    assert made.axes == {"credit": "EpisodeCredit,TrajectoryCredit,TaskCredit", "seed_everything": "1,2,3,4,5"}
+    assert made.plain["model"]["credit"]["init_args"]["style"] == "mean"
 
 
 @pytest.mark.parametrize(
     ("method", "loss", "baseline", "reweighted"),
     [
         ("grpo", "GRPO", "GroupMean", False),
-        ("rec_without_red", "REC", "GroupMean", False),
+        ("nft", "NFT", "GroupMean", False),
+        ("rloo", "RLOO", "LeaveOneOut", False),
         ("rec", "REC", "GroupMean", True),
         ("loop", "LOOP", "LeaveOneOut", False),
         ("cispo", "CISPO", "GroupMean", False),
     ],
 )
 def test_a_method_is_a_loss_with_the_baseline_that_belongs_to_it(method, loss, baseline, reweighted):
-    model = composed(find_config("study/levers"), [f"method={method}"]).plain["model"]
+    model = composed(find_config("examples/studies/levers.yaml"), [f"method={method}"]).plain["model"]
     assert model["loss"]["class_path"].endswith(f".{loss}")
     assert model["baseline"]["class_path"].endswith(f".{baseline}")
     assert (model["reweight"] is not None) == reweighted
@@ -227,7 +233,8 @@ def test_a_method_is_a_loss_with_the_baseline_that_belongs_to_it(method, loss, b
 
 @pytest.mark.parametrize("key", ["env.max_turns", "data.env.max_turns", "data.env.init_args.max_turns"])
 def test_a_job_has_the_same_folder_however_its_key_was_typed(key, tmp_path):
-    folders = [job.folder for job in plan("smoke", [f"{key}=3", "credit=episode,task"], tmp_path, 1)]
+    folders = [job.folder for job in plan("smoke", [f"{key}=3", "credit=EpisodeCredit,TaskCredit"], tmp_path, 1)]
     assert folders == [
-        job.folder for job in plan("smoke", ["++data.env.init_args.max_turns=3", "credit=episode,task"], tmp_path, 1)
+        job.folder
+        for job in plan("smoke", ["++data.env.init_args.max_turns=3", "credit=EpisodeCredit,TaskCredit"], tmp_path, 1)
     ]
