@@ -28,16 +28,6 @@ MOST_ENTRIES = 200
 _TEXTS = ("context_before", "context_after", "feedback", "error")
 _WITHOUT_CHANGES = (EpisodeKind.SOLVE, EpisodeKind.PROPOSE, EpisodeKind.WRITE)
 """Kinds of episodes that do not rewrite the context."""
-_NAMES = {
-    "lifecycles": ("file", "step", "sibling", "group", "pack", "episodes", "entries", "more_entries"),
-    "episodes": (
-        *("kind", "position", "status", "success", "reward", "parts", "return", "advantage", "gap", *_TEXTS),
-        *("turns", "changes", "path"),
-    ),
-    "turns": ("observation", "response", "stop", "policy_version", "logprobs", "gaps"),
-    "entries": ("key", "text", "came", "changes", "shown", "gone", "why", "earned", "num_tasks"),
-}
-"""Of the values of each row, by what a list holds."""
 Record = dict[str, Any]
 
 
@@ -162,15 +152,6 @@ class Shelf:
         add = self._strings.add
         changes = [[index, add(before)] for index, before in entry["changes"]]
         return entry | {name: add(entry[name]) for name in ("key", "text", "why")} | {"changes": changes}
-
-
-def in_rows(data: Record) -> Record:
-    """The data with a lifecycle, an episode, a turn and an entry as a row of values each; `names` has their names, once."""
-    return data | {"names": _NAMES, "lifecycles": _rows("lifecycles", data["lifecycles"])}
-
-
-def _rows(kind: str, records: Sequence[Record]) -> list[list[Any]]:
-    return [[_rows(name, one[name]) if name in _NAMES else one.get(name) for name in _NAMES[kind]] for one in records]
 
 
 def number(value: float | None) -> float | None:

@@ -11,8 +11,8 @@ from cod_lightning.reports.advantages import Credit
 from cod_lightning.reports.file_facts import file_facts, is_training, notes_of
 from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.lines import LifecycleFile, PlayedGroup
-from cod_lightning.reports.page import embedded
-from cod_lightning.reports.records import Shelf, ShortGroup, in_rows, short_group
+from cod_lightning.reports.page import embedded, in_rows
+from cod_lightning.reports.records import Shelf, ShortGroup, short_group
 from cod_lightning.reports.run import RunFolder, read_run, run_names
 
 MOST_BYTES = 18_000_000

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.page import embedded
-from cod_lightning.reports.records import in_rows
+from cod_lightning.reports.page import embedded, in_rows
 from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
 from tests.records import group
