@@ -286,7 +286,8 @@ class RolloutDataModule(ItemDataModule):
                 "the checkpoint was written by a version that kept rewards beside rows, not advantages in them: go on with that "
                 "version, or begin a new run (`test`, `deploy` and `export` take it as it is)."
             )
-        with answering(_not_this_checkpoint, "one whose state of the data can be restored"):
+        refused = partial(ConfigError, "ckpt_path", "a damaged checkpoint", remedy="Go on from an earlier one.")
+        with answering(refused, "one whose state of the data can be restored"):
             self.stream.restore(state_dict["stream"])
             self.rollouts.load_state_dict(state_dict["rollouts"])
 
@@ -358,7 +359,23 @@ class RolloutDataModule(ItemDataModule):
         return replace(self._setting(self.temperature), program=self.program)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
-        sampler = self._sampler(temperature, suite)
+        sampler = Sampler(
+            engine=self.engine,
+            chat=self.chat,
+            window=self.learner.policy.window,
+            max_new_tokens=self.max_new_tokens,
+            temperature=temperature,
+            top_p=self.top_p if suite is None else suite.top_p,
+            top_k=0 if suite is None else suite.top_k,
+            min_p=0.0 if suite is None else suite.min_p,
+            stop_strings=self.stop_strings,
+            thinking_budget=self.thinking_budget,
+            seed=self.seed,
+            policy_version=self.engine.policy_version,
+            num_ids=_num_ids(self.learner),
+            deadlines=self.deadlines,
+            liveness=self.runner.liveness,
+        )
         policy = self.learner.policy
         by_kind = sampler.by_kind(policy.adapter_kinds)
         if (frozen := self.frozen) is not None:
@@ -390,31 +407,8 @@ class RolloutDataModule(ItemDataModule):
         most = self.max_staleness - (not self.in_order) if self.buffer is None else math.inf
         return min(most, math.ceil(needed) - 1) if needed < math.inf else most
 
-    def _sampler(self, temperature: float, suite: Suite | None) -> Sampler:
-        return Sampler(
-            engine=self.engine,
-            chat=self.chat,
-            window=self.learner.policy.window,
-            max_new_tokens=self.max_new_tokens,
-            temperature=temperature,
-            top_p=self.top_p if suite is None else suite.top_p,
-            top_k=0 if suite is None else suite.top_k,
-            min_p=0.0 if suite is None else suite.min_p,
-            stop_strings=self.stop_strings,
-            thinking_budget=self.thinking_budget,
-            seed=self.seed,
-            policy_version=self.engine.policy_version,
-            num_ids=_num_ids(self.learner),
-            deadlines=self.deadlines,
-            liveness=self.runner.liveness,
-        )
-
 
 def _num_ids(module: Any) -> int | None:
     """Ids that the module's model has; a model may have more than its tokenizer. None where the model does not say."""
     config = getattr(getattr(module, "model", None), "config", None)
     return None if config is None else getattr(config.get_text_config(), "vocab_size", None)
-
-
-def _not_this_checkpoint(expected: str) -> ConfigError:
-    return ConfigError("ckpt_path", "a damaged checkpoint", expected, "Go on from an earlier one.")
