@@ -95,6 +95,7 @@ studies: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python examples/studies/regime.py --runs runs/regime
 	.venv/bin/python examples/studies/evaluation.py --out docs/results/evaluation.json
 	PYTHONPATH=. .venv/bin/python examples/studies/training_pays.py
+	PYTHONPATH=. .venv/bin/python examples/studies/pretrained.py
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.
 bench: .venv/installed-test

@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cod_lightning.commands.phase import WarmStart
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.modules import GRPOModule
+from tests.methods.test_methods import hooks
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("cod_lightning", "datamodules", "modules", "callbacks", "configs", "tests", "docs", "examples")
@@ -108,6 +110,25 @@ def test_a_page_names_only_what_exists(page):
 def test_comments_of_configs_name_only_what_exists():
     comments = {file: "\n".join(re.findall(r"#(?! @package)(.*)", file.read_text())) for file in YAMLS}
     assert {str(file.relative_to(ROOT)): found for file, text in comments.items() if (found := list(stale(text)))} == {}
+
+
+def menu() -> set[str]:
+    """The pages that the site's menu names."""
+
+    def named(entry: object) -> Iterator[str]:
+        for one in entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ():
+            yield from named(one)
+        if isinstance(entry, str):
+            yield entry
+
+    text = (ROOT / "mkdocs.yml").read_text()
+    return set(named(yaml.safe_load(text[text.index("\nnav:") :])["nav"]))
+
+
+def test_the_menu_of_the_site_has_every_page_and_no_other():
+    made = {f"reference/{name}.md" for name in (*hooks().CLASSES, "configs")} | {"index.md", "changes.md", "methods.md"}
+    written = {str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    assert menu() == written | made
 
 
 @pytest.mark.parametrize(
