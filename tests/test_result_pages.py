@@ -17,9 +17,11 @@ from examples.studies import (
     memory_page,
     pretrained,
     quickstart,
+    regime,
     safety,
     safety_page,
     sentences,
+    training_pays,
     uninformative,
 )
 from tests.gpu import measure
@@ -47,6 +49,7 @@ MADE = {
     "memory": lambda found: memory_page.page(found, AGAIN.format(name="memory")),
     "pretrained": pretrained.page,
     "quickstart": quickstart.page,
+    "regime": regime.page,
     "safety": lambda found: safety_page.page(found, list(safety.ARMS), AGAIN.format(name="safety")),
     "sentences": sentences.page,
     "uninformative": uninformative.page,
@@ -63,3 +66,7 @@ SECONDS = {"generalisation", "gpu"}
 def test_a_page_is_what_its_numbers_make(name):
     found = json.loads((RESULTS / f"{SOURCE.get(name, name)}.json").read_text())
     assert (RESULTS / f"{name}.md").read_text() == MADE[name](found)
+
+
+def test_the_page_on_when_training_pays_is_what_the_others_numbers_make():
+    assert (RESULTS / "training_pays.md").read_text() == training_pays.page(training_pays.settings())
