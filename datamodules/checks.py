@@ -11,7 +11,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError, answering, check_at_least
-from cod_lightning.lifecycles import Branching, Program, asks, outline
+from cod_lightning.lifecycles import Program, asks, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import first_ids
@@ -61,24 +61,18 @@ def check_reuse(passes: int, resample: int) -> None:
     check_at_least("data.resample_packs", resample, 0, "0 keeps packs without signal.")
 
 
-def check_comparing(rewards: Rewards, branching: Branching) -> None:
+def check_comparing(rewards: Rewards, program: Program) -> None:
     """No part compares siblings where attempts, which are no sibling's, are compared with their episodes."""
-    for name, part in rewards.items():
-        for key in ("anchors", "counterfactual"):
-            if isinstance(part, SiblingReward) and getattr(branching, key) is not None:
-                expected = f"none beside data.{key}, whose attempts are compared with episodes and have no siblings"
-                raise ConfigError(f"data.rewards.{name}", type(part).__name__, expected, "Leave out one of the two.")
-        if isinstance(part, SiblingReward) and branching.program.num_attempts > 1:
-            program = type(branching.program).__name__
+    name = type(program).__name__
+    for key, part in rewards.items():
+        if isinstance(part, SiblingReward) and program.beside:
             expected = (
-                f"none beside data.program={program}, whose attempts are compared with episodes and have no siblings"
+                f"none beside data.program={name}, whose attempts are compared with episodes and have no siblings"
             )
-            raise ConfigError(f"data.rewards.{name}", type(part).__name__, expected, "Leave out one of the two.")
+            raise ConfigError(f"data.rewards.{key}", type(part).__name__, expected, "Leave out one of the two.")
 
 
-def check_rounds(
-    program: Program, pack_size: int, rewards: Rewards, branching: Branching, source: PackSource | None
-) -> None:
+def check_rounds(program: Program, pack_size: int, rewards: Rewards, source: PackSource | None) -> None:
     """Where the program plays tasks again: nothing needs the pack's own task at each position, or packs of another size, and a
     context is used."""
     played = {step.task for step in outline(program, pack_size) if step.kind is EpisodeKind.SOLVE}
@@ -90,7 +84,9 @@ def check_rounds(
         for name, part in rewards.items()
         if isinstance(part, SiblingReward)
     ]
-    unfit += [(f"data.{key}", "set", own) for key in ("anchors", "counterfactual") if getattr(branching, key)]
+    if program.beside:
+        expected = f"a program that plays each task once where it makes attempts, since {own}"
+        raise ConfigError("data.program", type(program).__name__, expected, "Make no attempts beside it.")
     if source is not None and source.changes_size:
         unfit.append(("data.source.num_tasks", "set", "the tasks of every pack are shared out among proposals"))
     for key, value, why in unfit:

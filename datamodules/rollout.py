@@ -32,14 +32,13 @@ from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError, DataError, answering
-from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
-from cod_lightning.evaluation.conditions import Condition, conditions
+from cod_lightning.evaluation.conditions import OF_TRAINED, Condition, ConditionKind
 from cod_lightning.evaluation.provided_contexts import OraclePrompts, check_oracle
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer, at_endpoint
-from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program, outline
+from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.ranks import num_ranks, share
 from cod_lightning.rewards import RewardPart, rewards_of
@@ -83,8 +82,6 @@ class RolloutDataModule(ItemDataModule):
             servers whose weights change in flight.
         buffer: Which of the rollouts ahead is trained on next, and how often weights are synced; null takes them in their order and
             syncs after each.
-        anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
-        counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
         val_packs: Held-out packs of a validation, one lifecycle each.
         max_new_tokens: Most tokens of one response.
@@ -123,8 +120,6 @@ class RolloutDataModule(ItemDataModule):
         max_staleness: int = 0,
         in_order: bool = True,
         buffer: PriorityBuffer | None = None,
-        anchors: Anchors | None = None,
-        counterfactual: Counterfactual | None = None,
         rollouts_per_epoch: int = 10,
         val_packs: int = 256,
         max_new_tokens: int = 16,
@@ -152,12 +147,12 @@ class RolloutDataModule(ItemDataModule):
         check_reuse(passes_per_rollout, resample_packs)
         check_share("data.max_failed_fraction", max_failed_fraction, "1 never stops.")
         self.env, self.context, self.engine, self.program = env, context, engine, program
+        program.check(pack_size)
         outline(program, pack_size)
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
         self.max_staleness, self.in_order, self.buffer, self.val_packs = max_staleness, in_order, buffer, val_packs
-        self.branching = Branching(program=program, anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
@@ -165,8 +160,8 @@ class RolloutDataModule(ItemDataModule):
         self.suites, self.baseline = tuple(suites or ()), baseline
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
-        check_comparing(self.rewards, self.branching)
-        check_rounds(program, pack_size, self.rewards, self.branching, source)
+        check_comparing(self.rewards, program)
+        check_rounds(program, pack_size, self.rewards, source)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
         self.packs, self.replay = TrainingPacks(source or Uniform(), env, pack_size, seed), replay
@@ -318,7 +313,7 @@ class RolloutDataModule(ItemDataModule):
         return [
             (suite, condition)
             for suite in self.suites
-            for condition in conditions(suite, endpoint=self.baseline is not None)
+            for condition in suite.conditions(endpoint=self.baseline is not None)
             if condition.kind in self.test_kinds
         ]
 
@@ -340,7 +335,7 @@ class RolloutDataModule(ItemDataModule):
         return run_groups(packs, num_siblings, setting, label=label)
 
     def _training_setting(self) -> Setting:
-        return replace(self._setting(self.temperature), program=self.branching)
+        return replace(self._setting(self.temperature), program=self.program)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
         sampler = self._sampler(temperature, suite)

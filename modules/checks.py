@@ -11,11 +11,11 @@ from cod_lightning.credit.baselines import Accepted, AsymRE, RoleMean, TermsAlon
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.credit.table import kind_id
 from cod_lightning.errors import ConfigError, check_at_least, check_between, check_positive
-from cod_lightning.lifecycles import Branching, outline
+from cod_lightning.lifecycles import outline
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.training.scorers import Scorer
-from cod_lightning.types import EpisodeKind
+from cod_lightning.types import AttemptKind, EpisodeKind
 
 
 def check_numbers(
@@ -73,7 +73,7 @@ def check_combination(module: Any, data: Any) -> None:
     """Raise `ConfigError` naming the key, and why. `module` is the GRPOModule, `data` the RolloutDataModule."""
     module.credit.check(data.pack_size)
     _check_reuse(module.loss, data)
-    _check_branching(module.credit, module.trained_kinds, data)
+    _check_attempts(module.credit, module.trained_kinds, data)
     _check_roles(module.trained_kinds, data)
     _check_baseline(module, data)
     if data.replay is not None and data.packs.source.changes_size:
@@ -93,11 +93,12 @@ def _check_baseline(module: Any, data: Any) -> None:
         expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
         raise ConfigError("model.baseline", name, expected, "Add a term, such as KL to a teacher.")
     if isinstance(baseline, Accepted):
-        if data.branching.anchors or data.branching.counterfactual:
+        if data.program.beside:
+            attempting = type(data.program).__name__
             expected = (
-                "another one with data.anchors or data.counterfactual, which compare rewards where this one accepts"
+                f"another one with data.program={attempting}, whose attempts compare rewards where this one accepts"
             )
-            raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=GroupMean, or leave them out.")
+            raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=GroupMean, or another program.")
         if module.scale != "none":
             expected = "none with baseline=Accepted, whose advantages are all 1, so that nothing is left to divide by"
             raise ConfigError("model.scale", module.scale, expected, "Choose loss=reinforce, which sets it, or none.")
@@ -180,33 +181,16 @@ def _check_roles(trained: Sequence[EpisodeKind], data: Any) -> None:
         )
 
 
-def _check_branching(credit: CreditRule, trained: Sequence[EpisodeKind], data: Any) -> None:
-    branching: Branching = data.branching
-    if branching.anchors is not None:
-        branching.anchors.check(data.pack_size)
-    if branching.anchors is None and branching.counterfactual is None:
+def _check_attempts(credit: CreditRule, trained: Sequence[EpisodeKind], data: Any) -> None:
+    """Attempts need a rule that credits each episode apart; those without a context, trained updates that it credits with the next
+    task."""
+    if not data.program.beside:
         return
-    if branching.counterfactual is None and EpisodeKind.SOLVE not in trained:
-        expected = "null where model.trained_kinds leaves out solve, since attempts are a baseline of solve episodes"
-        raise ConfigError("data.anchors", "set", expected, "Leave it out, or train on solve.")
     steps = outline(data.program, data.pack_size, data.context.updates)
     kinds = torch.tensor([kind_id(step.kind) for step in steps])
     of_next = credit.weights(kinds).gather(1, next_solve(kinds)[:, None])[kinds == kind_id(EpisodeKind.UPDATE)]
-    if branching.counterfactual is None:
-        return
-    for unfit, why in (
-        (not len(of_next), "null where no context is rewritten after a task, so that there is none to do without"),
-        (
-            EpisodeKind.UPDATE not in trained,
-            "null where model.trained_kinds leaves out update, whose worth it measures",
-        ),
-        (
-            not bool((of_next > 0).all()),
-            f"null with model.credit={type(credit).__name__} as it is set, which credits no context with the next task",
-        ),
-    ):
-        if unfit:
-            remedy = (
-                "Choose credit=episode or a window of at least 2, a program with updates, all kinds; or leave it out."
-            )
-            raise ConfigError("data.counterfactual", "set", why, remedy)
+    measured = EpisodeKind.UPDATE in trained and len(of_next) > 0 and bool((of_next > 0).all())
+    if AttemptKind.WITHOUT_CONTEXT in data.program.beside and not measured:
+        expected = "one without attempts that measure contexts, unless updates take place, are trained, and get the next reward"
+        remedy = "Choose credit=episode or a window of at least 2, a program with updates, and all kinds."
+        raise ConfigError("data.program", type(data.program).__name__, expected, remedy)

@@ -11,7 +11,7 @@ from typing import Any
 from cod_lightning.commands.shipped import config_folders, config_names
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 
-_ADDED = ("program", "source", "replay", "reward", "anchors")
+_ADDED = ("program", "source", "replay", "reward")
 """Groups whose choice is added to a config that has made none: `source=bandit` is Hydra's `+source=bandit`."""
 
 _SEVERAL = ("reward",)

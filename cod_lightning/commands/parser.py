@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn
 from jsonargparse import ArgumentParser, Namespace
 
 from cod_lightning.commands.config_files import line_of
-from cod_lightning.commands.shipped import config_names
+from cod_lightning.commands.shipped import config_names, moved
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.trusted import OWN
 
@@ -108,7 +108,7 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     if "is abstract" in message:
         return f"Name a class that has the whole contract, as class_path: MODULE.CLASS. {listed}"
     if not (found := _UNKNOWN.search(message)):
-        return listed
+        return f"{moved(message)}{listed}"
     known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
     wrong = next(filter(None, found.groups())).removeprefix("--").partition("=")[0]
     if wrong in config_names() and "config" in known:

@@ -23,7 +23,7 @@ SEED = "seed_everything"
 _OF_A_WARM_START = {"model": ("policy",), "trainer": ("accelerator", "devices", "precision")}
 """What the evaluation of a warm start depends on, beside all of `data` but `_OF_TRAINING`; cells that differ elsewhere share it."""
 _OF_TRAINING = (
-    *("source", "replay", "anchors", "counterfactual", "group_size", "packs_per_rollout", "updates_per_rollout"),
+    *("source", "replay", "group_size", "packs_per_rollout", "updates_per_rollout"),
     *(
         "passes_per_rollout",
         "resample_packs",

@@ -1,6 +1,7 @@
 """Several attempts at every task, of which the best one teaches."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from cod_lightning.errors import check_at_least
@@ -34,5 +35,5 @@ class BestOfN(Program):
                 await agent.rewrite(best)
 
     @property
-    def num_attempts(self) -> int:
-        return self.n
+    def beside(self) -> Counter[AttemptKind]:
+        return Counter({AttemptKind.SAME_CONTEXT: self.n - 1})

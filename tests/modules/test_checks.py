@@ -6,7 +6,7 @@ from cod_lightning.credit.baselines import Accepted, AsymRE, RoleMean, TermsAlon
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
-from cod_lightning.lifecycles.attempts import Anchors, Counterfactual
+from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
@@ -32,30 +32,34 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
 @pytest.mark.parametrize(
     ("options", "of_data", "said"),
     [
-        ({"credit": TrajectoryCredit()}, {"anchors": Anchors()}, r"model\.credit is TrajectoryCredit"),
-        ({"credit": TrajectoryCredit()}, {"counterfactual": Counterfactual()}, r"model\.credit is TrajectoryCredit"),
-        ({"credit": TaskCredit()}, {"counterfactual": Counterfactual()}, r"credits no context with the next task"),
+        ({"credit": TrajectoryCredit()}, {"program": Anchored()}, r"model\.credit is TrajectoryCredit"),
+        ({"credit": TrajectoryCredit()}, {"program": Counterfactual()}, r"model\.credit is TrajectoryCredit"),
+        (
+            {"credit": TaskCredit()},
+            {"program": Counterfactual()},
+            r"unless updates take place, are trained",
+        ),
         (
             {"credit": EpisodeCredit(style="sliding_window_mean", window=1)},
-            {"counterfactual": Counterfactual()},
-            r"credits no context with the next task",
+            {"program": Counterfactual()},
+            r"unless updates take place, are trained",
         ),
         ({"credit": EpisodeCredit(style="sliding_window_mean", window=4)}, {}, r"at most data\.pack_size=3"),
         (
             {},
-            {"anchors": Anchors(positions=(3,))},
-            r"data\.anchors\.positions is \[3\]; expected positions from 1 to 2",
+            {"program": Anchored(positions=(3,))},
+            r"data\.program\.positions is \[3\]; expected positions from 1 to 2",
         ),
-        ({}, {"anchors": Anchors(positions=(0,))}, r"siblings share the empty context already"),
-        ({}, {"anchors": Anchors(positions=())}, r"data\.anchors\.positions is \[\]"),
+        ({}, {"program": Anchored(positions=(0,))}, r"siblings share the empty context already"),
+        ({}, {"program": Anchored(positions=())}, r"data\.program\.positions is \[\]"),
         (
             {"baseline": Accepted()},
-            {"anchors": Anchors()},
+            {"program": Anchored()},
             r"model\.baseline is Accepted; expected another one with data",
         ),
         (
             {"baseline": Accepted()},
-            {"counterfactual": Counterfactual()},
+            {"program": Counterfactual()},
             r"model\.baseline is Accepted; expected another",
         ),
         (
@@ -108,18 +112,13 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
         ),
         (
             {},
-            {"counterfactual": Counterfactual(), "program": ConnectTheDots(every=None)},
-            r"data\.counterfactual is set; expected null where no context is rewritten",
+            {"program": Counterfactual(program=ConnectTheDots(every=None))},
+            r"data\.program is Counterfactual; expected one without attempts that measure contexts",
         ),
         (
             {"trained_kinds": ["solve"]},
-            {"counterfactual": Counterfactual()},
-            r"data\.counterfactual is set; expected null where model\.trained_kinds leaves out update",
-        ),
-        (
-            {"trained_kinds": ["update"]},
-            {"anchors": Anchors()},
-            r"data\.anchors is set; expected null where model\.trained_kinds leaves out solve",
+            {"program": Counterfactual()},
+            r"data\.program is Counterfactual; expected one without attempts that measure contexts",
         ),
     ],
 )
@@ -131,8 +130,8 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
 @pytest.mark.parametrize(
     ("options", "of_data"),
     [
-        ({"trained_kinds": ["update"]}, {"anchors": Anchors(), "counterfactual": Counterfactual()}),
-        ({"trained_kinds": ["solve"]}, {"anchors": Anchors(), "program": ConnectTheDots(every=None)}),
+        ({"trained_kinds": ["update"]}, {"program": Counterfactual(program=Anchored())}),
+        ({"trained_kinds": ["solve"]}, {"program": Anchored(program=ConnectTheDots(every=None))}),
         ({"baseline": AsymRE(shift=0.0), "filter_packs": True}, {"resample_packs": 1, "replay": SignalReplay()}),
         ({"baseline": RoleMean(), "scale": "group"}, {"replay": SelfImitation()}),
     ],
@@ -145,12 +144,12 @@ def test_options_that_have_a_meaning_together_are_taken(options, of_data):
     ("make", "said"),
     [
         (
-            lambda: data(anchors=Anchors(attempts=1)),
-            r"data\.anchors\.attempts is 1; expected at least 2, since an attempt is compared",
+            lambda: data(program=Anchored(attempts=1)),
+            r"data\.program\.attempts is 1; expected at least 2, since an attempt is compared",
         ),
-        (lambda: data(anchors=Anchors(fraction=0.0)), r"data\.anchors\.fraction is 0\.0"),
-        (lambda: data(counterfactual=Counterfactual(attempts=0)), r"data\.counterfactual\.attempts is 0"),
-        (lambda: data(counterfactual=Counterfactual(fraction=1.5)), r"data\.counterfactual\.fraction is 1\.5"),
+        (lambda: data(program=Anchored(fraction=0.0)), r"data\.program\.fraction is 0\.0"),
+        (lambda: data(program=Counterfactual(attempts=0)), r"data\.program\.attempts is 0"),
+        (lambda: data(program=Counterfactual(fraction=1.5)), r"data\.program\.fraction is 1\.5"),
         (lambda: data(passes_per_rollout=0), r"data\.passes_per_rollout is 0"),
         (lambda: data(resample_packs=-1), r"data\.resample_packs is -1"),
     ],

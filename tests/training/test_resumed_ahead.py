@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cod_lightning.contexts import HintContext, NotebookContext, SkillsContext, StackedContext
+from cod_lightning.contexts import HintContext, NotebookContext, StackedContext
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
@@ -15,6 +15,7 @@ from cod_lightning.evaluation.provided_contexts import OraclePrompts
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.revisits import Revisits
+from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
