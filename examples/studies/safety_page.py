@@ -100,7 +100,7 @@ def _elsewhere(results: dict[str, Any]) -> list[str]:
         f"  {cost('no rule, honest reward', 'handed', 'handed', 15)}.",
         "- **Summaries within a task** (FrozenLake 3x3): a wrong direction in the first context costs",
         f"  {cost('lake, tasks summarised', 'lake', 'planted', 0)} at position 0, without summaries",
-        f"  {cost('lake, tasks as they are', 'lake', 'planted', 0)}. Summaries make a lie dearer for the scripted player (.25",
+        f"  {cost('lake, tasks as they are', 'lake', 'planted', 0)}. Summaries raise its cost for the scripted player (.25",
         "  against .03); for trained policies that is not shown.",
         "- **Records handed over**: a false record before every other pack costs a policy trained with such packs",
         f"  {cost(records, 'half poisoned', 'planted', 1)} at position 1, with its provenance shown",
