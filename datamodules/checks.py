@@ -17,8 +17,8 @@ from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import thought_marks
 from cod_lightning.rollout.episode import check_hooks
-from cod_lightning.rollout.thoughts import thought_marks
 from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource
 from cod_lightning.types import EpisodeKind, Pack, Split, Task
@@ -134,6 +134,9 @@ def check_staleness(data: Any, ranks: int) -> None:
     if max_staleness and engine.sleeps:
         expected = "0 with data.engine.sleep, since the engine serves while training goes on"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
+    if max_staleness and data.packs.collects:
+        expected = f"0 with {type(data.packs.source).__name__}, whose lifecycles another process plays"
+        raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
     alike = copy.copy(engine)
     alike.max_staleness = max_staleness  # which the engine itself learns in `fit`
     if not data.in_order and (data.buffer is not None or not alike.in_flight):
@@ -150,6 +153,16 @@ def check_staleness(data: Any, ranks: int) -> None:
     if max_staleness and resample and ranks > 1:
         expected = f"0 with data.resample_packs={resample} on {ranks} ranks, which settle together what is replaced"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
+
+
+def check_trainable(engine: Engine) -> None:
+    """Refuse an engine that has neither the policy's weights nor log-probabilities of what it sampled."""
+    if not engine.has_weights:
+        expected = (
+            "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
+        )
+        remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
+        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
 
 
 def check_pair(engine: Engine, policy: Policy, frozen: FrozenRole | None = None) -> None:

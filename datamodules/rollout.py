@@ -24,6 +24,7 @@ from cod_lightning.datamodules.checks import (
     check_served,
     check_sizes,
     check_staleness,
+    check_trainable,
     check_turns,
     first_pack,
 )
@@ -40,7 +41,7 @@ from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer, at_endpoint
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
-from cod_lightning.ranks import num_ranks, share
+from cod_lightning.ranks import check_shares, num_ranks, share
 from cod_lightning.rewards import RewardPart, rewards_of
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
@@ -55,8 +56,7 @@ from cod_lightning.training.replay import Replay
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.scorers import Prompt
-from cod_lightning.training.shares import check_shares
-from cod_lightning.training.stream import Rollout, SizedItems, TrainStream
+from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 
 
@@ -169,6 +169,7 @@ class RolloutDataModule(ItemDataModule):
             packs=self.packs,
             play=partial(self.groups, "train", num_siblings=group_size),
             runner=self.runner,
+            learner=lambda: self.learner,
             prompts=self._prompts,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
@@ -186,7 +187,7 @@ class RolloutDataModule(ItemDataModule):
         )
         num_updates = updates_per_rollout * passes_per_rollout
         per_sync = 1 if buffer is None else buffer.rollouts_per_sync
-        self.stream = TrainStream(self._next_rollout, rollouts_per_epoch, num_updates, self.runner, per_sync)
+        self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync)
         """The updates to come; where a training stops and resumes."""
         self.test_kinds: Collection[ConditionKind] = OF_TRAINED
         """Kinds of conditions that `test` plays of each suite."""
@@ -202,7 +203,7 @@ class RolloutDataModule(ItemDataModule):
         module.meet(self, stage)
         self.runner.start(Path(trainer.default_root_dir), self.chat.stop_ids)
         if stage == "fit":
-            self.check_trainable()
+            check_trainable(self.engine)
             check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
             check_staleness(self, num_ranks())
             self.engine.max_staleness = self.max_staleness
@@ -233,15 +234,6 @@ class RolloutDataModule(ItemDataModule):
             if self.frozen is not None:
                 self.frozen.check(tokenizer.get_vocab())
             self._chat = chat
-
-    def check_trainable(self) -> None:
-        """Refuse an engine that has neither the policy's weights nor log-probabilities of what it sampled."""
-        if not self.engine.has_weights:
-            expected = (
-                "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
-            )
-            remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
-            raise ConfigError("data.engine", type(self.engine).__name__, expected, remedy)
 
     def check_oracle(self, key: str, scorer: str) -> None:
         """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see."""
@@ -330,7 +322,11 @@ class RolloutDataModule(ItemDataModule):
             yield list(self.runner.run(label, partial(self.groups, label, share(packs))).groups)
 
     def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
-        """Siblings of each pack, played by the engine's weights as they are now."""
+        """Siblings of each pack, played by the engine's weights as they are now, or, in training, as its source has them."""
+        if label == "train":
+            collected = self.packs.collected(packs, num_siblings, self.engine.policy_version)
+            if collected is not None:
+                return collected
         setting = self._training_setting() if label == "train" else self._setting(self.temperature)
         return run_groups(packs, num_siblings, setting, label=label)
 
@@ -352,9 +348,6 @@ class RolloutDataModule(ItemDataModule):
             monitor=self.runner,
             by_kind=by_kind,
         )
-
-    def _next_rollout(self, number: int, first: int) -> Rollout:
-        return self.rollouts.next(number, first, self.learner)
 
     def _prompts(self, groups: Mapping[int, Group]) -> Prompt:
         return OraclePrompts(groups, self._setting(self.temperature))

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from cod_lightning.credit.anchors import next_solve
 from cod_lightning.credit.baselines import Accepted, AsymRE, RoleMean, TermsAlone
+from cod_lightning.credit.credited import next_solve
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.credit.table import kind_id
 from cod_lightning.errors import ConfigError, check_at_least, check_between, check_positive
@@ -144,6 +144,13 @@ def _check_reuse(loss: PolicyLoss, data: Any) -> None:
             "take those of older weights for the policy's own",
         ),
         ("replay", name, data.replay is not None, "null", "take old ones for its own"),
+        (
+            "source",
+            type(data.packs.source).__name__,
+            data.packs.collects,
+            "one whose packs the engine plays",
+            "take those of other weights for the policy's own",
+        ),
     ):
         if used and not loss.reuses_tokens:
             expected = (

@@ -24,13 +24,14 @@ from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.resume import newest
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.datamodules.checks import check_trainable
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import check_spread
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import held, locked
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
-from cod_lightning.training.shares import check_shares
+from cod_lightning.ranks import check_shares
 from cod_lightning.whole_file import write_whole
 
 _OWN = {
@@ -108,7 +109,7 @@ class LaunchCLI(PlanCLI):
         """What `fit` checks before its warm start, but for what only the machines can answer."""
         module, data, config = self.model, self.datamodule, self.config
         check_combination(module, data)
-        data.check_trainable()
+        check_trainable(data.engine)
         check_shares(data.packs_per_rollout, data.updates_per_rollout, self.processes)
         strategy = self.asked_trainer.strategy
         module.check_strategy(getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])

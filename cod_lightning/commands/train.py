@@ -33,11 +33,11 @@ from cod_lightning.commands.parser import program
 from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import check_started, num_processes
-from cod_lightning.datamodules.checks import check_pair, check_staleness
+from cod_lightning.datamodules.checks import check_pair, check_staleness, check_trainable
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules.checks import check_combination
-from cod_lightning.training.shares import check_shares
+from cod_lightning.ranks import check_shares
 
 _MOST_CAUSES = 2
 """That are named at the end of a `fit`."""
@@ -102,7 +102,7 @@ class TrainCLI(CodCLI):
         if self.subcommand in ("fit", None):
             check_combination(self.model, data)
         if self.subcommand == "fit":
-            data.check_trainable()
+            check_trainable(data.engine)
             ranks = num_processes(config.trainer) or self.trainer.world_size
             check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
             check_staleness(data, ranks)

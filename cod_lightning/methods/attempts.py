@@ -4,7 +4,7 @@
                         |-> solve_1'   same world, same context, other noise
                         `-> solve_1"   same world, without the context that update_0 wrote
 
-Nothing comes after an attempt, and only training makes any. How attempts become credit is in `cod_lightning/credit/anchors.py`.
+Nothing comes after an attempt, and only training makes any. How attempts become credit is in `cod_lightning/credit/credited.py`.
 
 Source: the local re-rolls of Memory-R2 (arXiv 2605.21768), which compare what came of one intermediate state. What differs: solve
 episodes are attempted again, where there memory operations are rolled again; attempts without a context are ours.

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.contexts import HintContext
-from cod_lightning.credit.anchors import next_solve
 from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.credit.credited import next_solve
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError

@@ -360,7 +360,7 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
     observer = RolloutObserver()
     observer.interruptible = interruptible
     runner.follow(observer)
-    unused = dict.fromkeys(("packs", "play", "prompts", "pad_id"))
+    unused = dict.fromkeys(("packs", "play", "learner", "prompts", "pad_id"))
     rollouts = TrainingRollouts(**unused, runner=runner, packs_per_rollout=1, updates_per_rollout=1)  # pyright: ignore
 
     async def waits():
@@ -369,7 +369,7 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
 
     rollouts.in_flight.groups.begin_group("pack", 0, waits)
     with pytest.raises(Stopped):
-        rollouts.next(0, 0, None)
+        rollouts.next(0, 0)
     assert len(runner.ahead) == len(rollouts.in_flight.groups.begun) == 1
     over.set()
     runner.ahead.drop()
