@@ -70,17 +70,17 @@ def draw(found: dict[str, Any], file: Path) -> None:
         dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
     )
     by_seed = curves(found, SEEN)
-    figure, panels = plt.subplots(1, len(by_seed), figsize=(8.6, 2.8), sharey=True, layout="constrained")
+    styles = [*STYLES[:2], {"color": "#8250df", "linestyle": "--"}, STYLES[2]]
+    figure, panels = plt.subplots(1, len(by_seed), figsize=(9.2, 2.9), sharey=True, layout="constrained")
     for axes, (run, policies) in zip(panels, by_seed.items(), strict=True):
-        for (name, label), style in zip(POLICIES.items(), STYLES, strict=False):
-            axes.plot(policies[name]["success"], marker="o", markersize=4, label=label.strip("*"), **style)
-        axes.plot(GREEDY[run], label="warm start, T=0", marker="o", markersize=4, **STYLES[3])
-        noted = policies["trained"]["noted"]
-        axes.set(title=f"{run}: notes {noted:.2f} of the facts seen", xlabel="position in the pack", ylim=(0.2, 0.9))
-        axes.set_xticks(range(4))
+        drawn = {POLICIES[name].strip("*"): policies[name]["success"] for name in POLICIES}
+        for (label, success), style in zip((drawn | {"warm start, T=0": GREEDY[run]}).items(), styles, strict=True):
+            axes.plot(success, marker="o", markersize=4, label=label, **style)
+        axes.set_title(f"{run} notes {policies['trained']['noted']:.2f} of what it saw", fontsize="medium")
+        axes.set(xlabel="position in the pack", xticks=range(4), ylim=(0.2, 0.8))
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set(ylabel="success")
-    panels[0].legend(frameon=False, fontsize="small")
+    figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=4)
     figure.savefig(file, transparent=True)
 
 
