@@ -52,10 +52,10 @@ READING = """
 
 ## With positions only: not shown
 
-FrozenLake 3x3 that shows a move by its two cells alone (`--config examples/studies/uninformative_positions.yaml`): a note has
-to say what was never stated. The best attempt was stopped after 98 of 2,000 updates: success .62 .60 .59 .58 at update 80, entries in a note down
-from 1.84 to .95, true ones from .18 to .11. The writer learns to write less before it learns what to write. Players that lose
-little by a false entry, or a term that keeps notes from becoming empty, were not tried.
+FrozenLake 3x3 that shows a move by its two cells alone (`--config examples/studies/uninformative_positions.yaml`): a note has to
+say what was never stated. The best attempt was stopped after 98 of 2,000 updates: success .62 .60 .59 .58 at update 80, entries
+in a note down from 1.84 to .95, true ones from .18 to .11. The writer learns to write less before it learns what to write.
+Players that lose little by a false entry, or a term that keeps notes from becoming empty, were not tried.
 """
 
 
