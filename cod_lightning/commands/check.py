@@ -13,6 +13,7 @@ from rich.text import Text
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.errors import ConfigError
@@ -41,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
     screen, found = Screen(), list[Verdict]()
     if options.env is not None:
         try:
-            compact = bool(options.env.words())
+            compact = bool(beside(options.env, Vocabulary).words())
         except Exception:  # the first verdict names it
             compact = False
         if isinstance(options.env, DatasetWorld):

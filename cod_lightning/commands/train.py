@@ -18,14 +18,13 @@ from cod_lightning.callbacks import (
     Progress,
     Sample,
     Staleness,
-    StepProfile,
     Throughput,
     TokenBudget,
     Transcripts,
     WeightSync,
 )
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.commands import memory, phase, report
+from cod_lightning.commands import phase
 from cod_lightning.commands.changes import check_same_policy, differences
 from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI
@@ -111,6 +110,8 @@ class TrainCLI(CodCLI):
             check_staleness(data, ranks)
             self.model.check_strategy(type(self.trainer.strategy).__name__)
             policy.check_machine()
+            from cod_lightning.commands import memory
+
             self.memory_plan = memory.announce(self.model, data, config.trainer)
         check_pair(data.engine, policy, data.frozen)
         if config.warm_start is not None:
@@ -181,7 +182,11 @@ class TrainCLI(CodCLI):
             budget,
         ]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        looking: list[Callback] = [StepProfile()] if self._own().profile and self.subcommand == "fit" else []
+        looking: list[Callback] = []
+        if self._own().profile and self.subcommand == "fit":
+            from cod_lightning.callbacks import StepProfile
+
+            looking.append(StepProfile())
         evaluation = Evaluation(by_checkpoint=bool(self.checkpoints))
         return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation, *looking]
 
@@ -204,6 +209,8 @@ class TrainCLI(CodCLI):
                 file=sys.stderr,
             )
         if self.memory_plan is not None:
+            from cod_lightning.commands import memory
+
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
         if self.trainer.is_global_zero and (self.root / "metrics.csv").is_file():
@@ -232,4 +239,6 @@ class TrainCLI(CodCLI):
         parts = (self.trainer, self.model, self.datamodule, folder)
         evaluate(*parts, trained_done=trained_done, checkpoints=more, note=note)
         if self.trainer.is_global_zero:
+            from cod_lightning.commands import report
+
             report.run([str(self.root), "--trust"])
