@@ -181,7 +181,6 @@ context show --state . --version -1 ## --state
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
 sweep --config smoke method=[grpo,rec] --print_jobs ## method | [grpo,rec] | method=grpo,rec
 sweep --config smoke credit=[task,episode] --print_jobs ## credit | [task,episode] | credit=task,episode
-sweep --config smoke env=levers,shop.Shop --print_jobs ## env | levers,shop.Shop
 worlds --x
 completion fish
 play --env apps_compact --env.patience 3 ## patience | 3 | protocol=compact

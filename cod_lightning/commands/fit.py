@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cod_lightning.commands import LEARNT_NOTHING
-from cod_lightning.commands.config_files import chosen, expand, spelled_out
+from cod_lightning.commands.config_files import expand
 from cod_lightning.errors import ConfigError
 
 
@@ -12,7 +12,7 @@ def run(argv: Sequence[str]) -> int:
     if argv[:1] in (["validate"], ["predict"]) and (typed := [arg for arg in argv if arg.startswith("--suites")]):
         expected = f"left out of {argv[0]}, which plays packs of data and no suites"
         raise ConfigError("command line", typed[0], expected, "`test` plays suites.")
-    expanded = expand(chosen(spelled_out(argv)))
+    expanded = expand(argv)
     from cod_lightning.commands.lightning_cli import start
     from cod_lightning.commands.train import TrainCLI
     from cod_lightning.datamodules import RolloutDataModule

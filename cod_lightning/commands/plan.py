@@ -36,8 +36,7 @@ class PlanCLI(TrainCLI):
     def before_instantiate_classes(self) -> None:
         """The Trainer of a GPU that is not here would refuse to be built."""
         self.asked_trainer = self.config.trainer.clone()
-        for key, value in {"accelerator": "cpu", "strategy": "auto", "devices": 1, "precision": None}.items():
-            setattr(self.config.trainer, key, value)
+        self.plain_trainer()
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cod_lightning.commands.config_files import chosen, expand, spelled_out, temporary_config
+from cod_lightning.commands.config_files import expand, temporary_config
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.phase import WarmStartCLI, config_of, save_policy
 from cod_lightning.commands.train import TrainCLI
@@ -25,7 +25,7 @@ class RunCLI(TrainCLI):
 
 def run(argv: Sequence[str]) -> int:
     """`python -m cod_lightning warm_start --config RUN`: train the warm start of a run; its policy in Hugging Face form."""
-    expanded = expand(chosen(spelled_out(argv)))
+    expanded = expand(argv)
     asked = start(RunCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)
     if asked.asked["warm_start"] is None:
         raise ConfigError("warm_start", "null", "keys of a warm start", "Add --warm_start.num_updates 1500, say.")
