@@ -204,5 +204,5 @@ def test_attempts_which_have_no_siblings_are_refused_beside_it(key):
 def test_no_part_compares_siblings_where_a_program_makes_several_attempts():
     check_comparing(rewards_of({"form": FormatReward()}), Branching(program=BestOfN()))
     check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), Branching())
-    with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* beside data\.program=BestOfN"):
+    with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* a program with attempts \(BestOfN\)"):
         check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), Branching(program=BestOfN()))
