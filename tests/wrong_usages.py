@@ -165,9 +165,9 @@ play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world levrs
 references --worlds levers --num_packs 1000000000000
 references --worlds levers --num_packs 2 --pack_size 100000000
 references --worlds , ## --worlds | empty
-references --worlds levers --num_packs 2 --out '' ## --out | empty
+references --worlds levers --num_packs 2 --out '' ## --out | file's name
 references --worlds levers --num_packs 2 --out afile/x
-references --worlds levers --num_packs 2 --out taken
+references --worlds levers --num_packs 2 --out taken.md
 check --env levers --pack_size 100000000
 check --env levers --num_packs 100000000000
 check --env levers --context skillz

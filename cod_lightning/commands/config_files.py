@@ -13,7 +13,7 @@ among `data.suites` (or behind `--suites`) stands for the suites of `configs/sui
 
 import ast
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,6 @@ _WITH_MODULES = ("env", "engine")
 """Groups whose classes are imported when a config names them by their paths; a name alone does not find them."""
 _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots", "--dry_run", "--dry-run")
 """Options without a value."""
-_SUITES = ("--suites", "--data.suites")
 
 
 @dataclass(frozen=True)
@@ -56,42 +55,68 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
     """The line for LightningCLI. `own` is a config below all that are typed."""
     import_named(" ".join(argv))
     command, words = (argv[:1], argv[1:]) if argv[:1] and argv[0] in LIGHTNING else ([], argv)
-    configs: list[Path] = []
-    choices: list[str] = []
-    values: list[tuple[str, str, Any]] = []
-    others: list[str] = []
-    for typed, value in keys_of(words):
-        key = full_key(typed.removeprefix("--"))
-        group = group_of(key)
-        if typed in ("--config", "-c"):
-            configs.append(find_config(value or ""))
-        elif value is None:
-            _check_word(typed, argv)
-            others.append(typed)
-        elif typed in _SUITES or key == "data.suites":
-            values.append(("data.suites", value, _typed_suites(typed, value)))
-        elif group is not None:
-            named = shipped_or_class(group, value, typed)
-            if isinstance(named, Path):
-                choices.append(f"{group}={named.stem}")
-            else:
-                values.append((CLASS_KEYS[group], value, class_of(named)))
-        elif typed.startswith("--") or (key.replace(".", "").isidentifier() and not _is_of_hydra(typed)):
-            content = _read(value) if value.lstrip().startswith("[") else None
-            if isinstance(content, list) and any(isinstance(one, dict) for one in content):
-                values.append((key, value, content))
-            else:
-                others.append(f"--{key}={value}")
-        else:
-            choices.append(f"{typed}={value}")
-    if not configs and own is None and not choices:
-        return Expanded([*command, *(f"--{key}={value}" for key, value, _ in values), *others], ())
-    content = read_configs(configs, choices, own)
-    content = with_values(content, [(key, value) for key, _, value in values])
+    pairs = list(keys_of(words))
+    for key, value in pairs:
+        if value is None and not key.startswith("-") and not {"--help", "-h"} & set(argv):
+            meant = f"Did you mean --config {key}?" if key in config_names() else "See --help."
+            raise ConfigError("command line", key, "--config NAME, GROUP=CHOICE or --KEY VALUE", meant)
+    configs = [find_config(value or "") for key, value in pairs if key in ("--config", "-c")]
+    typed = taken_apart([one for one in pairs if one[0] not in ("--config", "-c")])
+    if not configs and own is None and not typed.choices:
+        values = [(key, text) for key, text, _ in typed.values]
+        return Expanded([*command, *map(_put, [*values, *typed.others])], ())
+    content = with_values(read_configs(configs, typed.choices, own), [(key, value) for key, _, value in typed.values])
     import_named(str(content))
     names = tuple(path.stem for path in configs)
     path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))
-    return Expanded([*command, "--config", str(path), *others], names)
+    return Expanded([*command, "--config", str(path), *map(_put, typed.others)], names)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """Keys with their values, by who reads them."""
+
+    choices: list[str]
+    """In config groups, for Hydra."""
+    values: list[tuple[str, str, Any]]
+    """Classes, lists of mappings and suites, which replace what a config has: key, value as typed, what that is in a config."""
+    others: list[tuple[str, str | None]]
+    """For jsonargparse, a key in full, or a flag or word as it was typed."""
+
+
+def taken_apart(pairs: Iterable[tuple[str, str | None]]) -> Typed:
+    """What is typed, but for `--config`."""
+    typed = Typed([], [], [])
+    for key_typed, value in pairs:
+        key = full_key(key_typed.removeprefix("--"))
+        group = group_of(key)
+        if value is None:
+            typed.others.append((key_typed, None))
+        elif key_typed == "--suites" or key == "data.suites":
+            typed.values.append(("data.suites", value, _typed_suites(key_typed, value)))
+        elif group is not None:
+            named = shipped_or_class(group, value, key_typed)
+            if isinstance(named, Path):
+                typed.choices.append(f"{group}={named.stem}")
+            else:
+                typed.values.append((CLASS_KEYS[group], value, class_of(named)))
+        elif not key_typed.startswith("--") and (not key.replace(".", "").isidentifier() or _is_of_hydra(key)):
+            typed.choices.append(f"{key_typed}={value}")
+        else:
+            content = _read(value) if value.lstrip().startswith("[") else None
+            if isinstance(content, list) and any(isinstance(one, dict) for one in content):
+                typed.values.append((key, value, content))
+            else:
+                typed.others.append((key, value))
+    return typed
+
+
+def _is_of_hydra(key: str) -> bool:
+    return key in groups() or key.startswith("hydra.")
+
+
+def _put(pair: tuple[str, str | None]) -> str:
+    return pair[0] if pair[1] is None else f"--{pair[0]}={pair[1]}"
 
 
 def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
@@ -112,17 +137,6 @@ def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         else:
             has_value = key.startswith("-") and key not in _FLAGS and rest and not rest[0].startswith("--")
             yield key, rest.pop(0) if has_value else None
-
-
-def _is_of_hydra(key: str) -> bool:
-    return key in groups() or key.startswith("hydra.")
-
-
-def _check_word(word: str, argv: Sequence[str]) -> None:
-    """Refuse a word that belongs to no key; behind `--help` it is what that is about."""
-    if not word.startswith("-") and not {"--help", "-h"} & set(argv):
-        meant = f"Did you mean --config {word}?" if word in config_names() else "See --help."
-        raise ConfigError("command line", word, "--config NAME, GROUP=CHOICE or --KEY VALUE", meant)
 
 
 def full_key(key: str) -> str:
@@ -309,7 +323,7 @@ def _typed_suites(key: str, value: str) -> Any:
     named = _read(value)
     named = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
     spelled_out = isinstance(named, list) and any(isinstance(one, dict) for one in named)
-    if key != _SUITES[0] and (not named or spelled_out):
+    if key != "--suites" and (not named or spelled_out):
         return inline(named, key) if named else named
     if not isinstance(named, list) or not named or not all(isinstance(one, str) for one in named):
         remedy = f"Write --suites '[{choices_of('suite')[0]}]', for example."

@@ -11,12 +11,10 @@ from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.config_files import expand, keys_of
-from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.train import TrainCLI
+from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
-from cod_lightning.modules import GRPOModule
 from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
 
 _OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
@@ -71,7 +69,7 @@ def built(cli: type[FromRunCLI], argv: Sequence[str]) -> Any:
         else config_of_run(typed["--ckpt_path"] or "")
     )
     with only_from((*OWN, *STRATEGIES), trust="--trust" in typed or own is None):
-        return start(cli, GRPOModule, RolloutDataModule, expand(argv, own).argv, execute=False)
+        return made(cli, expand(argv, own))
 
 
 def run_folder(ckpt_path: str | Path) -> Path | None:

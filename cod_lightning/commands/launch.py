@@ -21,19 +21,16 @@ from lightning.pytorch.cli import LightningArgumentParser
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.changes import check_changes
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.memory import plan_of
 from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.resume import newest
+from cod_lightning.commands.train import check_played, check_training, made
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
-from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import check_spread
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import held, locked
-from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
-from cod_lightning.training.shares import check_shares
 from cod_lightning.whole_file import write_whole
 
 Platform = Literal["slurm", "sky"]
@@ -111,14 +108,9 @@ class LaunchCLI(PlanCLI):
         """What `fit` checks before its warm start, but for what only the machines can answer."""
         module, data, config = self.model, self.datamodule, self.config
         check_combination(module, data)
-        data.check_trainable()
-        check_shares(data.packs_per_rollout, data.updates_per_rollout, self.processes)
         strategy = self.asked_trainer.strategy
-        module.check_strategy(getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])
-        if not module.policy.waits_for_warm_start:
-            data.check_with(module.policy, elsewhere=True)
-            module.check_scorers(data)
-            data.check_suites()
+        check_training(module, data, self.processes, getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])
+        check_played(module, data, elsewhere=True)
         if config.gpu_gb is not None:
             memory = plan_of(module, data, self.asked_trainer, config.gpu_gb)
             if not memory.fits:
@@ -131,9 +123,7 @@ class LaunchCLI(PlanCLI):
 
 def run(argv: Sequence[str]) -> int:
     """Check, render, submit."""
-    expanded = expand(argv)
-    LaunchCLI.run_name = expanded.names[0] if expanded.names else "run"
-    cli = start(LaunchCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)
+    cli = made(LaunchCLI, expand(argv))
     cli.check()
     asked, root = cli.config, Path(cli.asked["trainer"]["default_root_dir"])
     content = yaml.safe_dump(cli.asked, sort_keys=False)

@@ -7,14 +7,12 @@ from typing import Any
 from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.memory import plan_of, show, show_rounding
-from cod_lightning.commands.train import TrainCLI
+from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.lifecycles import outline
 from cod_lightning.models import PretrainedPolicy
-from cod_lightning.modules import GRPOModule
 from cod_lightning.terminal import Screen
 from cod_lightning.training.duration import Amounts, Pace, duration, measured
 
@@ -90,7 +88,7 @@ def show_time(amounts: Amounts, pace: Pace, console: Screen) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Print the plan; 1 where it does not fit."""
-    cli = start(PlanCLI, GRPOModule, RolloutDataModule, expand(argv).argv, execute=False)
+    cli = made(PlanCLI, expand(argv))
     policy = cli.model.policy
     if not (isinstance(policy, PretrainedPolicy) and policy.path):
         expected = "a policy from a folder or the hub, whose size is worth a plan"

@@ -14,9 +14,8 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.clients.access import key_of
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.plan import PlanCLI
-from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.commands.train import made
 from cod_lightning.datamodules.checks import asked_of, check_pair
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
@@ -28,7 +27,6 @@ from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped, check_at_least
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.gguf import checkpoint_folder
-from cod_lightning.modules import GRPOModule
 
 _LOOK_S = 1.0
 _MOST_STARTS = 5
@@ -60,7 +58,7 @@ def run(argv: Sequence[str], changed: Callable[[str | None], bool]) -> int:
     `changed` says whether a file, that of `--until`, has changed since it was first asked.
     """
     parent = os.getppid()
-    cli = start(ServeCLI, GRPOModule, RolloutDataModule, expand(argv).argv, execute=False)
+    cli = made(ServeCLI, expand(argv))
     options, engine, policy = cli.config, cli.datamodule.engine, cli.model.policy
     key = _check(options, engine, policy)
     changed(options.until)

@@ -17,20 +17,19 @@ import yaml
 
 from cod_lightning.commands.composition import composed
 from cod_lightning.commands.config_files import (
+    Expanded,
     below_init_args,
-    class_of,
     find_config,
     full_key,
     group_of,
     inline,
     keys_of,
     overlaid,
-    shipped_or_class,
+    taken_apart,
     temporary_config,
     with_values,
 )
 from cod_lightning.commands.parser import OneLine, program
-from cod_lightning.commands.shipped import CLASS_KEYS, groups
 from cod_lightning.commands.sweep_job import check_launcher, launch
 from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
 from cod_lightning.folder_lock import held, locked
@@ -149,20 +148,24 @@ def _at_once(options: Any) -> int:
 
 def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job]:
     """The job of every combination of the axes and of those of the file, each once."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
     path = find_config(config)
     jobs: dict[Path, Job] = {}
     lines = _combinations(axes, composed(path, []).axes)
     for line in lines:
-        choices, values, typed = _taken_apart(line)
-        made = composed(path, choices)
-        content = overlaid({_SEED: 1, "torch_threads": threads}, below_init_args(made.plain))
-        content = with_values(content, values)
-        suites = (content.get("data") or {}).get("suites")
-        if not suites:
+        pairs = [one.partition("=")[::2] for one in line]
+        read = {full_key(key): OverridesParser.create().parse_override(f"{key}={text}").value() for key, text in pairs}
+        typed = taken_apart((key, _as_yaml(text, read[full_key(key)])) for key, text in pairs)
+        composition = composed(path, typed.choices)
+        content = overlaid({_SEED: 1, "torch_threads": threads}, below_init_args(composition.plain))
+        values = [(key, value) for key, _, value in typed.values]
+        content = with_values(content, [*values, *((key, read[key]) for key, _ in typed.others)])
+        if not (suites := (content.get("data") or {}).get("suites")):
             raise ConfigError(
                 "data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain]."
             )
-        content["data"] = {**content["data"], "suites": inline([suites] if isinstance(suites, str) else suites)}
+        content["data"] = {**content["data"], "suites": inline(suites)}
         seed = content[_SEED]
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ConfigError(_SEED, seed, "a whole number", "Give each run one; a sweep pairs runs by their seeds.")
@@ -176,7 +179,7 @@ def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job
             label=label,
             config=config,
             overrides=tuple(line),
-            setting={key: value for key, value in (made.choices | typed).items() if key != _SEED},
+            setting=composition.choices | {_named(key): text for key, text in pairs if key != _SEED},
             seed=seed,
             order=len(jobs),
             threads=content["torch_threads"],
@@ -190,34 +193,15 @@ def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job
     return list(jobs.values())
 
 
+def _as_yaml(text: str, value: Any) -> str:
+    """Hydra's text of a value, or of a list of mappings YAML's."""
+    return json.dumps(value) if isinstance(value, list) and any(isinstance(one, dict) for one in value) else text
+
+
 def _named(key: str) -> str:
     """The key however it was typed: a class by its group, an argument without `init_args`."""
     key = full_key(key.lstrip("+~").replace(".init_args.", "."))
     return group_of(key) or key
-
-
-def _taken_apart(line: Sequence[str]) -> tuple[list[str], list[tuple[str, Any]], dict[str, str]]:
-    """Choices for Hydra, values of keys, and both as they are typed, by key."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    choices: list[str] = []
-    values: list[tuple[str, Any]] = []
-    typed: dict[str, str] = {}
-    for one in line:
-        key, _, text = one.partition("=")
-        name = _named(key)
-        typed[name] = text
-        if name in CLASS_KEYS:
-            found = shipped_or_class(name, text, name)
-            if isinstance(found, Path):
-                choices.append(f"{key[: key[0] in '+~']}{name}={found.stem}")
-            else:
-                values.append((CLASS_KEYS[name], class_of(found)))
-        elif name in groups() or key[0] in "+~":
-            choices.append(one)
-        else:
-            values.append((name, OverridesParser.create().parse_override(f"{name}={text}").value()))
-    return choices, values, typed
 
 
 def _combinations(axes: Sequence[str], of_file: dict[str, str]) -> list[list[str]]:
@@ -258,16 +242,13 @@ def check_cells(jobs: Sequence[Job]) -> None:
 
 def _build_error(config: dict[str, Any]) -> str | None:
     """Why `fit` would refuse the config; None if it would not."""
-    from cod_lightning.commands.lightning_cli import start
-    from cod_lightning.commands.train import TrainCLI
-    from cod_lightning.datamodules import RolloutDataModule
-    from cod_lightning.modules import GRPOModule
+    from cod_lightning.commands.train import TrainCLI, made
 
     path = temporary_config("job.yaml", {**config, "warm_start": None})
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            cli = start(TrainCLI, GRPOModule, RolloutDataModule, ["--config", str(path)], execute=False)
+            cli = made(TrainCLI, Expanded(["--config", str(path)], ()))
         cli.model.credit.check(cli.datamodule.pack_size)
     except ConfigError as error:
         return str(error)

@@ -211,9 +211,8 @@ def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with():
 @pytest.mark.parametrize(
     ("runs", "asked", "said"),
     [
-        ([{}], {"warm_start": asdict(WarmStart(num_updates=5))}, "warm_start.num_updates: 1500 -> 5"),
-        ([{"warm_start": "warm_start/levers"}], {}, "warm_start: warm_start/levers -> "),
-        ([{"warm_start": None}], {}, "warm_start: null -> "),
+        ([{"warm_start": "warm_start/levers"}], {}, "warm_start: warm_start/levers"),
+        ([{"warm_start": None}], {}, "warm_start: None"),
         ([{}, {"seed_everything": 2}], {}, "seed_everything: 2 -> 1"),
         ([{}, {"data": CONFIG["data"] | {"pack_size": 8}}], {}, "data.pack_size: 8 -> 4"),
     ],
