@@ -94,7 +94,7 @@ def taken_apart(pairs: Iterable[tuple[str, str | None]]) -> Typed:
             typed.others.append((key_typed, None))
         elif key_typed == "--suites" or key == "data.suites":
             typed.values.append(("data.suites", value, _typed_suites(key_typed, value)))
-        elif group is not None:
+        elif group is not None and value[:1] != "[":
             named = shipped_or_class(group, value, key_typed)
             if isinstance(named, Path):
                 typed.choices.append(f"{group}={named.stem}")
@@ -163,7 +163,7 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
         _refuse_code(key, value)
     is_name = "." in value and not value.endswith((".yaml", ".yml"))
     is_name |= group not in _WITH_MODULES and value[:1].isupper() and value.isidentifier()
-    if is_name or not shipped or value == "null" or value[:1] in ("{", "[") or Path(value).is_file():
+    if is_name or not shipped or value == "null" or value[:1] == "{" or Path(value).is_file():
         return value
     expected = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path"
     listed = "See `worlds`." if group == "env" else "Check the spelling."
@@ -184,7 +184,7 @@ def class_of(value: str) -> Any:
     """What a typed class is in a config."""
     if Path(value).is_file():
         return _content(Path(value), "command line", value)
-    return _read(value) if value == "null" or value[:1] in ("{", "[") else {"class_path": value}
+    return _read(value) if value == "null" or value[:1] == "{" else {"class_path": value}
 
 
 def _read(value: str) -> Any:

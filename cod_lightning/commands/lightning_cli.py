@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 import textwrap
-import traceback
 import warnings
 from argparse import SUPPRESS, Action
 from collections import Counter
@@ -20,7 +19,6 @@ from jsonargparse import Namespace, set_parsing_settings
 from jsonargparse.typing import PositiveInt, restricted_number_type
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch import callbacks as callbacks_of_lightning
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -64,18 +62,8 @@ _NOISE = (
 """Warnings of libraries that are not about this run."""
 
 
-_PLAIN_TRAINER = {
-    "accelerator": "cpu",
-    "strategy": "auto",
-    "devices": 1,
-    "num_nodes": 1,
-    "precision": None,
-    "plugins": None,
-}
-_Threads = restricted_number_type(
-    "Threads", int, [(">", 0), ("<=", 1024)]
-)  # of more torch runs out of memory for stacks
-_LIGHTNINGS_CALLBACKS = Path(callbacks_of_lightning.__file__).parent
+# of more threads torch runs out of memory for their stacks
+_Threads = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -179,8 +167,8 @@ class CodCLI(LightningCLI):
 
     def plain_trainer(self) -> None:
         """The plainest Trainer in place of that of the config, for a command that does not train."""
-        for key, value in _PLAIN_TRAINER.items():
-            setattr(self.config.trainer, key, value)
+        none = dict.fromkeys(("precision", "plugins"))
+        self.config.trainer.update(Namespace(accelerator="cpu", strategy="auto", devices=1, num_nodes=1, **none))
 
     def before_instantiate_classes(self) -> None:
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
@@ -209,42 +197,44 @@ class CodCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""
-        fitting = self.subcommand == "fit"
-        own: list[Any] = list(self._get(self.config_init, "trainer").callbacks or [])
-        extra: list[Any] = [c for c in self.house_callbacks() if type(c) not in map(type, own)]
-        logger: Any = False
-        path = self._own().get("ckpt_path")
+        config, fitting, path = self._own(), self.subcommand == "fit", self._own().get("ckpt_path")
+        asked = self._get(self.config_init, "trainer")
+        callbacks: list[Any] = list(asked.callbacks or [])
+        callbacks += [one for one in self.house_callbacks() if type(one) not in map(type, callbacks)]
         self.began_at = read_checkpoint(path).global_step if fitting and path else None
         """The update that `fit` goes on from."""
+        logger: Any = False
+        resolved = ""
         if fitting:
             self._held.enter_context(locked(self.root, "trainer.default_root_dir", "fit"))
             if not self.resuming:  # another `fit` may have ended there meanwhile
-                _run_folder(self._own(), self.run_name, fitting=True)
-        if fitting and (asked := self._get(self.config_init, "trainer").logger) is not False:
+                _run_folder(config, self.run_name, fitting=True)
+            kept = config.clone()  # but for what is of this command alone
+            kept.accept_changes, kept.overwrite, kept.ckpt_path = False, False, None
+            resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
+            sizes = (config[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
+            checkpoint = RunCheckpoint(self.root, *sizes)
+            callbacks += [
+                RunConfig(resolved, self.root, code_of_classes(resolved)),
+                checkpoint,
+                StopSignals(checkpoint),
+            ]
+        else:
+            callbacks.append(StopSignals())
+        if fitting and asked.logger is not False:
+            more = [] if asked.logger in (None, True) else asked.logger
             logger = [
                 TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=self.began_at),
                 MetricsFile(self.root, self.began_at),
-                *([] if asked is None or asked is True else asked if isinstance(asked, list | tuple) else [asked]),
+                *(more if isinstance(more, list | tuple) else [more]),
             ]
-        if not fitting:
-            tester: Any = self._trainer(logger=logger, callbacks=[*own, *extra, StopSignals()], **kwargs)
-            self._held.enter_context(ending_together(tester))
-            if type(tester.strategy.checkpoint_io) is TorchCheckpointIO:
-                tester.strategy.checkpoint_io = ShardReader()
-            return tester
-        kept = self._own().clone()
-        # These are of this command, and no part of the config, which begins a run anew.
-        kept.accept_changes = kept.overwrite = False
-        kept.ckpt_path = None
-        resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
-        asked_for = (self._own()[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
-        checkpoint = RunCheckpoint(self.root, *asked_for)
-        extra += [RunConfig(resolved, self.root, code_of_classes(resolved)), checkpoint, StopSignals(checkpoint)]
-        trainer: Any = self._trainer(logger=logger, callbacks=own + extra, **kwargs)
+        trainer: Any = self._trainer(logger=logger, callbacks=callbacks, **kwargs)
         self._held.enter_context(ending_together(trainer))
-        if path:
+        if not fitting and type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = ShardReader()
+        if fitting and path:
             count = trainer.num_devices * trainer.num_nodes
-            check_changes(read_checkpoint(path), resolved, count, accepted=self._own().accept_changes)
+            check_changes(read_checkpoint(path), resolved, count, accepted=config.accept_changes)
             check_shards(path, trainer.strategy)
         return trainer
 
@@ -262,17 +252,6 @@ class CodCLI(LightningCLI):
             expected = f"what Lightning's Trainer takes ({refused})"
             remedy = f"See fit --help {key}."
             raise ConfigError(key, asked[keys[0]] if keys else "refused", expected, remedy) from error
-
-    def _run_subcommand(self, subcommand: str) -> None:
-        """As ever; what a callback of Lightning's refuses, such as a metric that no one logs, is answered in one line."""
-        try:
-            super()._run_subcommand(subcommand)
-        except (MisconfigurationException, RuntimeError) as error:
-            where = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-            if not where.is_relative_to(_LIGHTNINGS_CALLBACKS):
-                raise
-            expected = f"callbacks that can do their work ({' '.join(str(error).split())[:250].rstrip('.')})"
-            raise ConfigError("trainer.callbacks", where.stem, expected, "Correct its init_args.") from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""

@@ -43,6 +43,12 @@ class OneLine(ArgumentParser):
         """Exit with 2 after `PROGRAM COMMAND: error: jsonargparse's message (a remedy)` on stderr."""
         if not self.exit_on_error:
             super().error(message, ex)
+        if "denylist" in message and not is_trusted():
+            denied = message.partition("Importing '")[2].partition("'")[0]
+            expected = "a class of this project, since the run's config.yaml may come from others"
+            raise ConfigError(
+                "class_path", denied, expected, "Add --trust if you trust the run as you would a program."
+            )
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         said = " ".join(message.split())
         if len(said) > _MOST:  # the key stands first, the value last
@@ -55,8 +61,6 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     key = message.split('"')[1] if message.startswith('Parser key "') else ""
     topic = f" {key}" if key and hasattr(parser, "about") else ""
     listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
-    if "denylist" in message and not is_trusted():
-        return "The run's config.yaml may come from others: add --trust if you trust the run as you would a program."
     if "required" in message and "model.policy" in message:
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
     if "is abstract" in message and "NestedArg" in message:
