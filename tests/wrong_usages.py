@@ -374,7 +374,7 @@ test --config smoke --warm_start null --suites nosuch
 test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 predict --config smoke --ckpt_path nowhere.ckpt
 validate --config smoke --ckpt_path nowhere.ckpt
-plan --config smoke --gpu_gb -1 ## model.policy | TinyPolicy
+plan --config smoke --gpu_gb -1
 plan --config nowhere
 export ## --ckpt_path | missing
 export --ckpt_path nowhere.ckpt --out x ## --ckpt_path | nowhere.ckpt
@@ -565,6 +565,8 @@ fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --suites in_domain longer_packs ## longer_packs
 warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start.packs_per_update | 0
 plan --config smoke --gpu_gb nan
+serve --config smoke --num_servers 0
+serve --config smoke --gpus_per_server -1
 fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it to 17
 warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
 fit --config smoke warm_start=levers ## warm_start | levers

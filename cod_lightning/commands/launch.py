@@ -18,12 +18,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jsonargparse.typing import NonNegativeInt, Path_fr, PositiveInt
 from lightning.pytorch.cli import LightningArgumentParser
 
+from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.commands.changes import check_changes
+from cod_lightning.checkpoints.resume import newest
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.memory import plan_of
 from cod_lightning.commands.plan import PlanCLI
-from cod_lightning.commands.resume import newest
 from cod_lightning.commands.train import check_played, check_training, made
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine

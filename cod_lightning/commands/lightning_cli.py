@@ -29,13 +29,13 @@ from cod_lightning.callbacks import Progress
 from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
 from cod_lightning.callbacks.metrics_file import MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
+from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
-from cod_lightning.commands.changes import check_changes
+from cod_lightning.checkpoints.resume import AUTO, LAST, named, newest
+from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.commands.parser import OneLine, own_refusals, program
-from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.shipped import CLASS_KEYS, config_names
-from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.trainer_settings import (
     check_shards,
     check_trainer,

@@ -21,9 +21,9 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
 from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
+from cod_lightning.checkpoints.sources import class_paths, sources
 from cod_lightning.commands.config_files import overlaid, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
-from cod_lightning.commands.sources import class_paths, sources
 from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from jsonargparse.typing import PositiveFloat
 from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.commands.config_files import expand
@@ -25,7 +26,7 @@ class PlanCLI(TrainCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
         text = "Memory of the GPU in GiB; null: of the device here."
-        parser.add_argument("--gpu_gb", type=float | None, default=None, help=text)
+        parser.add_argument("--gpu_gb", type=PositiveFloat | None, default=None, help=text)
         parser.add_argument("--pace", type=Pace, default=Pace(), help="Tokens per second, for an estimate of the time.")
         text = "Accepted since configs of `fit` have it; without effect."
         parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
@@ -93,14 +94,12 @@ def run(argv: Sequence[str]) -> int:
     if not (isinstance(policy, PretrainedPolicy) and policy.path):
         expected = "a policy from a folder or the hub, whose size is worth a plan"
         raise ConfigError("model.policy", type(policy).__name__, expected, "Choose model=pretrained, lora or qlora.")
-    if (gpu_gb := cli.config.gpu_gb) is not None and not gpu_gb > 0:
-        raise ConfigError("--gpu_gb", gpu_gb, "above 0", "24 is a common one.")
     screen = Screen()
     try:
         cli.datamodule.check_with(policy, elsewhere=True)
     except (ConfigError, DataError) as error:  # a folder with a config alone, a world of another machine
         screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
-    plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, gpu_gb)
+    plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
     amounts, pace = amounts_of(cli.datamodule, cli.asked_trainer, policy.window), measured(cli.config_init.pace)
     show(plan, screen)
     show_rounding(cli.model, cli.asked_trainer, screen)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from jsonargparse.typing import PositiveInt
 from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.clients.access import key_of
@@ -24,7 +25,7 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.fleet import Server
 from cod_lightning.engines.vllm_server.process import ServerProcess, check_local, check_spread
 from cod_lightning.engines.vllm_server.start import start_all
-from cod_lightning.errors import ConfigError, Stopped, check_at_least
+from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.gguf import checkpoint_folder
 
@@ -44,9 +45,9 @@ class ServeCLI(PlanCLI):
         add: Any = parser.add_argument
         add("--host", type=str, default="127.0.0.1", help="Address to listen at; 0.0.0.0: all of this machine's.")
         add("--port", type=int, default=8000, help="Of the first server; the others have those that follow.")
-        add("--num_servers", type=int, default=1, help="Servers on this machine.")
+        add("--num_servers", type=PositiveInt, default=1, help="Servers on this machine.")
         text = "GPUs that one server is spread over (tensor parallel); they are handed out in order."
-        add("--gpus_per_server", type=int, default=1, help=text)
+        add("--gpus_per_server", type=PositiveInt, default=1, help=text)
         add("--logs", type=str, default=".", help="Folder for vllm_server_N.log.")
         text = "End as soon as this file changes; null: with this process or the one that started it."
         add("--until", type=str | None, default=None, help=text)
@@ -82,8 +83,6 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
     if not isinstance(engine, VLLMServerEngine):
         raise ConfigError("data.engine", type(engine).__name__, "VLLMServerEngine", "Choose engine=vllm_server.")
     check_pair(engine, policy)
-    for name in ("num_servers", "gpus_per_server"):
-        check_at_least(f"--{name}", options[name], 1, "1 is the default.")
     if num_gpus := torch.cuda.device_count():
         each = options.gpus_per_server
         check_spread(each, engine.local)

@@ -18,8 +18,6 @@ CLASS_KEYS = {
     "baseline": "model.baseline",
 }
 """Group -> the key whose class its files choose."""
-CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+|[A-Z]\w*")
-"""The import path of a class, or the name of one of this project, as in `baseline=LeaveOneOut`."""
 
 
 def import_named(text: str) -> None:

@@ -24,14 +24,14 @@ from cod_lightning.callbacks import (
     Transcripts,
     WeightSync,
 )
+from cod_lightning.checkpoints.changes import check_same_policy, differences
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from cod_lightning.checkpoints.resume import checkpoints_of
 from cod_lightning.commands import memory, phase, report
-from cod_lightning.commands.changes import check_same_policy, differences
 from cod_lightning.commands.config_files import Expanded
 from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.parser import program
-from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule

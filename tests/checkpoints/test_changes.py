@@ -10,10 +10,10 @@ import pytest
 import torch
 import yaml
 
+from cod_lightning.checkpoints.changes import check_changes, check_same_policy
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.commands.changes import check_changes, check_same_policy
+from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.commands.phase import WarmStart
-from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed

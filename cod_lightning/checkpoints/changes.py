@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from cod_lightning.checkpoints.checkpoint import Checkpoint
-from cod_lightning.commands.sources import code_of_classes
+from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 
