@@ -40,6 +40,7 @@ _WITH_MODULES = ("env", "engine")
 """Groups whose classes are imported when a config names them by their paths; a name alone does not find them."""
 _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots", "--dry_run", "--dry-run")
 """Options without a value."""
+_OF_FIT = ("ckpt_path", "weights_only")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
         values = [(key, text) for key, text, _ in typed.values]
         return Expanded([*command, *map(_put, [*values, *typed.others])], ())
     content = with_values(read_configs(configs, typed.choices, own), [(key, value) for key, _, value in typed.values])
+    if not command:  # the config of a run has them, and they are `fit`'s
+        content = {key: value for key, value in content.items() if value is not None or key not in _OF_FIT}
     import_named(str(content))
     names = tuple(path.stem for path in configs)
     path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))

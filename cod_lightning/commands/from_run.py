@@ -35,8 +35,6 @@ class FromRunCLI(TrainCLI):
             "addresses of other machines, and what runs programs."
         )
         parser.add_argument("--trust", action="store_true", help=text)
-        text = "Accepted since configs of `fit` have it; without effect."
-        parser.add_argument("--weights_only", type=bool | None, default=None, help=text)
 
     def before_instantiate_classes(self) -> None:
         """The plainest Trainer, since this command does not train."""

@@ -28,9 +28,6 @@ class PlanCLI(TrainCLI):
         text = "Memory of the GPU in GiB; null: of the device here."
         parser.add_argument("--gpu_gb", type=PositiveFloat | None, default=None, help=text)
         parser.add_argument("--pace", type=Pace, default=Pace(), help="Tokens per second, for an estimate of the time.")
-        text = "Accepted since configs of `fit` have it; without effect."
-        parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
-        parser.add_argument("--weights_only", type=bool | None, default=None, help=text)
 
     def before_instantiate_classes(self) -> None:
         """The Trainer of a GPU that is not here would refuse to be built."""
