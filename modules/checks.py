@@ -1,6 +1,5 @@
 """Options of the objective and of the data that have no meaning together, and numbers that cannot work."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +27,8 @@ def check_numbers(
     final_lr_fraction: float,
 ) -> None:
     """Raise `ConfigError` for optimizer settings out of range."""
-    for beta in betas:
-        check_between("model.betas", beta, 0, math.nextafter(1, 0), "[0.9, 0.999] is the default.")
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ConfigError("model.betas", betas, "two numbers from 0 to below 1", "[0.9, 0.999] is the default.")
     check_at_least("model.weight_decay", weight_decay, 0, "0 is the default.")
     check_at_least("model.warmup_updates", warmup_updates, 0, "0 is the default.")
     check_between("model.final_lr_fraction", final_lr_fraction, 0, 1, "1 keeps the rate constant.")

@@ -603,7 +603,6 @@ SMOKE --trainer.enable_checkpointing false ## trainer.enable_checkpointing | Fal
 SMOKE --trainer.max_epochs 0
 SMOKE --trainer.max_steps 0
 SMOKE --trainer.limit_train_batches 0
-SMOKE --trainer.min_epochs 9 ## trainer.min_epochs | 9 | trainer.max_epochs=3
 test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 export --ckpt_path arun/checkpoints --out x ## --ckpt_path | arun/checkpoints | Did you mean arun/checkpoints/last.ckpt?
 play --ckpt_path arun ## --ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?

@@ -326,7 +326,7 @@ def _typed_suites(key: str, value: str) -> Any:
     named = _read(value)
     named = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
     spelled_out = isinstance(named, list) and any(isinstance(one, dict) for one in named)
-    if key != "--suites" and (not named or spelled_out):
+    if key != "--suites" and value.strip() and (not named or spelled_out):
         return inline(named, key) if named else named
     if not isinstance(named, list) or not named or not all(isinstance(one, str) for one in named):
         remedy = f"Write --suites '[{choices_of('suite')[0]}]', for example."

@@ -155,8 +155,13 @@ class CodCLI(LightningCLI):
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
         config = self._own()
-        for group in ("trainer", "model", "data"):  # the parser looks at the values of their keys alone
-            if not isinstance(value := config.get(group), Namespace | dict):
+        for group in (
+            "trainer",
+            "model",
+            "data",
+            "data.deadlines",
+        ):  # the parser looks at the values of their keys alone
+            if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
                 raise ConfigError(group, value, "keys with values", f"`fit --help {group}` lists them.")
         seed = config.get("seed_everything")
         if isinstance(seed, int) and not isinstance(seed, bool) and not 0 <= seed < 2**32:  # True draws one
@@ -247,7 +252,7 @@ class CodCLI(LightningCLI):
                 raise
             refused, asked = " ".join(str(error).split())[:300].rstrip("."), vars(self._get(self.config, "trainer"))
             keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
-            keys += [key for key in asked if key in refused]
+            keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
             key = f"trainer.{keys[0]}" if keys else "trainer"
             expected = f"what Lightning's Trainer takes ({refused})"
             remedy = f"See fit --help {key}."
