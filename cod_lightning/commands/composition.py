@@ -46,7 +46,7 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
             raise ConfigError(key, value, expected, remedy)
     try:
         node: Any = OmegaConf.load(path)
-        made = _chosen(_compose(path, node, [])[1]) if choices else {}
+        made = _compose(path, node, [])[1].runtime.choices if choices else {}  # with null where there is none yet
         added = groups() - {group.partition("@")[0] for group in made}
         lines = [f"+{choice}" if choice.partition("=")[0] in added else choice for choice in choices]
         plain, hydra = _compose(path, node, lines)

@@ -54,7 +54,6 @@ class Expanded:
 
 def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expanded:
     """The line for LightningCLI. `own` is a config below all that are typed."""
-    import_named(" ".join(argv))
     command, words = (argv[:1], argv[1:]) if argv[:1] and argv[0] in LIGHTNING else ([], argv)
     pairs = list(keys_of(words))
     for key, value in pairs:
@@ -64,12 +63,13 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
     configs = [find_config(value or "") for key, value in pairs if key in ("--config", "-c")]
     typed = taken_apart([one for one in pairs if one[0] not in ("--config", "-c")])
     if not configs and own is None and not typed.choices:
+        import_named(" ".join(argv))
         values = [(key, text) for key, text, _ in typed.values]
         return Expanded([*command, *map(_put, [*values, *typed.others])], ())
     content = with_values(read_configs(configs, typed.choices, own), [(key, value) for key, _, value in typed.values])
     if not command:  # the config of a run has them, and they are `fit`'s
         content = {key: value for key, value in content.items() if value is not None or key not in _OF_FIT}
-    import_named(str(content))
+    import_named(f"{' '.join(argv)} {content}")
     names = tuple(path.stem for path in configs)
     path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))
     return Expanded([*command, "--config", str(path), *map(_put, typed.others)], names)
@@ -175,12 +175,12 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
 
 def _refuse_code(key: str, value: str) -> None:
     """A file of code is refused with the path of its last class."""
-    path = Path(value)
+    path, classes = Path(value), list[str]()
     with suppress(SyntaxError, ValueError):
         classes = [node.name for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.ClassDef)]
-        folders = [] if path.is_absolute() else path.parent.parts
-        named = ".".join([*folders, path.stem, *(classes[-1:] or ["CLASS"])])
-        raise ConfigError(key, value, f"a class path, such as {named}", "Name the class.")
+    folders = [] if path.is_absolute() else path.parent.parts
+    named = ".".join([*folders, path.stem, *(classes[-1:] or ["CLASS"])])
+    raise ConfigError(key, value, f"a class path, such as {named}", "Name the class.")
 
 
 def class_of(value: str) -> Any:

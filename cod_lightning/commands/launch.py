@@ -33,6 +33,7 @@ from cod_lightning.folder_lock import held, locked
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.whole_file import write_whole
 
+_File: Any = Path_fr
 Platform = Literal["slurm", "sky"]
 _FILES: dict[str, str] = {"slurm": "job.sh", "sky": "sky.yaml"}
 _OWN: dict[str, tuple[Any, Any, str]] = {
@@ -46,9 +47,9 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "gpus_per_server": (PositiveInt, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
     "to": (Platform, "slurm", "What starts the machines' work."),
     "python": (str | None, None, "Python on the machines; null: this one for slurm, else `python`."),
-    "setup": (Path_fr | None, None, "File of shell lines that every machine begins with, such as module load."),
+    "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
     "sbatch": (str, "", "Further options of sbatch, as in '--partition=gpu --time=1-0'."),
-    "sky": (Path_fr | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
+    "sky": (_File | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
 }
 """Options that are not a run's: type, default, help."""
 
@@ -218,7 +219,7 @@ def sbatch_options(typed: str) -> tuple[str, ...]:
     return options
 
 
-def sky_keys(file: Path_fr) -> dict[str, Any]:
+def sky_keys(file: Any) -> dict[str, Any]:
     """What a file adds to SkyPilot's YAML. Raises `ConfigError` for keys that are `launch`'s own."""
     try:
         content = yaml.safe_load(file.get_content()) or {}

@@ -62,8 +62,9 @@ _NOISE = (
 """Warnings of libraries that are not about this run."""
 
 
+_Positive: Any = PositiveInt
 # of more threads torch runs out of memory for their stacks
-_Threads = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
+_Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -139,13 +140,13 @@ class CodCLI(LightningCLI):
         add("--overwrite", type=bool, default=False, help="Let `fit` write into a folder that already holds a run.")
         text = "Optimizer updates between two checkpoints of `fit`; null: one after every validation. `--ckpt_path last` goes on "
         text += "from the newest, `auto` begins where there is none."
-        add("--checkpoint_every", type=PositiveInt | None, default=None, help=text)
+        add("--checkpoint_every", type=_Positive | None, default=None, help=text)
         text = "Newest checkpoints that `fit` keeps; 2, so that there is one before. null: all."
-        add("--keep_checkpoints", type=PositiveInt | None, default=2, help=text)
+        add("--keep_checkpoints", type=_Positive | None, default=2, help=text)
         text = "Metric by which `fit` keeps checkpoints beside the newest, say val/cod_gain; -NAME for the smallest. null: none."
         add("--best_metric", type=str | None, default=None, help=text)
         text = "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."
-        add("--keep_best", type=PositiveInt, default=1, help=text)
+        add("--keep_best", type=_Positive, default=1, help=text)
         text = "Go on with another config than the checkpoint's (what changed is printed), or with another policy than the agent's."
         add("--accept_changes", type=bool, default=False, help=text)
         parser.link_arguments("seed_everything", "data.seed")

@@ -71,7 +71,7 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
 
 
 def _nearest(parser: ArgumentParser, message: str) -> str:
-    """The question after the key that ends nearly as one in the message does, of the class in it if it names one."""
+    """The question after the key, of the parser or of a class in the message, that ends nearly as one in the message does."""
     named = [*message.split("'")[1::2], *(word for word in message.split() if word.startswith("--"))]
     known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
     for one in named:
@@ -79,7 +79,7 @@ def _nearest(parser: ArgumentParser, message: str) -> str:
         if isinstance(found := getattr(sys.modules.get(module), name, None), type):
             described = ArgumentParser()
             described.add_class_arguments(found)
-            known = [action.dest for action in described._actions]
+            known += [action.dest for action in described._actions]
     leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
     for one in named:
         wrong = one.partition("=")[0].rpartition(".")[2].removeprefix("--")

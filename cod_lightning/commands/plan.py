@@ -17,6 +17,8 @@ from cod_lightning.models import PretrainedPolicy
 from cod_lightning.terminal import Screen
 from cod_lightning.training.duration import Amounts, Pace, duration, measured
 
+_GiB: Any = PositiveFloat
+
 
 class PlanCLI(TrainCLI):
     """`TrainCLI` that builds model and data with a Trainer on the CPU."""
@@ -26,7 +28,7 @@ class PlanCLI(TrainCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
         text = "Memory of the GPU in GiB; null: of the device here."
-        parser.add_argument("--gpu_gb", type=PositiveFloat | None, default=None, help=text)
+        parser.add_argument("--gpu_gb", type=_GiB | None, default=None, help=text)
         parser.add_argument("--pace", type=Pace, default=Pace(), help="Tokens per second, for an estimate of the time.")
 
     def before_instantiate_classes(self) -> None:

@@ -52,9 +52,8 @@ def evaluated(folder: Path, suite: Suite, by_condition: dict[str, np.ndarray], i
 
 def outcomes(seed: int, rate: float) -> dict[str, np.ndarray]:
     """By condition: a trained policy that solves so much, and a warm start that solves a fifth of the tasks."""
-    blanked = np.zeros((PACKS, 3))
-    conditions_of = {"blanked_context": blanked, "warm_start": blanked, "warm_start_t0.3": successes(seed, 0.2)}
-    return {"trained": successes(seed, rate), **conditions_of}
+    none = dict.fromkeys(("blanked_context", "warm_start", "warm_start_blanked"), np.zeros((PACKS, 3)))
+    return {"trained": successes(seed, rate), "warm_start_t0.3": successes(seed, 0.2), **none}
 
 
 def job(root: Path, seed: int, rate: float, *, tokens: float = 1000.0, order: int = 0, **setting: str) -> Path:
