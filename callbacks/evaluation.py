@@ -7,7 +7,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.evaluation.condition_kinds import OF_TRAINED
+from cod_lightning.evaluation.conditions import OF_TRAINED
 from cod_lightning.evaluation.packs_file import write_packs
 from cod_lightning.evaluation.results import PlayedCondition, write_results
 

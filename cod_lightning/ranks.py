@@ -1,14 +1,20 @@
 """The processes of a run: which one this is, and the records of the others.
 
 Ranks exchange small records through `gathered`, in the order of ranks, so that all of them compute the same numbers in the
-same order. The strategy exchanges weights and gradients. Without a
-process group there is one rank, number 0.
+same order. The strategy exchanges weights and gradients. Without a process group there is one rank, number 0.
+
+Every rank plays whole groups and trains on what it played, and all see its rewards. G packs make U updates of S = G/U packs
+each, in the order of packs. Of an update's S packs rank r of R gets the r-th run of S/R, so that an update trains on the same
+packs whatever the number of ranks. Packs that are replaced, and further passes in another order, may give ranks unequal numbers
+of groups in an update, or none.
 """
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch.distributed as dist
+
+from cod_lightning.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -58,6 +64,28 @@ def part(items: Sequence[T], index: int, num_parts: int) -> Sequence[T]:
     """
     cuts = [round(i * len(items) / num_parts) for i in (index, index + 1)]
     return items[cuts[0] : cuts[1]]
+
+
+def owners(num_packs: int, num_updates: int) -> list[int]:
+    """The rank that plays each pack."""
+    size = num_packs // num_updates
+    return [r for r in range(num_ranks()) for _ in part(range(size), r, num_ranks())] * num_updates
+
+
+def check_shares(packs_per_rollout: int, updates_per_rollout: int, ranks: int) -> None:
+    """Raise `ConfigError` where ranks would get different numbers of groups."""
+    least = updates_per_rollout * ranks
+    if packs_per_rollout % least == 0:
+        return
+    below, above = packs_per_rollout // least * least, -(-packs_per_rollout // least) * least
+    packs = " or ".join(str(n) for n in (below, above) if n)
+    updates = [u for u in range(updates_per_rollout, 0, -1) if packs_per_rollout % (u * ranks) == 0][:1]
+    other = f", or data.updates_per_rollout to {updates[0]}" if updates else ""
+    expected = (
+        f"a multiple of {least}, so that each of {ranks} ranks plays equally many packs for each of "
+        f"data.updates_per_rollout={updates_per_rollout} updates"
+    )
+    raise ConfigError("data.packs_per_rollout", packs_per_rollout, expected, f"Set it to {packs}{other}.")
 
 
 def whole(weight: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Results kept for texts: a result is found as fast as an item of a dict, and all are bounded by bytes, since texts may be of any
-length."""
+"""Results for texts as fast as an item of a dict: those that were kept, bounded by bytes since texts may be of any length, and the
+ids of words."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -42,3 +42,21 @@ def _size(one: object) -> int:
     if isinstance(one, str):
         return len(one) * (1 if one.isascii() else 4)
     return len(one) * _OF_AN_ITEM if isinstance(one, tuple) else 0
+
+
+def word_ids(backend: Any) -> dict[str, int]:
+    """The id of every word, of a backend that splits at white space, looks words up, and does nothing else; of others nothing.
+
+    Words of a text with single spaces between them have these ids, if all of them are here.
+    """
+    from tokenizers.models import WordLevel  # here, since worlds keep results, too, and need no tokenizer
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    if backend is None or not isinstance(backend.model, WordLevel):
+        return {}
+    splits = isinstance(backend.pre_tokenizer, WhitespaceSplit)
+    if not splits or backend.normalizer or backend.truncation or backend.padding:
+        return {}
+    known: dict[str, int] = backend.get_vocab(with_added_tokens=True)
+    added = [token.content for token in backend.get_added_tokens_decoder().values()]  # cut out even from within words
+    return {word: i for word, i in known.items() if not any(token in word for token in added if token != word)}

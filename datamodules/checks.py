@@ -11,14 +11,14 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError, answering, check_at_least
-from cod_lightning.lifecycles import Branching, Program, asks, outline
+from cod_lightning.lifecycles import Program, asks, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import thought_marks
 from cod_lightning.rollout.episode import check_hooks
-from cod_lightning.rollout.thoughts import thought_marks
 from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource
 from cod_lightning.types import EpisodeKind, Pack, Split, Task
@@ -53,20 +53,18 @@ def check_reuse(passes: int, resample: int) -> None:
     check_at_least("data.resample_packs", resample, 0, "0 keeps packs without signal.")
 
 
-def check_comparing(rewards: Rewards, branching: Branching) -> None:
+def check_comparing(rewards: Rewards, program: Program) -> None:
     """No part compares siblings where attempts, which are no sibling's, are compared with their episodes."""
-    for name, part in rewards.items():
-        if isinstance(part, SiblingReward) and branching.num_attempts > 1:
+    name = type(program).__name__
+    for key, part in rewards.items():
+        if isinstance(part, SiblingReward) and program.beside:
             expected = (
-                "none beside data.anchors, data.counterfactual or a program with attempts "
-                f"({type(branching.program).__name__}), which are compared with episodes and have no siblings"
+                f"none beside data.program={name}, whose attempts are compared with episodes and have no siblings"
             )
-            raise ConfigError(f"data.rewards.{name}", type(part).__name__, expected, "Leave out one of the two.")
+            raise ConfigError(f"data.rewards.{key}", type(part).__name__, expected, "Leave out one of the two.")
 
 
-def check_rounds(
-    program: Program, pack_size: int, rewards: Rewards, branching: Branching, source: PackSource | None
-) -> None:
+def check_rounds(program: Program, pack_size: int, rewards: Rewards, source: PackSource | None) -> None:
     """Where the program plays tasks again: nothing needs the pack's own task at each position, or packs of another size, and a
     context is used."""
     played = {step.task for step in outline(program, pack_size) if step.kind is EpisodeKind.SOLVE}
@@ -77,12 +75,13 @@ def check_rounds(
         for name, part in rewards.items()
         if isinstance(part, SiblingReward)
     ]
-    unfit += [(f"data.{key}", "set") for key in ("anchors", "counterfactual") if getattr(branching, key)]
-    unfit += [("data.source.num_tasks", "set")] if source is not None and source.changes_size else []
-    for key, value in unfit:
-        expected = (
-            f"null with data.program={type(program).__name__}, where siblings may play other tasks than the pack's own"
-        )
+    if program.beside:
+        expected = f"a program that plays each task once where it makes attempts, since {own}"
+        raise ConfigError("data.program", type(program).__name__, expected, "Make no attempts beside it.")
+    if source is not None and source.changes_size:
+        unfit.append(("data.source.num_tasks", "set", "the tasks of every pack are shared out among proposals"))
+    for key, value, why in unfit:
+        expected = f"null with data.program={type(program).__name__}, since {why}"
         raise ConfigError(key, value, expected, "Leave it out, or choose program=every_task.")
     if len(played) == 1:
         expected = f"more than the {pack_size} solve episodes of one task, since no later task would use a context"
@@ -126,6 +125,9 @@ def check_staleness(data: Any, ranks: int) -> None:
     if max_staleness and engine.sleeps:
         expected = "0 with data.engine.sleep, since the engine serves while training goes on"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
+    if max_staleness and data.packs.collects:
+        expected = f"0 with {type(data.packs.source).__name__}, whose lifecycles another process plays"
+        raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
     alike = copy.copy(engine)
     alike.max_staleness = max_staleness  # which the engine itself learns in `fit`
     if not data.in_order and (data.buffer is not None or not alike.in_flight):
@@ -142,6 +144,16 @@ def check_staleness(data: Any, ranks: int) -> None:
     if max_staleness and resample and ranks > 1:
         expected = f"0 with data.resample_packs={resample} on {ranks} ranks, which settle together what is replaced"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
+
+
+def check_trainable(engine: Engine) -> None:
+    """Refuse an engine that has neither the policy's weights nor log-probabilities of what it sampled."""
+    if not engine.has_weights:
+        expected = (
+            "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
+        )
+        remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
+        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
 
 
 def check_pair(engine: Engine, policy: Policy, frozen: FrozenRole | None = None) -> None:

@@ -24,6 +24,7 @@ from cod_lightning.datamodules.checks import (
     check_served,
     check_sizes,
     check_staleness,
+    check_trainable,
     check_turns,
     first_pack,
 )
@@ -32,16 +33,15 @@ from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError, DataError, answering
-from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
-from cod_lightning.evaluation.conditions import Condition, conditions
+from cod_lightning.evaluation.conditions import OF_TRAINED, Condition, ConditionKind
 from cod_lightning.evaluation.provided_contexts import OraclePrompts, check_oracle
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer, at_endpoint
-from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program, outline
+from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
-from cod_lightning.ranks import num_ranks, share
+from cod_lightning.ranks import check_shares, num_ranks, share
 from cod_lightning.rewards import RewardPart, rewards_of
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
@@ -56,8 +56,7 @@ from cod_lightning.training.replay import Replay
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.scorers import Prompt
-from cod_lightning.training.shares import check_shares
-from cod_lightning.training.stream import Rollout, SizedItems, TrainStream
+from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 
 
@@ -83,8 +82,6 @@ class RolloutDataModule(ItemDataModule):
             servers whose weights change in flight.
         buffer: Which of the rollouts ahead is trained on next, and how often weights are synced; null takes them in their order and
             syncs after each.
-        anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
-        counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
         val_packs: Held-out packs of a validation, one lifecycle each.
         max_new_tokens: Most tokens of one response.
@@ -123,8 +120,6 @@ class RolloutDataModule(ItemDataModule):
         max_staleness: int = 0,
         in_order: bool = True,
         buffer: PriorityBuffer | None = None,
-        anchors: Anchors | None = None,
-        counterfactual: Counterfactual | None = None,
         rollouts_per_epoch: int = 10,
         val_packs: int = 256,
         max_new_tokens: int = 16,
@@ -152,12 +147,12 @@ class RolloutDataModule(ItemDataModule):
         check_reuse(passes_per_rollout, resample_packs)
         check_share("data.max_failed_fraction", max_failed_fraction, "1 never stops.")
         self.env, self.context, self.engine, self.program = env, context, engine, program
+        program.check(pack_size)
         outline(program, pack_size)
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
         self.max_staleness, self.in_order, self.buffer, self.val_packs = max_staleness, in_order, buffer, val_packs
-        self.branching = Branching(program=program, anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
@@ -165,8 +160,8 @@ class RolloutDataModule(ItemDataModule):
         self.suites, self.baseline = tuple(suites or ()), baseline
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
-        check_comparing(self.rewards, self.branching)
-        check_rounds(program, pack_size, self.rewards, self.branching, source)
+        check_comparing(self.rewards, program)
+        check_rounds(program, pack_size, self.rewards, source)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
         self.packs, self.replay = TrainingPacks(source or Uniform(), env, pack_size, seed), replay
@@ -174,6 +169,7 @@ class RolloutDataModule(ItemDataModule):
             packs=self.packs,
             play=partial(self.groups, "train", num_siblings=group_size),
             runner=self.runner,
+            learner=lambda: self.learner,
             prompts=self._prompts,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
@@ -191,7 +187,7 @@ class RolloutDataModule(ItemDataModule):
         )
         num_updates = updates_per_rollout * passes_per_rollout
         per_sync = 1 if buffer is None else buffer.rollouts_per_sync
-        self.stream = TrainStream(self._next_rollout, rollouts_per_epoch, num_updates, self.runner, per_sync)
+        self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync)
         """The updates to come; where a training stops and resumes."""
         self.test_kinds: Collection[ConditionKind] = OF_TRAINED
         """Kinds of conditions that `test` plays of each suite."""
@@ -207,7 +203,7 @@ class RolloutDataModule(ItemDataModule):
         module.meet(self, stage)
         self.runner.start(Path(trainer.default_root_dir), self.chat.stop_ids)
         if stage == "fit":
-            self.check_trainable()
+            check_trainable(self.engine)
             check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
             check_staleness(self, num_ranks())
             self.engine.max_staleness = self.max_staleness
@@ -238,15 +234,6 @@ class RolloutDataModule(ItemDataModule):
             if self.frozen is not None:
                 self.frozen.check(tokenizer.get_vocab())
             self._chat = chat
-
-    def check_trainable(self) -> None:
-        """Refuse an engine that has neither the policy's weights nor log-probabilities of what it sampled."""
-        if not self.engine.has_weights:
-            expected = (
-                "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
-            )
-            remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
-            raise ConfigError("data.engine", type(self.engine).__name__, expected, remedy)
 
     def check_oracle(self, key: str, scorer: str) -> None:
         """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see."""
@@ -318,7 +305,7 @@ class RolloutDataModule(ItemDataModule):
         return [
             (suite, condition)
             for suite in self.suites
-            for condition in conditions(suite, endpoint=self.baseline is not None)
+            for condition in suite.conditions(endpoint=self.baseline is not None)
             if condition.kind in self.test_kinds
         ]
 
@@ -335,12 +322,16 @@ class RolloutDataModule(ItemDataModule):
             yield list(self.runner.run(label, partial(self.groups, label, share(packs))).groups)
 
     def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
-        """Siblings of each pack, played by the engine's weights as they are now."""
+        """Siblings of each pack, played by the engine's weights as they are now, or, in training, as its source has them."""
+        if label == "train":
+            collected = self.packs.collected(packs, num_siblings, self.engine.policy_version)
+            if collected is not None:
+                return collected
         setting = self._training_setting() if label == "train" else self._setting(self.temperature)
         return run_groups(packs, num_siblings, setting, label=label)
 
     def _training_setting(self) -> Setting:
-        return replace(self._setting(self.temperature), program=self.branching)
+        return replace(self._setting(self.temperature), program=self.program)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
         sampler = self._sampler(temperature, suite)
@@ -357,9 +348,6 @@ class RolloutDataModule(ItemDataModule):
             monitor=self.runner,
             by_kind=by_kind,
         )
-
-    def _next_rollout(self, number: int, first: int) -> Rollout:
-        return self.rollouts.next(number, first, self.learner)
 
     def _prompts(self, groups: Mapping[int, Group]) -> Prompt:
         return OraclePrompts(groups, self._setting(self.temperature))

@@ -42,7 +42,7 @@ CLASSES = {
         (
             "cod_lightning.credit.returns",
             "cod_lightning.credit.baselines",
-            "cod_lightning.credit.reweight",
+            "cod_lightning.credit.credited",
             *(f"cod_lightning.objective.losses.{one}" for one in ("base", "rec", "ppo", "cispo", "reinforce")),
             "cod_lightning.objective.mismatch",
         ),
@@ -70,14 +70,18 @@ SEAMS = {
     "Replay": "data.replay",
     "PackSource": "data.source",
     "Program": "data.program",
+    "_Attempted": "data.program",
     "Reward": "data.rewards.NAME",
     "SiblingReward": "data.rewards.NAME",
+    "Pairwise": "data.rewards.NAME",
     "Scorer": "model.scorers.NAME",
+    "NotebookContext": "data.context",
     "RecordContext": "data.context",
     "WordedContext": "data.context",
     "WrappedContext": "data.context",
+    "Evolution": "evolve",
 }
-"""Base class of a method -> the key that chooses it."""
+"""Base class of a method, or its own name, -> the key that chooses it, or the command that runs it."""
 CITED = re.compile(r"Sources?: (?P<source>.+?) (?:What differs|Differs(?: from [\w ]+)?): (?P<differs>.+)")
 
 
@@ -121,9 +125,10 @@ def methods() -> str:
     for file in sorted((ROOT / "cod_lightning" / "methods").glob("[a-z]*.py")):
         module = ast.parse(file.read_text())
         for node in module.body:
-            if not isinstance(node, ast.ClassDef):
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
                 continue
-            key = next((SEAMS[ast.unparse(base)] for base in node.bases if ast.unparse(base) in SEAMS), None)
+            names = (node.name, *map(ast.unparse, node.bases))
+            key = next((SEAMS[name] for name in names if name in SEAMS), None)
             if key is None:
                 continue
             own = ast.get_docstring(node) or ""

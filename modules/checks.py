@@ -5,14 +5,14 @@ from typing import Any
 
 import torch
 
-from cod_lightning.credit.anchors import next_solve
 from cod_lightning.credit.baselines import Accepted, TermsAlone
+from cod_lightning.credit.credited import next_solve
 from cod_lightning.credit.table import kind_id
 from cod_lightning.errors import ConfigError, check_at_least, check_between, check_positive
 from cod_lightning.lifecycles import outline
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.training.scorers import Scorer
-from cod_lightning.types import EpisodeKind
+from cod_lightning.types import AttemptKind, EpisodeKind
 
 _REUSING = "Choose loss=loop, grpo, cispo or rec."
 
@@ -71,8 +71,6 @@ def check_combination(module: Any, data: Any) -> None:
     `module` is the GRPOModule, `data` the RolloutDataModule.
     """
     module.credit.check(data.pack_size)
-    if data.branching.anchors is not None:
-        data.branching.anchors.check(data.pack_size)
     for refuses, key, value, expected, remedy in _rules(module, data):
         if refuses:
             raise ConfigError(key, value, expected, remedy)
@@ -96,6 +94,11 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[bool, str, object, str, str
         f"null with {as_set}, which takes old tokens for the policy's own, or compares siblings, which are not replayed"
     )
     yield bool(replay) and (not loss.reuses_tokens or loss.compares_siblings), "data.replay", replay, expected, _REUSING
+    expected = (
+        f"one whose packs the engine plays with {as_set}, which takes tokens of other weights for the policy's own"
+    )
+    source = type(data.packs.source).__name__
+    yield data.packs.collects and not loss.reuses_tokens, "data.source", source, expected, _REUSING
     expected = "null with data.replay, which compares episodes at one place, so that packs stay as long as they are"
     grows = bool(replay) and data.packs.source.changes_size
     yield grows, "data.source.num_tasks", "set", expected, "Grow max_turns alone, or leave data.replay out."
@@ -111,17 +114,14 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[bool, str, object, str, str
         remedy = f"Set model.trained_kinds to [{', '.join(kind for kind in there if kind is not frozen)}]."
         yield frozen in trained, "data.frozen.kind", str(frozen), expected, remedy
 
-    attempts, counterfactual = data.branching.anchors, data.branching.counterfactual
-    expected = "null where model.trained_kinds leaves out solve, since attempts are a baseline of solve episodes"
-    only_anchors = bool(attempts) and not counterfactual and EpisodeKind.SOLVE not in trained
-    yield only_anchors, "data.anchors", "set", expected, "Leave it out, or train on solve."
-    if attempts is not None or counterfactual is not None:
+    beside, program = data.program.beside, type(data.program).__name__
+    if beside:
         ids = torch.tensor([kind_id(step.kind) for step in steps])
         worth = module.credit.weights(ids).gather(1, next_solve(ids)[:, None])[ids == kind_id(EpisodeKind.UPDATE)]
-        expected = "null where no context that is trained on is credited with the next task, whose worth it measures"
-        credits_none = EpisodeKind.UPDATE not in trained or not len(worth) or not bool((worth > 0).all())
-        remedy = "Choose credit=episode, a program with updates, all kinds; or leave it out."
-        yield counterfactual is not None and credits_none, "data.counterfactual", "set", expected, remedy
+        measured = EpisodeKind.UPDATE in trained and len(worth) > 0 and bool((worth > 0).all())
+        expected = "one without attempts that measure contexts, unless updates take place, are trained, and get the next reward"
+        remedy = "Choose credit=episode or a window of at least 2, a program with updates, and all kinds."
+        yield AttemptKind.WITHOUT_CONTEXT in beside and not measured, "data.program", program, expected, remedy
 
     alone = data.group_size < 2 and baseline.compares and module.critic is None
     expected = f"at least 2 with model.baseline={named}, which compares siblings"
@@ -137,9 +137,9 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[bool, str, object, str, str
             "left out with baseline=Accepted, whose advantages are all 1: there is nothing to compare, or to divide by"
         )
         for refuses, key, value in (
-            (bool(attempts or counterfactual), "data.anchors and data.counterfactual", "set"),
+            (bool(beside), "data.program", program),
             (module.scale != "none", "model.scale", module.scale),
-            (data.packs.source.compares_advantages, "data.source", type(data.packs.source).__name__),
+            (data.packs.source.compares_advantages, "data.source", source),
             (loss.compares_siblings, "model.loss", type(loss).__name__),
         ):
             yield (

@@ -16,24 +16,23 @@ from transformers import PreTrainedModel
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, without_adapter
 from cod_lightning.credit.baselines import Baseline, GroupMean
-from cod_lightning.credit.credited import Credited, credited
+from cod_lightning.credit.credited import AdaptiveRED, credited
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
-from cod_lightning.credit.reweight import AdaptiveRED
-from cod_lightning.credit.table import EpisodeTable, kind_id
+from cod_lightning.credit.table import kind_id
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.checks import check_combination, check_kinds, check_numbers, check_terms
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
-from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
-from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
+from cod_lightning.objective.losses import REC, LossInputs, PolicyLoss
+from cod_lightning.objective.mismatch import MismatchCorrection, corrected
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
 from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.critics import Critic, CriticAtWork
 from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scoring
-from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update
+from cod_lightning.training.update import Totals, Update, UpdateStats, padded, plan_update
 from cod_lightning.types import EpisodeKind, Group
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
@@ -105,6 +104,16 @@ class GRPOModule(PolicyModule):
         self.mismatch = mismatch
         self.trained_kinds = check_kinds(trained_kinds)
         self.reweight, self.loss, self.filter_packs = reweight, loss, filter_packs
+        self.credited = partial(
+            credited,
+            rule=credit,
+            baseline=baseline,
+            scale=scale,
+            reweight=reweight,
+            kinds=self.trained_kinds,
+            filtered=filter_packs,
+        )
+        """Advantages of a rollout of all ranks."""
         self._take_optimizer(optimizer, lr, betas, weight_decay)
         self.warmup_updates = warmup_updates
         self.final_lr_fraction = final_lr_fraction
@@ -124,7 +133,7 @@ class GRPOModule(PolicyModule):
         self.num_moved = 0
         """Optimizer updates whose gradient was not 0."""
         self.ahead = False
-        """Whether rollouts are played ahead of training, by older weights."""
+        """Whether rollouts are played by older weights, ahead of training or elsewhere."""
         self.progress: Callable[[], float] | None = None
         """Share of the training that is done, where no number of updates ends it."""
         self._row_listeners: list[RowListener] = []
@@ -135,7 +144,7 @@ class GRPOModule(PolicyModule):
         if stage == "fit":
             check_combination(self, data)
             self.check_scorers(data)
-            self.ahead = data.max_staleness > 0
+            self.ahead = data.max_staleness > 0 or data.packs.collects
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
@@ -183,11 +192,13 @@ class GRPOModule(PolicyModule):
         torch.manual_seed(derive_seed("update", self.seed, self.global_step, self.global_rank))
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
-        """One optimizer update from one share of a rollout."""
+        """One optimizer update from one share of a rollout: rows -> micro-batches -> loss -> gradient -> step.
+
+        What stands before it, groups of lifecycles -> rewards -> advantages -> rows, is `TrainingRollouts.next`.
+        """
         seed = derive_seed("marked tokens", self.global_step)
         update = plan_update(batch, self.loss, every_row=bool(self.terms), seed=seed)
-        rows = update.rows
-        own = self._split(batch, rows, update.together)
+        own = self._split(batch, update.rows, update.together)
         parts = padded(own, max(gathered(len(own))))
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
@@ -198,22 +209,15 @@ class GRPOModule(PolicyModule):
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
         self.last_update = UpdateStats(
-            num_tokens=int(batch.lengths[rows].sum()),
-            num_rows=len(rows),
+            num_tokens=int(batch.lengths[update.rows].sum()),
+            num_rows=len(update.rows),
             num_micro_batches=len(parts),
         )
         self._log_update(batch, totals, norm, lr)
 
-    def credited(self, table: EpisodeTable) -> Credited:
-        """Advantages of a rollout of all ranks."""
-        own = (self.credit, self.baseline, self.scale, self.reweight, self.trained_kinds)
-        return credited(table, *own, filtered=self.filter_packs)
-
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Totals:
-        """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
-        metrics: LossMetrics | None = None
-        mismatch: MismatchSums | None = None
-        entropy_sum, loss_sum, of_terms = 0.0, 0.0, {}
+        """Gradients of all micro-batches, and what they add up to on all ranks; None is an empty one."""
+        totals = Totals(None, 0.0)
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
@@ -222,39 +226,40 @@ class GRPOModule(PolicyModule):
                 self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
                 continue
             part = batch.rows(rows)
-            beside, width = self._looked_at(part), part.token_ids.shape[1]
-            logprobs = beside.policy_logprobs
-            inputs = LossInputs(
-                policy_logprobs=logprobs,
-                behaviour_logprobs=part.behaviour_logprobs,
-                advantages=update.advantages[rows, :width],
-                action_mask=part.action_mask,
-                marked=update.marked[rows, :width],
-                episode=part.episode,
-                siblings=part.siblings,
-                num_action_tokens=update.num_action_tokens,
-                num_episodes=update.num_episodes,
-            )
-            old = logprobs if part.old_logprobs is None else part.old_logprobs
-            inputs, apart = corrected(inputs, old, self.mismatch, measured=~part.is_replayed)
-            out = self.loss(inputs)
-            mismatch = apart if mismatch is None else mismatch + apart
-            loss = out.loss
-            figures: dict[str, float] = {}  # terms of one scorer have its missing tokens in common
-            for term in self.terms:
-                sums = term(beside)
-                loss = loss + term.coefficient * sums.loss / max(1, update.num_action_tokens)
-                figures |= term.figures(sums)
-            of_terms = added(of_terms, figures)
-            self._stop_if_not_finite(loss, logprobs, part)
+            beside = self._looked_at(part)
+            loss, found = self._loss(part, beside, update, update.marked[rows, : part.token_ids.shape[1]])
+            self._stop_if_not_finite(loss, beside.policy_logprobs, part)
             self._backward(loss, last=last)
             for listener in self._row_listeners:
-                listener(part, logprobs.detach())
-            metrics = out.metrics if metrics is None else metrics + out.metrics
-            entropy_sum += float(beside.entropies.detach().sum())
-            loss_sum += float(loss.detach())
-        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch, loss_sum)
-        return sum(gathered(own), start=Totals(None, 0.0))
+                listener(part, beside.policy_logprobs.detach())
+            totals += found
+        metrics = None if totals.metrics is None else totals.metrics.cpu()
+        return sum(gathered(replace(totals, metrics=metrics)), start=Totals(None, 0.0))
+
+    def _loss(self, part: Batch, beside: TermInputs, update: Update, marked: Tensor) -> tuple[Tensor, Totals]:
+        """The policy loss of a micro-batch and all terms, over the update's denominators, and what it adds to the update's sums."""
+        logprobs = beside.policy_logprobs
+        inputs = LossInputs(
+            policy_logprobs=logprobs,
+            behaviour_logprobs=part.behaviour_logprobs,
+            advantages=part.token_advantages,
+            action_mask=part.action_mask,
+            marked=marked,
+            episode=part.episode,
+            siblings=part.siblings,
+            num_action_tokens=update.num_action_tokens,
+            num_episodes=update.num_episodes,
+        )
+        old = logprobs if part.old_logprobs is None else part.old_logprobs
+        inputs, apart = corrected(inputs, old, self.mismatch, measured=~part.is_replayed)
+        out = self.loss(inputs)
+        loss, figures = out.loss, dict[str, float]()  # terms of one scorer have its missing tokens in common
+        for term in self.terms:
+            sums = term(beside)
+            loss = loss + term.coefficient * sums.loss / max(1, update.num_action_tokens)
+            figures |= term.figures(sums)
+        entropy = float(beside.entropies.detach().sum())
+        return loss, Totals(out.metrics, entropy, figures, apart, float(loss.detach()))
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens, by the adapter of their kind where kinds have adapters of their own."""

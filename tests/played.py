@@ -4,8 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.conditions import conditions
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
@@ -17,7 +16,7 @@ TRAINED, COLD = (0.4, 0.6, 0.7, 0.9), (0.3, 0.3, 0.3, 0.3)
 def play(suite: Suite, kinds: Collection[ConditionKind] = tuple(ConditionKind)) -> list[PlayedCondition]:
     """Every condition of the suite (of these kinds), with successes drawn at random; the warm start is best at 0.5."""
     played = []
-    for index, condition in enumerate(conditions(suite)):
+    for index, condition in enumerate(suite.conditions()):
         rates = np.array(TRAINED if condition.name == "trained" else COLD) + 0.1 * (condition.temperature == 0.5)
         rates = np.full(4, 0.4) if condition.name == "blanked_context" else rates
         success = (np.random.default_rng(index).random((NUM_PACKS, 4)) < rates).astype(float)

@@ -123,6 +123,9 @@ def test_torch_s_threads_sleep_while_they_wait_unless_the_user_said_otherwise(gi
     assert re.findall(r"GOMP_SPINCOUNT = '(\d+)'", said) == [spins]
 
 
+ANCHORED = ["--data.program", "Anchored"]
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [
@@ -134,9 +137,9 @@ def test_torch_s_threads_sleep_while_they_wait_unless_the_user_said_otherwise(gi
             ["loss=rloo", "--data.passes_per_rollout", "2"],
             "data.passes_per_rollout is 2; expected 1 with model.loss=RLOO",
         ),
-        (["--data.anchors.attempts", "1"], "data.anchors.attempts is 1; expected at least 2"),
+        ([*ANCHORED, "--data.program.init_args.attempts", "1"], "data.program.attempts is 1; expected at least 2"),
         (
-            ["+anchors=quarter", "credit=trajectory"],
+            [*ANCHORED, "credit=trajectory"],
             "model.credit is TrajectoryCredit; expected a rule that credits each",
         ),
     ],

@@ -148,12 +148,11 @@ def test_parts_of_the_objective_combine(tmp_path, monkeypatch):
     assert (model.scale, model.reweight, model.filter_packs) == ("group", None, True)
 
 
-@pytest.mark.parametrize("path", group_files("anchors"), ids=lambda path: f"{path.parent.name}={path.stem}")
-def test_attempts_are_one_choice_on_the_command_line(path, tmp_path, monkeypatch):
+def test_a_program_of_a_method_is_chosen_by_its_name_and_one_within_it_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    branching = build("smoke", f"+{path.parent.name}={path.stem}").datamodule.branching
-    said = yaml.safe_load(path.read_text())[path.parent.name]
-    assert vars(getattr(branching, path.parent.name)) == said
+    inner = ("--data.program.program", "Anchored", "--data.program.program.attempts", "3")
+    program = build("smoke", "--data.program", "Counterfactual", *inner).datamodule.program
+    assert program == Counterfactual(program=Anchored(attempts=3))
 
 
 def test_parts_of_the_reward_are_chosen_together_on_the_command_line(tmp_path, monkeypatch):

@@ -178,7 +178,8 @@ EXTRAS = [
         "--data.group_size",
         "2",
     ),
-    *("--data.anchors.attempts", "2", "--data.anchors.fraction", "0.5", "--data.counterfactual.fraction", "0.5"),
+    *("--data.program", "Counterfactual", "--data.program.fraction", "0.5", "--data.program.program", "Anchored"),
+    *("--data.program.program.attempts", "2", "--data.program.program.fraction", "0.5"),
 ]
 
 

@@ -38,8 +38,8 @@ def all_rewards(transcripts):
         "format": made(f"{REWARDS}.FormatReward"),
         "facts": made(f"{REWARDS}.NewFacts", pattern="[0-9]=[a-z]+"),
         "known": made("cod_lightning.methods.learned_reward.PartlyKnown", transcripts=str(transcripts)),
-        "noisy": made(f"{REWARDS}.NoisyJudge", false_positive=0.3, false_negative=0.2),
-        "pairs": made(f"{REWARDS}.NoisyPairwiseJudge", error=0.3, opponents=2),
+        "noisy": made("cod_lightning.methods.noisy.NoisyJudge", false_positive=0.3, false_negative=0.2),
+        "pairs": made("cod_lightning.methods.noisy.NoisyPairwiseJudge", error=0.3, opponents=2),
     }
     return ["--data.rewards", json.dumps(parts)]
 
@@ -193,7 +193,7 @@ def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served
         "pairs": made(f"{REWARDS}.PairwiseJudge", **judge),
         "judge": made(f"{REWARDS}.JudgeReward", weight=0.5, **judge),
         "length": made(f"{REWARDS}.LengthReward", zero_tokens=1, full_tokens=3, max_turns=4),
-        "overlong": made(f"{REWARDS}.OverlongReward", zero_tokens=1, full_tokens=4, penalty=0.1),
+        "overlong": made("cod_lightning.methods.overlong.OverlongReward", zero_tokens=1, full_tokens=4, penalty=0.1),
         "rule": made(f"{REWARDS}.BrokenRule", pattern="[0-3]", penalty=0.1, kinds=["solve", "update"]),
     }
     scorer = made(f"{TRAINING}.scorers.VLLMScorer", url=served.url, model="teacher")

@@ -664,7 +664,7 @@ WARM +reward=noisy --data.rewards.noisy.init_args.false_positive 2 ## data.rewar
 WARM +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.error 0.5 ## data.rewards.NoisyPairwiseJudge.error | 0.5
 WARM +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
 WARM +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.weight nan ## weight | nan
-WARM +reward=noisy_pairwise +anchors=quarter ## data.rewards.noisy_pairwise | NoisyPairwiseJudge | data.anchors
+WARM +reward=noisy_pairwise --data.program Anchored ## data.rewards.noisy_pairwise | NoisyPairwiseJudge | data.program=Anchored
 WARM +reward=pairwise ## data.rewards.PairwiseJudge.rubric | rubric.txt
 WARM +reward=pairwise --data.rewards.pairwise.init_args.rubric list.yaml ## data.rewards.PairwiseJudge.model
 WARM +reward=pairwise --data.rewards.pairwise.rubric list.yaml --data.rewards.pairwise.model m ## PairwiseJudge.base_url
@@ -682,8 +682,8 @@ WARM +program=propose --data.program.init_args.solves 1 ## data.program.solves |
 WARM +program=propose --data.program.init_args.solves 3 ## data.program.solves | 3 | data.pack_size
 WARM +program=propose ## data.pack_size | 4 | Set it to 8
 WARM +program=propose --data.program.init_args.solves 2 env=alchemy_compact ## data.program | Alchemy | program=every_task
-WARM +program=propose +anchors=quarter ## data.anchors | ProposeAndSolve
-WARM +program=propose --data.counterfactual.attempts 2 ## data.counterfactual | ProposeAndSolve
+WARM --data.program Anchored --data.program.program ProposeAndSolve --data.program.program.solves 2 ## data.program | Anchored
+WARM --data.program Anchored --data.program.positions [4] ## data.program.positions | [4] | 1 to 3
 WARM +program=propose +reward=use ## data.rewards.use | EntryUse | ProposeAndSolve
 WARM +program=propose source=growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
 WARM +program=propose --data.program.init_args.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]

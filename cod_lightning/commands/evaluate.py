@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from cod_lightning.adapters import adapter_weights, trained_weights
 from cod_lightning.callbacks import Evaluation
-from cod_lightning.evaluation.condition_kinds import OF_TRAINED, REFERENCES, ConditionKind
+from cod_lightning.evaluation.conditions import OF_TRAINED, REFERENCES, ConditionKind
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Results
 from cod_lightning.evaluation.table import print_table

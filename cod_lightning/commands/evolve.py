@@ -14,8 +14,8 @@ from rich.text import Text
 from cod_lightning.commands.deploy import played, setting_of
 from cod_lightning.commands.from_run import SamplingCLI, built
 from cod_lightning.errors import ConfigError, check_at_least
-from cod_lightning.evaluation.evolution import Evolution, Round
 from cod_lightning.folder_lock import check_folder, locked
+from cod_lightning.methods.evolution import Evolution, Round
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Pack, Split
 from cod_lightning.whole_file import write_whole

@@ -106,7 +106,7 @@ def _cached(data: RolloutDataModule, trainer: Any, num_adapters: int, longest: i
     if not isinstance(engine, TransformersEngine):
         return {}
     ranks, held_out = num_processes(trainer) or 1, data.program.held_out.num_attempts
-    training = max(data.packs_per_rollout * data.group_size * data.branching.num_attempts, data.val_packs * held_out)
+    training = max(data.packs_per_rollout * data.group_size * data.program.num_attempts, data.val_packs * held_out)
     at_end = max([training, *(suite.num_packs * held_out for suite in data.suites)])
     of_one = num_adapters * longest
     return {

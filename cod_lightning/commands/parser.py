@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn
 
 from jsonargparse import ArgumentParser
 
+from cod_lightning.commands.shipped import moved
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.trusted import OWN, is_trusted
 
@@ -67,7 +68,8 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
         return f"Choose the class first, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     if "is abstract" in message:
         return f"Name a class that has the whole contract, as class_path: MODULE.CLASS. {listed}"
-    return f"{_nearest(parser, message) if 'accept' in message or 'nrecognized' in message else ''}{listed}"
+    unknown = "accept" in message or "nrecognized" in message
+    return f"{_nearest(parser, message) if unknown else moved(message)}{listed}"
 
 
 def _nearest(parser: ArgumentParser, message: str) -> str:

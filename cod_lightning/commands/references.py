@@ -24,7 +24,7 @@ from cod_lightning.commands.worlds import (
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
-from cod_lightning.evaluation.condition_kinds import REFERENCES
+from cod_lightning.evaluation.conditions import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
 from cod_lightning.folder_lock import check_folder

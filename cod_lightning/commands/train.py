@@ -35,12 +35,12 @@ from cod_lightning.commands.parser import program
 from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.datamodules.checks import check_pair, check_staleness
+from cod_lightning.datamodules.checks import check_pair, check_staleness, check_trainable
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
-from cod_lightning.training.shares import check_shares
+from cod_lightning.ranks import check_shares
 
 _MOST_CAUSES = 2
 """That are named at the end of a `fit`."""
@@ -228,7 +228,7 @@ class TrainCLI(CodCLI):
 
 def check_training(module: Any, data: Any, ranks: int, strategy: str) -> None:
     """What `fit` refuses of module and data on so many processes, before its warm start."""
-    data.check_trainable()
+    check_trainable(data.engine)
     check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
     check_staleness(data, ranks)
     module.check_strategy(strategy)

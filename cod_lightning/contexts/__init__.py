@@ -1,14 +1,11 @@
 """What an agent carries from task to task, and what it keeps within a task, one mechanism a file."""
 
-from cod_lightning.contexts.acts import ActsContext as ActsContext
 from cod_lightning.contexts.base import ContextMechanism as ContextMechanism
 from cod_lightning.contexts.base import ContextUpdate as ContextUpdate
 from cod_lightning.contexts.checked import CheckedContext as CheckedContext
 from cod_lightning.contexts.hint import HintContext as HintContext
 from cod_lightning.contexts.notebook import NotebookContext as NotebookContext
-from cod_lightning.contexts.skills import SkillsContext as SkillsContext
 from cod_lightning.contexts.stacked import StackedContext as StackedContext
-from cod_lightning.contexts.transcript import TranscriptContext as TranscriptContext
 from cod_lightning.contexts.wrapped import StartedContext as StartedContext
 
 

@@ -3,15 +3,19 @@
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cod_lightning.contexts.base import TokenView
+from cod_lightning.contexts.hint_wording import fenced, record, suggested_length
 from cod_lightning.contexts.worded import Wording
 from cod_lightning.normal_form import hidden_letter
+from cod_lightning.types import Episode, Message, Role
 
 KEEP = "keep"
 """The operation that changes nothing."""
+Asked = tuple[Message, Message]
+"""System and user message of an update."""
 
 
 class OperationsWording(Wording, ABC):
@@ -21,6 +25,10 @@ class OperationsWording(Wording, ABC):
     end: str
     marks: tuple[str, ...]
     """Patterns that no text which is kept may contain."""
+
+    def __init__(self, most: int, response_limit: int | None) -> None:
+        """`most` entries, or skills, are kept; responses are suggested to have at most `response_limit` tokens (null: no word)."""
+        self.most, self.response_limit = most, response_limit
 
     @abstractmethod
     def read(self, response: str) -> tuple[list[Any], str]:
@@ -53,6 +61,27 @@ class NaturalOperations(OperationsWording):
     def write(self, operations: Sequence[Any]) -> str:
         lines = [self.spelled(operation) for operation in operations] or [KEEP]
         return "\n".join(["Here is what I change.", self.start, *lines, self.end])
+
+    def asking(
+        self, about: Sequence[str], sections: Mapping[str, Sequence[str]], rules: str, episode: Episode
+    ) -> Asked:
+        """The opening of an update: what it is about; what there is in sections of lines, of which all but the first
+        are left out where they are empty, and the record of the task."""
+        shown = [
+            f"# {title}\n{fenced(chr(10).join(lines)) if lines else '(none)'}" for title, lines in sections.items()
+        ]
+        kept = [one for one, lines in zip(shown, sections.values(), strict=True) if lines or one is shown[0]]
+        user = [*kept, *record(rules, episode), "Now write the operations."]
+        system = [*about, *suggested_length(self.response_limit)]
+        return Message(Role.SYSTEM, "\n\n".join(system)), Message(Role.USER, "\n\n".join(user))
+
+    def form(self, *forms: str) -> str:
+        """How the operations of these forms are written, for the prompt of an update."""
+        listed = "\n".join([*forms, KEEP])
+        return (
+            "Think briefly first. Then write one operation a line between these two lines, each exactly once, and nothing after "
+            f"the second:\n{self.start}\n{listed}\n{self.end}\n`keep` changes nothing; use it where no other operation is needed."
+        )
 
     def parts(self, note: str) -> list[str]:
         lines = [re.sub(r"^\s*[-*]\s+", "", line).strip() for line in note.splitlines()]

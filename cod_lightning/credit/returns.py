@@ -40,7 +40,7 @@ class CreditRule(ABC):
             "model.credit",
             type(self).__name__,
             "a rule that credits each episode with what came of it, since attempts from a snapshot measure only that",
-            "Choose credit=episode, or leave out data.anchors and data.counterfactual.",
+            "Choose credit=episode, or a data.program without attempts.",
         )
 
     @abstractmethod

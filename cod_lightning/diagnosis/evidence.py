@@ -14,7 +14,8 @@ import yaml
 
 from cod_lightning.diagnosis.notes import Dependence
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.lines import LifecycleFile, PlayedGroup
+from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.trusted import read_config
 from cod_lightning.types import Episode, EpisodeKind
 

@@ -7,7 +7,7 @@ from msgspec import structs
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.non_stationary import NonStationary
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack

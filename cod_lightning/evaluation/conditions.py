@@ -1,9 +1,74 @@
-"""The conditions that a suite is played under, with their temperatures and keys."""
+"""The conditions that a suite is played under: the trained policy, its controls, the warm start and the references.
+
+Each control answers one way in which a rising curve could be luck: tasks that get easier, a world that remembers, a habit that
+needs no context, a context that only looks useful.
+"""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from cod_lightning.evaluation.condition_kinds import DEFAULT_CONTROLS, OF_TRAINED, REFERENCES, ConditionKind
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.envs.base import Reference
+
+
+class ConditionKind(StrEnum):
+    """A control's value is its key among a suite's `controls` in `evaluation.json`."""
+
+    TRAINED = "trained"
+    """The policy that was trained, with the contexts that it writes."""
+    BLANKED_CONTEXT = "blanked_context"
+    """The trained policy writes contexts as usual, and no solve prompt shows them."""
+    NO_CONTEXT = "no_context"
+    """Solve episodes only: no context is written, and a solve prompt is the world's rules alone."""
+    SHUFFLED_CONTEXT = "shuffled_context"
+    """Solve episodes only: the prompt at position n shows what the trained agent had there in the suite's next pack (after
+    the last pack comes the first). At position 0 that is the empty context. It may happen to be true here."""
+    ORACLE_CONTEXT = "oracle_context"
+    """Solve episodes only: from position 0 on, the prompt shows what the world's oracle writes down after its first task of
+    the pack; where the rule changes, from there on what the oracle of the new rule writes."""
+    NO_WORLD_MEMORY = "no_world_memory"
+    """As trained, in the same packs, in a world that carries nothing from task to task itself; left out where it never does."""
+    WARM_START = "warm_start"
+    """The policy as it was before reinforcement learning."""
+    WARM_START_BLANKED = "warm_start_blanked"
+    """The warm start at its best temperature, with `blanked_context`: what its contexts are worth."""
+    ENDPOINT = "endpoint"
+    """A model behind a chat endpoint, with the contexts that it writes (`data.baseline`)."""
+    RANDOM = "random"
+    """The world's reference that answers legally at random."""
+    MEMORYLESS = "memoryless"
+    """The world's scripted reference with its context hidden; memory that the world itself has stays."""
+    SCRIPTED = "scripted"
+    """The world's scripted reference: perfect memory, play that is best for each task by itself."""
+    ORACLE = "oracle"
+    """The world's reference that knows what is hidden; where the rule changes, from there on the one of the new rule. A ceiling
+    for tasks taken one by one; the other references are none."""
+
+    @property
+    def reference(self) -> Reference | None:
+        """The world's reference that it needs, for the turns or for the contexts shown; None for most."""
+        if self is ConditionKind.MEMORYLESS:
+            return Reference.SCRIPTED
+        if self is ConditionKind.ORACLE_CONTEXT:
+            return Reference.ORACLE
+        return Reference(self.value) if self in REFERENCES else None
+
+
+CONTEXT_CONTROLS = (
+    ConditionKind.BLANKED_CONTEXT,
+    ConditionKind.NO_CONTEXT,
+    ConditionKind.SHUFFLED_CONTEXT,
+    ConditionKind.ORACLE_CONTEXT,
+    ConditionKind.NO_WORLD_MEMORY,
+)
+"""Played with the trained weights, with another context or another memory."""
+OF_TRAINED = (ConditionKind.TRAINED, *CONTEXT_CONTROLS)
+"""All that are played with the trained weights."""
+REFERENCES = (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.SCRIPTED, ConditionKind.ORACLE)
+"""Played by the world's own policies: they need no weights, and are the same whatever was trained."""
+CONTROLS = (*CONTEXT_CONTROLS, *REFERENCES)
+"""What a suite's `controls` can name."""
+DEFAULT_CONTROLS = (ConditionKind.BLANKED_CONTEXT, *REFERENCES)
+"""The controls of a suite that names none, as far as its world has the references."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,31 +85,6 @@ class Condition:
     def label(self) -> str:
         """What a rollout of it, and the file of its lifecycles, is called."""
         return f"test_{self.suite}_{self.name}"
-
-
-def conditions(suite: Suite, *, endpoint: bool = False) -> tuple[Condition, ...]:
-    """All conditions of the suite, the trained policy's first; with `endpoint` that of another model, too.
-
-    The blanked warm start comes after the warm starts, which say at what temperature: `SuitePlayer` puts it in.
-
-    >>> [c.name for c in conditions(Suite(name="held_out", controls=("no_context", "oracle"), warm_start_temperatures=(0.3,)))]
-    ['trained', 'no_context', 'warm_start_t0.3', 'warm_start', 'oracle']
-    """
-    chosen = [ConditionKind(c) for c in (DEFAULT_CONTROLS if suite.controls is None else suite.controls)]
-    if not suite.blanked_context:
-        chosen = [kind for kind in chosen if kind is not ConditionKind.BLANKED_CONTEXT]
-    own = suite.temperature
-    temperatures = {*suite.warm_start_temperatures, own} if suite.warm_start_temperatures else set()
-    found = [(kind.value, kind, own) for kind in (ConditionKind.TRAINED, *chosen) if kind in OF_TRAINED]
-    found += [(warm_start_name(t, own), ConditionKind.WARM_START, t) for t in sorted(temperatures)]
-    if temperatures and ConditionKind.BLANKED_CONTEXT in chosen:
-        found.append((ConditionKind.WARM_START_BLANKED.value, ConditionKind.WARM_START_BLANKED, own))
-    found += [(ConditionKind.ENDPOINT.value, ConditionKind.ENDPOINT, own)] if endpoint else []
-    found += [(kind.value, kind, own) for kind in chosen if kind in REFERENCES]
-    return tuple(
-        Condition(suite=suite.name, kind=kind, temperature=float(temperature), name=name)
-        for name, kind, temperature in found
-    )
 
 
 def warm_start_name(temperature: float, suite_temperature: float) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cod_lightning.evaluation.bundle import Bundle
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, Limits, ratio_estimate
 from cod_lightning.evaluation.outcomes import Outcomes, pass_at
 from cod_lightning.evaluation.schema import (

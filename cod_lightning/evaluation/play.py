@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cod_lightning.evaluation.changes import play_oracle
-from cod_lightning.evaluation.condition_kinds import REFERENCES, ConditionKind
-from cod_lightning.evaluation.conditions import Condition
+from cod_lightning.evaluation.conditions import REFERENCES, Condition, ConditionKind
 from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled_contexts
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite

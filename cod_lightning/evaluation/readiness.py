@@ -6,7 +6,7 @@ from dataclasses import replace
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.condition_kinds import DEFAULT_CONTROLS, ConditionKind
+from cod_lightning.evaluation.conditions import DEFAULT_CONTROLS, ConditionKind
 from cod_lightning.evaluation.provided_contexts import check_oracle
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.boundaries import see_sentences

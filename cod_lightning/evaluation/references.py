@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import TextEnv, TextPolicy
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.lifecycles import ConnectTheDots, Controlled, Program, Shown

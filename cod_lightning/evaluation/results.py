@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.conditions import Condition
+from cod_lightning.evaluation.conditions import Condition, ConditionKind
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.intervals import (
     DIFFERENCE,

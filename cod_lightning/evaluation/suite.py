@@ -9,7 +9,15 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.condition_kinds import CONTROLS, ConditionKind
+from cod_lightning.evaluation.conditions import (
+    CONTROLS,
+    DEFAULT_CONTROLS,
+    OF_TRAINED,
+    REFERENCES,
+    Condition,
+    ConditionKind,
+    warm_start_name,
+)
 from cod_lightning.types import Pack, Split
 
 
@@ -105,6 +113,27 @@ class Suite:
             remedy = "Put split, seed and index into the Pack's id, then `test` with the run's last checkpoint."
             raise ConfigError(f"data.suites.{self.name}.num_packs", self.num_packs, expected, remedy)
         return packs
+
+    def conditions(self, *, endpoint: bool = False) -> tuple[Condition, ...]:
+        """All conditions, the trained policy's first; with `endpoint` that of another model, too.
+
+        The blanked warm start comes after the warm starts, which say at what temperature: `SuitePlayer` puts it in.
+
+        >>> [c.name for c in Suite(name="a", controls=("no_context", "oracle"), warm_start_temperatures=(0.3,)).conditions()]
+        ['trained', 'no_context', 'warm_start_t0.3', 'warm_start', 'oracle']
+        """
+        chosen = [ConditionKind(c) for c in (DEFAULT_CONTROLS if self.controls is None else self.controls)]
+        if not self.blanked_context:
+            chosen = [kind for kind in chosen if kind is not ConditionKind.BLANKED_CONTEXT]
+        own = self.temperature
+        temperatures = {*self.warm_start_temperatures, own} if self.warm_start_temperatures else set()
+        found = [(kind.value, kind, own) for kind in (ConditionKind.TRAINED, *chosen) if kind in OF_TRAINED]
+        found += [(warm_start_name(t, own), ConditionKind.WARM_START, t) for t in sorted(temperatures)]
+        if temperatures and ConditionKind.BLANKED_CONTEXT in chosen:
+            found.append((ConditionKind.WARM_START_BLANKED.value, ConditionKind.WARM_START_BLANKED, own))
+        found += [(ConditionKind.ENDPOINT.value, ConditionKind.ENDPOINT, own)] if endpoint else []
+        found += [(kind.value, kind, own) for kind in chosen if kind in REFERENCES]
+        return tuple(Condition(suite=self.name, kind=kind, temperature=float(t), name=name) for name, kind, t in found)
 
     def _check_controls(self) -> None:
         if self.controls is None:

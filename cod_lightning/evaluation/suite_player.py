@@ -7,8 +7,7 @@ import numpy as np
 
 from cod_lightning.engines.base import Engine
 from cod_lightning.evaluation.changes import change_position
-from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.conditions import Condition
+from cod_lightning.evaluation.conditions import Condition, ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.results import PlayedCondition

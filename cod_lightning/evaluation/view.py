@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.evaluation.condition_kinds import REFERENCES, ConditionKind
+from cod_lightning.evaluation.conditions import REFERENCES, ConditionKind
 from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
 
 _NAMES = {

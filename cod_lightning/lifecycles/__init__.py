@@ -1,8 +1,5 @@
 """Programs: the code that says which episode of a lifecycle comes next. Read `cod.py` first; it is the paper's figure."""
 
-from cod_lightning.lifecycles.attempts import Anchors as Anchors
-from cod_lightning.lifecycles.attempts import Branching as Branching
-from cod_lightning.lifecycles.attempts import Counterfactual as Counterfactual
 from cod_lightning.lifecycles.base import Agent as Agent
 from cod_lightning.lifecycles.base import OutlineStep as OutlineStep
 from cod_lightning.lifecycles.base import Program as Program

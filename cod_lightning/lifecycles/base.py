@@ -1,6 +1,7 @@
 """What a program is, what it may ask of an agent, and the episodes that it will have, without playing any."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, Protocol
@@ -92,9 +93,17 @@ class Program(ABC):
         """A lifecycle through the pack."""
 
     @property
+    def beside(self) -> Counter[AttemptKind]:
+        """Attempts (`Agent.fork`) that are made beside one solve episode at most, by kind."""
+        return Counter()
+
+    @property
     def num_attempts(self) -> int:
         """Most solve episodes of one task at the same time, which the memory plan counts."""
-        return 1
+        return 1 + self.beside.total()
+
+    def check(self, num_tasks: int) -> None:
+        """Raise `ConfigError` if the program has no meaning for packs of that many tasks."""
 
     def words(self) -> tuple[str, ...]:
         """Words that the program says itself, for the vocabulary of a tiny policy."""

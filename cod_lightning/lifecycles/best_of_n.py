@@ -1,6 +1,7 @@
 """Several attempts at every task, of which the best one teaches."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from cod_lightning.errors import check_at_least
@@ -12,7 +13,7 @@ from cod_lightning.types import AttemptKind, Pack
 class BestOfN(Program):
     """n attempts at each task from one context and one state of the environment; the context is rewritten in view of the best.
 
-    Attempts at a task are compared with each other, like an anchor's (`credit/anchors.py`), and all are trained on. The lifecycle
+    Attempts at a task are compared with each other, like an anchor's (`credit/credited.py`), and all are trained on. The lifecycle
     goes on in its own environment; of attempts of one reward its own solve episode counts as the best. Evaluations play n attempts,
     too, and show pass@k for k up to n.
     """
@@ -34,5 +35,5 @@ class BestOfN(Program):
                 await agent.rewrite(best)
 
     @property
-    def num_attempts(self) -> int:
-        return self.n
+    def beside(self) -> Counter[AttemptKind]:
+        return Counter({AttemptKind.SAME_CONTEXT: self.n - 1})

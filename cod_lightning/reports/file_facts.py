@@ -33,11 +33,11 @@ def file_facts(
 
 def _colourings(groups: Sequence[ShortGroup]) -> Iterator[str]:
     """What words can be coloured by, since some token has it."""
-    episodes = [one for group in groups for life in group.lives for one in life["e"]]
+    episodes = [one for group in groups for life in group.lives for one in life["episodes"]]
     if any(group.num_sampled for group in groups):
         yield "logprob"
-    for colouring, key in (("advantage", "A"), ("gap", "G")):
-        if any(one[key] is not None for one in episodes):
+    for colouring in ("advantage", "gap"):
+        if any(one[colouring] is not None for one in episodes):
             yield colouring
 
 
@@ -46,10 +46,14 @@ def _gap_remark(logprobs: LogprobFile, groups: Sequence[ShortGroup]) -> str:
     if not logprobs.path.exists():
         return f"No log-prob gaps: there is no lifecycles/{logprobs.path.name}."
     sampled = [
-        one for group in groups for life in group.lives for one in life["e"] if any(turn[4] for turn in one["t"])
+        one
+        for group in groups
+        for life in group.lives
+        for one in life["episodes"]
+        if any(turn["logprobs"] for turn in one["turns"])
     ]
-    without = [one for one in sampled if one["G"] is None]
-    unmoved = sum(one["A"] is not None and abs(one["A"]) < _NO_ADVANTAGE for one in without)
+    without = [one for one in sampled if one["gap"] is None]
+    unmoved = sum(one["advantage"] is not None and abs(one["advantage"]) < _NO_ADVANTAGE for one in without)
     known = (
         f"Log-prob gaps are known for {len(sampled) - len(without):,} of the {len(sampled):,} episodes of this file."
     )

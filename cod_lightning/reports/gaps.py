@@ -8,9 +8,9 @@ from itertools import chain
 from pathlib import Path
 
 from cod_lightning.errors import DataError
-from cod_lightning.reports.lines import PlayedGroup
 from cod_lightning.rollout import policy_logprobs
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest
+from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode
 
 

@@ -6,23 +6,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from msgspec import structs
-
 from cod_lightning.errors import DataError
 from cod_lightning.rollout import transcript
-from cod_lightning.types import Group
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedGroup:
-    """Sibling lifecycles that stood together in a file, and when they were played."""
-
-    step: int
-    group: Group
+from cod_lightning.rollout.transcript import PlayedGroup
 
 
 @dataclass(slots=True)
@@ -43,25 +33,13 @@ class LifecycleFile:
 
         With `begin` or `end`, those of the whole lines between these bytes.
         """
-        latest: PlayedGroup | None = None
         with self.path.open("rb") as file:
             if begin:
                 file.seek(begin)
                 file.readline()
             within = iter(file.readline, b"") if end is None else _up_to(file, end)
-            for one in (self._read(line) for line in within if line.strip()):
-                if one is None:
-                    continue
-                if latest is not None:
-                    same = (latest.step, latest.group.pack.id) == (one.step, one.group.pack.id)
-                    if same and latest.group.lifecycles[-1].sibling < one.group.lifecycles[0].sibling:
-                        joined = (*latest.group.lifecycles, *one.group.lifecycles)
-                        latest = replace(latest, group=structs.replace(latest.group, lifecycles=joined))
-                        continue
-                    yield latest
-                latest = one
-        if latest is not None:
-            yield latest
+            found = (self._read(line) for line in within if line.strip())
+            yield from transcript.joined(one for one in found if one is not None)
 
     def _read(self, line: bytes) -> PlayedGroup | None:
         try:
@@ -71,8 +49,8 @@ class LifecycleFile:
             if schema != transcript.SCHEMA:
                 self.left_out[f"schema {schema!r:.20}, not {transcript.SCHEMA}"] += 1
                 return None
-            (group,) = transcript.load([text])
-            return PlayedGroup(int(record["step"]), group)
+            step, group = transcript.load_line(text, "")
+            return PlayedGroup(int(step), group)
         except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             self.left_out["torn or damaged"] += 1
             return None

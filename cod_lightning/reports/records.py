@@ -1,4 +1,6 @@
-"""Lifecycles in the short form that the page reads: no token ids, log-probs as whole numbers, and every text once.
+"""The record of a lifecycle as the page reads it: without token ids, with log-probs as whole numbers, and every text once.
+
+Fields that `rollout/transcript.py` has too keep its names.
 
 A group becomes a `ShortGroup` as soon as it has been read, since whole lifecycles of a long run do not fit into memory; on the
 `Shelf` its texts become numbers of a string table.
@@ -8,22 +10,24 @@ import json
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
 from cod_lightning.reports.advantages import GroupCredit
 from cod_lightning.reports.entries import EntryHistory, entry_changes, entry_histories
 from cod_lightning.reports.gaps import EpisodeGaps, Gaps
-from cod_lightning.reports.lines import PlayedGroup
 from cod_lightning.reports.walk import lake_of, path_of
+from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode, EpisodeKind, Pack, StopReason, Turn
 
 _LOWEST = -650.0
 """Lower log-probs are shown as this one: its hundredths fit into 16 bits."""
 MOST_ENTRIES = 200
 """Histories of entries of a lifecycle that the page shows."""
-_TEXTS = ("b", "a", "fb", "er")
+_TEXTS = ("context_before", "context_after", "feedback", "error")
+_WITHOUT_CHANGES = (EpisodeKind.SOLVE, EpisodeKind.PROPOSE, EpisodeKind.WRITE)
+"""Kinds of episodes that do not rewrite the context."""
 Record = dict[str, Any]
 
 
@@ -43,9 +47,11 @@ class ShortGroup:
     @property
     def size(self) -> int:
         """About how many characters it is, if every text stood there once."""
-        turns = [turn for life in self.lives for episode in life["e"] for turn in episode["t"]]
-        said = sum(len(turn[0]) + len(turn[1]) + 3 * len(turn[4]) + 4 * len(turn[5]) + 30 for turn in turns)
-        return said + sum(len(one[1]) + 4 * len(one[4]) + 60 for life in self.lives for one in life["h"])
+        turns = [turn for life in self.lives for episode in life["episodes"] for turn in episode["turns"]]
+        numbers = sum(3 * len(turn["logprobs"]) + 4 * len(turn["gaps"]) + 90 for turn in turns)
+        said = sum(len(turn["observation"]) + len(turn["response"]) for turn in turns)
+        entries = [one for life in self.lives for one in life["entries"]]
+        return numbers + said + sum(len(one["text"]) + 4 * len(one["shown"]) + 120 for one in entries)
 
 
 def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, gaps: Gaps | None = None) -> ShortGroup:
@@ -56,26 +62,28 @@ def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, ga
         episodes = [_episode(episode, pack) for episode in life.episodes]
         context = None
         for record in episodes:
-            if record["u"] == 1:
-                before = record["b"] if context is None else context
-                record["d"] = [[one.kind.value, one.before, one.after] for one in entry_changes(before, record["a"])]
-            else:
-                context = record["a"]
+            if record["kind"] in _WITHOUT_CHANGES:
+                context = record["context_after"]
+                continue
+            before = record["context_before"] if context is None else context
+            changes = entry_changes(before, record["context_after"])
+            record["changes"] = [[one.kind, one.before, one.after] for one in changes]
         if credited is not None:
             for e, record in enumerate(episodes):
-                record |= {"R": number(credited.returns[index][e]), "A": number(credited.advantages[index][e])}
+                record["return"] = number(credited.returns[index][e])
+                record["advantage"] = number(credited.advantages[index][e])
         for record, found in zip(episodes, gaps[index] if gaps else (), strict=False):
             _add_gaps(record, found)
         entries = entry_histories(life.episodes)
         shown = [_entry(one, life.episodes) for one in entries[:MOST_ENTRIES]]
         lives.append(
             {
-                "f": file,
-                "s": played.step,
-                "k": life.sibling,
-                "e": episodes,
-                "h": shown,
-                "more": len(entries) - len(shown),
+                "file": file,
+                "step": played.step,
+                "sibling": life.sibling,
+                "episodes": episodes,
+                "entries": shown,
+                "more_entries": len(entries) - len(shown),
             }
         )
     turns = [turn for life in group.lifecycles for one in life.episodes for turn in one.turns if turn.action_ids]
@@ -116,9 +124,10 @@ class Shelf:
         """Put a group's lifecycles at the end."""
         pack = self._packs.add(json.dumps(group.pack))
         for life in group.lives:
-            episodes = [self._interned(episode) for episode in life["e"]]
-            entries = [self._interned_entry(entry) for entry in life["h"]]
-            self._lives.append(life | {"g": self._num_groups, "p": pack - 1, "e": episodes, "h": entries})
+            episodes = [self._interned(episode) for episode in life["episodes"]]
+            entries = [self._interned_entry(entry) for entry in life["entries"]]
+            of_group = {"group": self._num_groups, "pack": pack - 1}
+            self._lives.append(life | of_group | {"episodes": episodes, "entries": entries})
         self._num_groups += 1
 
     def as_data(self) -> Record:
@@ -128,25 +137,21 @@ class Shelf:
 
     def _interned(self, episode: Record) -> Record:
         add = self._strings.add
-        turns = [[add(turn[0]), add(turn[1]), *turn[2:4], *(one.tolist() for one in turn[4:])] for turn in episode["t"]]
-        interned = episode | {key: add(episode[key]) for key in _TEXTS} | {"t": turns}
-        if "d" in episode:
-            interned["d"] = [[kind, add(before), add(after)] for kind, before, after in episode["d"]]
+        turns = [
+            turn
+            | {name: add(turn[name]) for name in ("observation", "response")}
+            | {name: turn[name].tolist() for name in ("logprobs", "gaps")}
+            for turn in episode["turns"]
+        ]
+        interned = episode | {name: add(episode[name]) for name in _TEXTS} | {"turns": turns}
+        if "changes" in episode:
+            interned["changes"] = [[kind, add(before), add(after)] for kind, before, after in episode["changes"]]
         return interned
 
-    def _interned_entry(self, entry: list[Any]) -> list[Any]:
+    def _interned_entry(self, entry: Record) -> Record:
         add = self._strings.add
-        key, text, came, changes, shown, gone, why, *earned = entry
-        return [
-            add(key),
-            add(text),
-            came,
-            [[index, add(before)] for index, before in changes],
-            shown,
-            gone,
-            add(why),
-            *earned,
-        ]
+        changes = [[index, add(before)] for index, before in entry["changes"]]
+        return entry | {name: add(entry[name]) for name in ("key", "text", "why")} | {"changes": changes}
 
 
 def number(value: float | None) -> float | None:
@@ -162,54 +167,49 @@ def _pack(pack: Pack) -> Record:
 
 
 def _episode(episode: Episode, pack: Record) -> Record:
-    record: Record = {
-        "u": {EpisodeKind.SOLVE: 0, EpisodeKind.PROPOSE: 2, EpisodeKind.WRITE: 3}.get(episode.kind, 1),
-        "n": int(episode.position),
-        "st": episode.status.value,
-        "r": number(episode.reward),
-        "ok": None if episode.success is None else bool(episode.success),
-        "b": str(episode.context_before),
-        "a": str(episode.context_after),
-        "fb": str(episode.feedback),
-        "er": str(episode.error),
-        "R": None,
-        "A": None,
-        "G": None,
-        "t": [_turn(turn) for turn in episode.turns],
+    record: Record = {name: getattr(episode, name) for name in ("kind", "position", "status", "success", *_TEXTS)}
+    record |= {
+        "reward": number(episode.reward),
+        "parts": {name: number(value) for name, value in episode.parts.items()},
+        "return": None,
+        "advantage": None,
+        "gap": None,
+        "turns": [_turn(turn) for turn in episode.turns],
     }
-    if episode.parts:
-        record["rp"] = {str(name): number(value) for name, value in episode.parts.items()}
     lake = pack["tasks"][episode.position]["lake"] if 0 <= episode.position < len(pack["tasks"]) else None
     if lake is not None and episode.kind is EpisodeKind.SOLVE:
-        record["w"] = path_of(lake, [turn.response for turn in episode.turns])
+        record["path"] = path_of(lake, [turn.response for turn in episode.turns])
     return record
 
 
-def _entry(found: EntryHistory, episodes: Sequence[Episode]) -> list[Any]:
-    """The fields of the history in their order, mean reward, and of how many tasks."""
+def _entry(found: EntryHistory, episodes: Sequence[Episode]) -> Record:
+    """The history, with the mean reward of the tasks that were shown the entry, and their number."""
     mean, count = found.earned(episodes)
-    return [*astuple(found), number(mean), count]
+    return asdict(found) | {"earned": number(mean), "num_tasks": count}
 
 
-def _turn(turn: Turn) -> list[Any]:
-    """Observation, response, stop reason, policy version, log-probs, gaps; log-probs only where a model sampled.
-
-    Log-probs are in hundredths of a nat, without their sign.
-    """
+def _turn(turn: Turn) -> Record:
+    """With log-probs in hundredths of a nat, without their sign, and only where a model sampled."""
     sampled = turn.behaviour_logprobs if turn.policy_version >= 0 else ()
     within = (min(0.0, max(_LOWEST, one)) if one == one else _LOWEST for one in sampled)
     logprobs = array("H", (round(-100 * one) for one in within))
-    return [str(turn.observation), str(turn.response), turn.stop.value, int(turn.policy_version), logprobs, array("i")]
+    shown = {name: getattr(turn, name) for name in ("observation", "response", "stop", "policy_version")}
+    return shown | {"logprobs": logprobs, "gaps": array("i")}
 
 
 def _add_gaps(record: Record, found: EpisodeGaps | None) -> None:
-    """Each turn's gaps in ten thousandths of a nat; `G` of the episode: updates since it was sampled, mean and largest gap."""
+    """Each turn's gaps in ten thousandths of a nat; of the episode updates since it was sampled, mean and largest gap."""
     if found is None or not found.gaps:
         return
     sizes, rest = [abs(gap) for gap in found.gaps], iter(found.gaps)
-    record["G"] = [found.updates, number(sum(sizes) / len(sizes)), number(max(sizes))]
-    for turn in record["t"]:
-        turn[5].extend(round(10_000 * min(-_LOWEST, max(_LOWEST, gap))) for gap in islice(rest, len(turn[4])))
+    record["gap"] = {
+        "updates": found.updates,
+        "mean": number(sum(sizes) / len(sizes)),
+        "largest": number(max(sizes)),
+    }
+    for turn in record["turns"]:
+        own = islice(rest, len(turn["logprobs"]))
+        turn["gaps"].extend(round(10_000 * min(-_LOWEST, max(_LOWEST, gap))) for gap in own)
 
 
 def _spec(spec: object) -> str:

@@ -4,7 +4,6 @@ from cod_lightning.rewards.answer import BrokenRule as BrokenRule
 from cod_lightning.rewards.answer import FormatReward as FormatReward
 from cod_lightning.rewards.answer import LengthReward as LengthReward
 from cod_lightning.rewards.answer import NewFacts as NewFacts
-from cod_lightning.rewards.answer import OverlongReward as OverlongReward
 from cod_lightning.rewards.base import ContextReward as ContextReward
 from cod_lightning.rewards.base import Reward as Reward
 from cod_lightning.rewards.base import RewardPart as RewardPart
@@ -15,8 +14,6 @@ from cod_lightning.rewards.base import scored as scored
 from cod_lightning.rewards.judge import JudgeReward as JudgeReward
 from cod_lightning.rewards.learnability import Learnability as Learnability
 from cod_lightning.rewards.learnability import paid as paid
-from cod_lightning.rewards.noisy import NoisyJudge as NoisyJudge
-from cod_lightning.rewards.noisy import NoisyPairwiseJudge as NoisyPairwiseJudge
 from cod_lightning.rewards.pairwise import Pairwise as Pairwise
 from cod_lightning.rewards.pairwise import PairwiseJudge as PairwiseJudge
 from cod_lightning.rewards.siblings import SiblingReward as SiblingReward

@@ -143,34 +143,6 @@ class LengthReward(Reward):
         return min(1.0, max(0.0, (num_tokens - self.zero_tokens) / (self.full_tokens - self.zero_tokens)))
 
 
-class OverlongReward(Reward):
-    """Minus `penalty` times a ramp of the episode's longest response: 0 up to `zero_tokens`, 1 from `full_tokens` on.
-
-    Source: the soft overlong punishment of DAPO (arXiv 2503.14476, eq. 13), there with `full_tokens` the most tokens of a response,
-    `zero_tokens` 4,096 below it, and the penalty 1. Unlike `LengthReward` it also falls on episodes without a reward.
-
-    Args:
-        zero_tokens: Tokens of a response up to which it costs nothing.
-        full_tokens: Tokens of a response from which it costs all; data.max_new_tokens is a good one.
-        penalty: What the longest response costs at most.
-        weight: Factor of this part.
-    """
-
-    kinds = frozenset(EpisodeKind)
-
-    def __init__(self, zero_tokens: int, full_tokens: int, penalty: float = 1.0, weight: float = 1.0) -> None:
-        _check_penalty("data.rewards.OverlongReward.penalty", penalty)
-        if not 0 <= zero_tokens < full_tokens:
-            expected = f"above zero_tokens={zero_tokens}, which is at least 0"
-            raise ConfigError("data.rewards.OverlongReward.full_tokens", full_tokens, expected, "Raise it.")
-        self.zero_tokens, self.full_tokens, self.penalty, self.weight = zero_tokens, full_tokens, penalty, weight
-
-    async def __call__(self, episode: Episode, task: Task) -> float:
-        longest = max((len(turn.action_ids) for turn in episode.turns), default=0)
-        ramp = (longest - self.zero_tokens) / (self.full_tokens - self.zero_tokens)
-        return 0.0 - self.penalty * min(1.0, max(0.0, ramp))
-
-
 def _check_penalty(key: str, value: float) -> None:
     if not 0 <= value < math.inf:
         raise ConfigError(key, value, "at least 0 and finite", "0.1 is the default; 0 is no penalty.")

@@ -18,12 +18,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
-
 from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens, shattered
 from cod_lightning.errors import ConfigError, ForgedRole, answering
-from cod_lightning.text_cache import text_cache
+from cod_lightning.text_cache import text_cache, word_ids
 from cod_lightning.types import Message, Role
 
 if TYPE_CHECKING:
@@ -396,22 +393,3 @@ def _leaves(value: Any, change: Callable[[str], str]) -> Any:
 
 def _messages(roles: Sequence[Role], texts: Sequence[str]) -> list[Message]:
     return [Message(role, text) for role, text in zip(roles, texts, strict=True)]
-
-
-def word_ids(backend: Any) -> dict[str, int]:
-    """The id of every word, of a backend that splits at white space, looks words up, and does nothing else; of others nothing.
-
-    Words of a text with single spaces between them have these ids, if all of them are here.
-    """
-    if backend is None or not isinstance(backend.model, WordLevel):
-        return {}
-    if (
-        not isinstance(backend.pre_tokenizer, WhitespaceSplit)
-        or backend.normalizer
-        or backend.truncation
-        or backend.padding
-    ):
-        return {}
-    known: dict[str, int] = backend.get_vocab(with_added_tokens=True)
-    added = [token.content for token in backend.get_added_tokens_decoder().values()]  # cut out even from within words
-    return {word: i for word, i in known.items() if not any(token in word for token in added if token != word)}

@@ -4,17 +4,21 @@ Only where the chat follows a template that rewrites history, or the context mec
 segment begins: the engine knows it as another dialogue, and its turn does not extend the one before.
 """
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
-from cod_lightning.rollout.boundaries import check_completion
+from cod_lightning.errors import ConfigError, EngineFailure, TurnTimeout
+from cod_lightning.rollout.boundaries import blame, check_completion, crossing
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines, Liveness
-from cod_lightning.rollout.thoughts import end_of_thought
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeKind, Message, Role, StopReason, Turn
+
+_MARKS = ("<think>", "</think>")
+_END = "\n</think>\n\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,3 +237,47 @@ class Dialogue:
         self._extends = False
         self._new_ids = ids
         self._ids, self._digest, self._num_digested = list(self._new_ids), 0, 0
+
+
+async def sampled_turn(dialogue: Dialogue, most_tokens: int | None = None) -> Turn:
+    """The policy's next response, within the time that a turn may take, of no more than `most_tokens`."""
+    sampler, limit = dialogue.sampler, None
+    sampler.liveness.at(dialogue.identity, "engine")
+    try:
+        if sampler.deadlines.turn_s is None:
+            turn = await dialogue.turn(most_tokens)
+        else:
+            limit = asyncio.timeout(sampler.deadlines.turn_s)
+            async with limit:
+                turn = await dialogue.turn(most_tokens)
+    except ConfigError:
+        raise
+    except BaseException as error:
+        if limit is not None and limit.expired() and isinstance(error, TimeoutError):
+            engine, limit_s = type(sampler.engine).__name__, sampler.deadlines.turn_s
+            raise TurnTimeout(f"{engine} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
+        blame(EngineFailure, error, sampler.engine)
+    sampler.liveness.at(dialogue.identity, "environment")
+    return turn
+
+
+def close(dialogue: Dialogue) -> None:
+    """Give the engine's place back."""
+    crossing(EngineFailure, dialogue.close, dialogue.sampler.engine)
+
+
+def thought_marks(chat: Chat) -> tuple[int, int]:
+    """The tokens around a thought. Raises `ConfigError` for a tokenizer without them."""
+    backend = chat.backend
+    found = [backend and backend.token_to_id(mark) for mark in _MARKS]
+    if None in found:
+        expected = f"null for a tokenizer without the tokens {' and '.join(_MARKS)}"
+        raise ConfigError("data.thinking_budget", "set", expected, "Leave it out, or choose a model that thinks.")
+    return found[0], found[1]
+
+
+def end_of_thought(chat: Chat, prompt: Sequence[int], sampled: Sequence[int]) -> tuple[int, ...]:
+    """Ids that close the thought which is open after prompt and sampled ids; none where there is none."""
+    begin, end = thought_marks(chat)
+    marks = [i for i in (*prompt, *sampled) if i in (begin, end)]
+    return chat.encode(_END) if marks and marks[-1] == begin else ()

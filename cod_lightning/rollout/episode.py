@@ -27,8 +27,7 @@ from cod_lightning.rollout.boundaries import (
     see_known,
 )
 from cod_lightning.rollout.deadlines import episode_limit
-from cod_lightning.rollout.dialogue import Dialogue
-from cod_lightning.rollout.sampled import close, sampled_turn
+from cod_lightning.rollout.dialogue import Dialogue, close, sampled_turn
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 

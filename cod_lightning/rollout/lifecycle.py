@@ -19,7 +19,7 @@ from msgspec import structs
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
 from cod_lightning.lifecycles import Shown
-from cod_lightning.rewards import paid
+from cod_lightning.rewards import paid, scored
 from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.entries import EntriesOf, entry_events
@@ -130,7 +130,7 @@ class Life:
             raise env
         try:
             episode = await run_solve_episode(env, task, state, self.setting, who, position, self.ends)
-            return after_feedback(self.setting.mechanism, await self.setting.scored(episode, task))
+            return after_feedback(self.setting.mechanism, await self._scored(episode, task))
         finally:
             await closed(env, self.setting.sampler.deadlines.episode_s)
 
@@ -183,7 +183,7 @@ class Life:
         chosen, earlier = made or task, [one.spec for one in self.proposed]
         again = crossing(EnvironmentFailure, lambda: chosen.spec in earlier, env)
         self.proposed.append(replace(chosen, repeat=again))
-        return await self.setting.scored(episode, task)
+        return await self._scored(episode, task)
 
     async def _write(
         self, task: Task, request: str, shown: Shown, context: Any, written: list[str], env: TextEnv, who: str
@@ -192,7 +192,7 @@ class Life:
         asked = (env, task, state, self.setting, who, self.position, self.ends, shown)
         episode, text = await run_write_episode(request, *asked)
         written += [] if text is None else [text]
-        return await self.setting.scored(episode, task)
+        return await self._scored(episode, task)
 
     async def _solve(
         self,
@@ -212,16 +212,21 @@ class Life:
             self.state, self.known = self.begun, False
         self.state = self.state if context is None else context
         solved = await run_solve_episode(env, task, self.state, self.setting, who, position, self.ends, shown, note)
-        solved = after_feedback(self.setting.mechanism, await self.setting.scored(solved, task))
+        solved = after_feedback(self.setting.mechanism, await self._scored(solved, task))
         self.state = solved.state_after
         return solved
 
     async def _rewrite(self, solved: Episode, env: TextEnv, who: str) -> Episode:
         self.known = self.known and solved.state_after is self.state  # an attempt began with the same, and left another
         updated = await run_update_episode(env, solved, self.setting, who, self.ends)
-        updated = await self.setting.scored(updated, self.tasks[solved.position])
+        updated = await self._scored(updated, self.tasks[solved.position])
         self.previous, self.state = self.state, updated.state_after
         return updated
+
+    async def _scored(self, episode: Episode, task: Task) -> Episode:
+        """The episode that was played, with all parts of its reward but those that compare siblings."""
+        rewards = self.setting.rewards
+        return await scored(episode, task, rewards, self.setting.sampler.deadlines.reward_s) if rewards else episode
 
     async def close(self) -> None:
         """Close the environment. Raises `EnvironmentFailure` where that fails."""

@@ -11,8 +11,7 @@ from typing import Any
 from cod_lightning.errors import CodLightningError
 from cod_lightning.rollout.asked import AskedDialogue
 from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, style_of
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.sampled import close, sampled_turn
+from cod_lightning.rollout.dialogue import Sampler, close, sampled_turn
 from cod_lightning.types import Message, Role, StopReason, Turn
 
 MOST_WAITING = 64

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.lifecycles import ConnectTheDots, Program
-from cod_lightning.rewards import Rewards, scored
+from cod_lightning.rewards import Rewards
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.types import Episode, EpisodeKind, Lifecycle, Task
+from cod_lightning.types import Episode, EpisodeKind, Lifecycle
 
 
 class RolloutMonitor:
@@ -48,7 +48,3 @@ class Setting:
     def sampler_of(self, kind: EpisodeKind) -> Sampler:
         """The policy that plays these episodes."""
         return self.by_kind.get(kind, self.sampler)
-
-    async def scored(self, episode: Episode, task: Task) -> Episode:
-        """The episode that was played, with all parts of its reward but those that compare siblings."""
-        return await scored(episode, task, self.rewards, self.sampler.deadlines.reward_s) if self.rewards else episode

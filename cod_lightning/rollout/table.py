@@ -136,7 +136,7 @@ def episode_rows(group: Group) -> Iterator[dict[str, Any]]:
                 "entries": None
                 if episode.entries is None
                 else msgspec.to_builtins(list(map(structs.asdict, episode.entries))),
-                "compared_with": episode.compared_with,
+                "parts": episode.parts or None,
                 "sibling": lifecycle.sibling,
                 "task_id": group.pack.tasks[episode.position].id,
                 "num_turns": len(episode.turns),

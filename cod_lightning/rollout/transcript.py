@@ -1,17 +1,18 @@
-"""Lifecycles as JSON lines: readable by people, exact enough to compute the very same advantages from them again.
+"""The record of a lifecycle: what transcripts, checkpoints, a deployed agent, the Parquet file and the report write and read.
 
-One line is one lifecycle with its pack. A group is a run of lines of one pack and step whose siblings count upwards;
-the lines of a group stay together, since siblings are each other's baseline. Numbers are exact: Python writes the
-shortest decimal that reads back as the same float. A task's `spec`, the environment's own dataclass, is read back as a
-plain dict.
+Its fields are those of `types.Lifecycle`, `Episode` and `Turn`, by their names: readable by people, and exact enough to compute the
+very same advantages from them again. As JSON lines, one line is one lifecycle with its pack. A group is a run of lines of one pack
+and step whose siblings count upwards; the lines of a group stay together, since siblings are each other's baseline. Numbers are
+exact: Python writes the shortest decimal that reads back as the same float. A task's `spec`, the environment's own dataclass, is
+read back as a plain dict.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -28,7 +29,6 @@ from cod_lightning.types import (
     Pack,
     Split,
     Task,
-    Turn,
 )
 from cod_lightning.whole_file import without_link
 
@@ -60,20 +60,37 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
     return lines
 
 
+class PlayedGroup(NamedTuple):
+    """Sibling lifecycles that stand together, and when they were played."""
+
+    step: int
+    """Optimizer updates before."""
+    group: Group
+
+
 def load(lines: Iterable[str], *, source: str = "transcript") -> list[Group]:
     """The groups in these lines; empty lines do not count. Raises `DataError` naming `source` and the line."""
-    groups: list[Group] = []
-    latest: tuple[int, str, int] | None = None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    return [one.group for one in joined(load_line(line, f"{source}, line {number}") for number, line in numbered)]
+
+
+def joined(lifecycles: Iterable[PlayedGroup]) -> Iterator[PlayedGroup]:
+    """The groups of lifecycles that come one by one; a group ends where the pack, the step or the order of siblings changes."""
+    latest: PlayedGroup | None = None
+    for step, group in lifecycles:
+        if latest is None:
+            latest = PlayedGroup(step, group)
             continue
-        step, pack, lifecycle = _read(line, f"{source}, line {number}")
-        if latest is not None and latest[:2] == (step, pack.id) and latest[2] < lifecycle.sibling:
-            groups[-1] = structs.replace(groups[-1], lifecycles=(*groups[-1].lifecycles, lifecycle))
+        before = latest.group.lifecycles
+        if (latest.step, latest.group.pack.id) == (step, group.pack.id) and before[-1].sibling < group.lifecycles[
+            0
+        ].sibling:
+            latest = PlayedGroup(step, structs.replace(latest.group, lifecycles=(*before, *group.lifecycles)))
         else:
-            groups.append(Group(pack=pack, lifecycles=(lifecycle,)))
-        latest = (step, pack.id, lifecycle.sibling)
-    return groups
+            yield latest
+            latest = PlayedGroup(step, group)
+    if latest is not None:
+        yield latest
 
 
 def write(path: Path, groups: Sequence[Group], *, step: int = 0, append: bool = True) -> None:
@@ -92,7 +109,8 @@ def read(path: Path) -> list[Group]:
         raise DataError(f"{path} cannot be read ({error}). Name a file of lifecycles/*.jsonl.") from error
 
 
-def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
+def load_line(line: str, where: str) -> PlayedGroup:
+    """The lifecycle of a line, alone in its group. Raises `DataError` naming `where`."""
     try:
         record = json.loads(line)
         if record["schema"] != SCHEMA:
@@ -107,7 +125,7 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
             for attempt in record.get("attempts", ())
         )
         life = Lifecycle(pack_id=pack.id, sibling=record["sibling"], episodes=episodes, attempts=attempts)
-        return record["step"], pack, life
+        return PlayedGroup(record["step"], Group(pack=pack, lifecycles=(life,)))
     except (ValueError, KeyError, TypeError, AssertionError, OverflowError, AttributeError) as error:
         raise DataError(
             f"{where} is damaged ({type(error).__name__}: {error}). "
@@ -116,48 +134,15 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
 
 
 def episode_record(episode: Episode) -> dict[str, Any]:
-    """The episode as plain values; parts of the reward, events of entries and what it is compared with only where there are any,
-    and states of contexts only where they say more than the context's text."""
-    extra: dict[str, Any] = {"parts": episode.parts} if episode.parts else {}
-    if episode.compared_with:
-        extra["compared_with"] = episode.compared_with
-    if episode.entries is not None:
-        extra["entries"] = msgspec.to_builtins(episode.entries)
-    for name, state, text in (
-        ("state_before", episode.state_before, episode.context_before),
-        ("state_after", episode.state_after, episode.context_after),
-    ):
-        derivable = type(state) is TextState and state.text == text
-        if not derivable and episode.status is not EpisodeStatus.SKIPPED:
-            extra[name] = msgspec.to_builtins(state)
-    return extra | {
-        "kind": episode.kind.value,
-        "position": episode.position,
-        "status": episode.status.value,
-        "reward": episode.reward,
-        "success": episode.success,
-        "context_before": episode.context_before,
-        "context_after": episode.context_after,
-        "feedback": episode.feedback,
-        "error": episode.error,
-        "repeat": episode.repeat,
-        "reward_hidden": episode.reward_hidden,
-        "turns": [_turn_record(turn) for turn in episode.turns],
-    }
-
-
-def _turn_record(turn: Turn) -> dict[str, Any]:
-    return {
-        "observation": turn.observation,
-        "response": turn.response,
-        "stop": turn.stop.value,
-        "policy_version": turn.policy_version,
-        "extends": turn.extends,
-        "prompt_digest": turn.prompt_digest,
-        "new_ids": turn.new_ids,
-        "action_ids": turn.action_ids,
-        "behaviour_logprobs": turn.behaviour_logprobs,
-    }
+    """The episode as plain values, by the names of its fields; without the state of a context whose text says it all, and without
+    both where the episode was skipped."""
+    record: dict[str, Any] = msgspec.to_builtins(episode, enc_hook=plain)
+    for when in ("before", "after"):
+        state = getattr(episode, f"state_{when}")
+        derivable = type(state) is TextState and state.text == getattr(episode, f"context_{when}")
+        if derivable or episode.status is EpisodeStatus.SKIPPED:
+            del record[f"state_{when}"]
+    return record
 
 
 def read_episode(record: dict[str, Any]) -> Episode:

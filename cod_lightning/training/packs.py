@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.credit.credited import Credited
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.rollout.transcript import plain
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split
+from cod_lightning.types import Group, Pack, Split
 
 _VISIT = "~"
 """Before the number of the visit, at the end of a pack's id."""
@@ -90,6 +92,16 @@ class PackSource(ABC):
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
         """The next packs, `count` different ones; the run has played `first` training packs before."""
 
+    def collected(self, packs: Sequence[Pack], num_siblings: int, policy_version: int) -> Sequence[Group] | None:
+        """Groups of these packs, in their order, that were collected elsewhere, such as by another process; None: the engine plays.
+
+        Args:
+            packs: This rank's share of the packs that `next` chose.
+            num_siblings: K, lifecycles of each group.
+            policy_version: Of the weights that train on them.
+        """
+        return None
+
     def observe(self, outcomes: PackOutcomes) -> None:
         """Learn from a rollout that is over."""
 
@@ -144,6 +156,19 @@ class TrainingPacks:
             raise self._error("a source that tells choices of one index apart by `visit`, since packs go by their ids")
         return drawn
 
+    def collected(self, packs: Sequence[Pack], num_siblings: int, policy_version: int) -> list[Group] | None:
+        """The groups of these packs that the source has from elsewhere; None where the engine is to play them."""
+        with self._checked("collected"):
+            found = self.source.collected(packs, num_siblings, policy_version)
+            if found is None:
+                return None
+            names = [(group.pack.id, [life.sibling for life in group.lifecycles]) for group in found]
+        if names != [(pack.id, list(range(num_siblings))) for pack in packs]:
+            raise self._error(
+                f"a source whose `collected` gives {num_siblings} lifecycles of each pack, in their order"
+            )
+        return [structs.replace(group, pack=pack) for group, pack in zip(found, packs, strict=True)]
+
     def observe(self, outcomes: PackOutcomes) -> None:
         """Show the source what came of a rollout."""
         with self._checked("observe"):
@@ -152,6 +177,11 @@ class TrainingPacks:
     def metrics(self) -> Mapping[str, float]:
         with self._checked("metrics"):
             return {f"source/{name}": float(value) for name, value in self.source.metrics().items()}
+
+    @property
+    def collects(self) -> bool:
+        """Whether the source has groups from elsewhere."""
+        return type(self.source).collected is not PackSource.collected
 
     @property
     def learns(self) -> bool:

@@ -5,29 +5,26 @@ A rollout that was played and is not trained on yet is kept by checkpoints.
 
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
 from typing import Any, Protocol
 
-from msgspec import structs
-
 from cod_lightning.credit.credited import Credited
 from cod_lightning.credit.table import EpisodeTable
-from cod_lightning.errors import ConfigError, TooManyFailures
+from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch, collate
-from cod_lightning.ranks import gathered, num_ranks, rank
-from cod_lightning.rollout import transcript
+from cod_lightning.ranks import gathered, owners, rank
 from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
+from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.in_flight import RolloutsInFlight
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
+from cod_lightning.training.played import PlayedPack, PlayedRollout, own_groups, restored, saved, table_of
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.scorers import Prompt
-from cod_lightning.training.shares import owners, table_of_all
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
 
@@ -35,111 +32,13 @@ from cod_lightning.types import Episode, Group, Pack
 class Learner(Protocol):
     """What is trained: how it credits episodes, and whose log-probs its loss needs."""
 
-    def credited(self, table: EpisodeTable) -> Credited:
-        """Advantages of a rollout of all ranks."""
-        ...
+    credited: Callable[[EpisodeTable], Credited]
+    """Advantages of a rollout of all ranks."""
 
     def score(self, rows: Batch, prompt: Prompt, *, several_updates: bool) -> Batch:
         """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now; with a
         critic also with an advantage for each token."""
         ...
-
-
-@dataclass(frozen=True)
-class PlayedPack:
-    """A pack of a rollout, the rank that played it, and what it played."""
-
-    choice: PackChoice
-    pack: Pack
-    rank: int
-    group: Group | None
-    """None on the other ranks."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayedRollout:
-    """The packs of a rollout."""
-
-    packs: Sequence[PlayedPack]
-    """Those that are trained on."""
-    replaced: Sequence[PlayedPack] = ()
-    """Those that others were played in place of."""
-    parts: Sequence[RolloutPart] = ()
-    """What was played at a time: the rollout, then replacements."""
-    contexts: Sequence[Sequence[Sequence[str | None]]] | None = None
-    """`PackOutcomes.contexts` of a rollout that a checkpoint kept: a transcript does not keep states of contexts as they were."""
-
-    @property
-    def num_packs(self) -> int:
-        return len(self.packs) + len(self.replaced)
-
-
-def saved(played: PlayedRollout, max_failed_fraction: float) -> dict[str, Any] | None:
-    """The rollout of all ranks, as its lifecycles' transcript in plain containers; every rank has to call it.
-
-    The weights that sampled it are gone by the time a run is resumed. One that lost more lifecycles than may fail is about to end
-    the run and is not kept: the resumed run plays it again.
-    """
-    try:
-        for part in played.parts:
-            stop_if_too_many("train", part.groups, max_failed_fraction)
-    except TooManyFailures:
-        return None
-    own = [[line for group in part.groups for line in transcript.dump(group)] for part in played.parts]
-    of_ranks = gathered([(lines, part.seconds) for lines, part in zip(own, played.parts, strict=True)])
-    return {
-        **{
-            name: [{"id": one.pack.id, "rank": one.rank, "choice": asdict(one.choice)} for one in packs]
-            for name, packs in (("packs", played.packs), ("replaced", played.replaced))
-        },
-        "parts": [
-            {
-                "lines": [line for lines, _ in found for line in lines],
-                "seconds": max(seconds for _, seconds in found),
-                "replacing": part.replacing,
-            }
-            for part, *found in zip(played.parts, *of_ranks, strict=True)
-        ],
-    }
-
-
-def restored(state: dict[str, Any], drawn: Callable[[PackChoice], Pack]) -> PlayedRollout:
-    """The rollout; another number of ranks shares its groups out anew.
-
-    Packs are drawn again by their choices, since a transcript keeps the specs of tasks as plain values.
-    """
-    ranks = [one["rank"] for one in state["packs"]]
-    if max(ranks) + 1 != num_ranks():
-        ranks = owners(len(ranks), 1)
-    owner = {one["id"]: 0 for one in state["replaced"]}
-    owner |= {one["id"]: r for one, r in zip(state["packs"], ranks, strict=True)}
-    loaded = [transcript.load(part["lines"]) for part in state["parts"]]
-    choices = {one["id"]: PackChoice(**one["choice"]) for one in (*state["packs"], *state["replaced"])}
-    loaded = [[structs.replace(group, pack=drawn(choices[group.pack.id])) for group in of_part] for of_part in loaded]
-    groups = {group.pack.id: group for part in loaded for group in part}
-
-    def packs(entries: Sequence[dict[str, Any]]) -> list[PlayedPack]:
-        return [
-            PlayedPack(
-                choice=choices[one["id"]],
-                pack=groups[one["id"]].pack,
-                rank=owner[one["id"]],
-                group=groups[one["id"]] if owner[one["id"]] == rank() else None,
-            )
-            for one in entries
-        ]
-
-    parts = [
-        RolloutPart(
-            groups=[group for group in of_part if owner[group.pack.id] == rank()],
-            seconds=part["seconds"],
-            replacing=part["replacing"],
-        )
-        for part, of_part in zip(state["parts"], loaded, strict=True)
-    ]
-    return PlayedRollout(
-        packs=packs(state["packs"]), replaced=packs(state["replaced"]), parts=parts, contexts=state.get("contexts")
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +49,7 @@ class TrainingRollouts:
     play: Callable[[Sequence[Pack]], list[Group]]
     """K siblings of each pack, by the engine's weights."""
     runner: RolloutRunner
+    learner: Callable[[], Learner]
     prompts: Callable[[Mapping[int, Group]], Prompt]
     """Prompts for models that see more than the policy, in these groups by their g."""
     pad_id: Callable[[], int]
@@ -189,47 +89,60 @@ class TrainingRollouts:
             in_order=self.in_order,
         )
 
-    def next(self, number: int, first: int, learner: Learner) -> Rollout:
-        """Rollout `number`, from training pack `first` on: the one played ahead, else played now. Others ahead begin.
+    def next(self, number: int, first: int) -> Rollout:
+        """Rollout `number`, from training pack `first` on: from groups to this rank's rows, and the updates that are made of them.
 
-        This rank's rows, with all that an update needs to know of them.
+        Each of these updates is then `GRPOModule.training_step`.
         """
+        played, num_packs, figures = self._next_played(number, first)
+        table = table_of(played.packs)
+        credit = self.learner().credited(table)
+        rows, shares = self._rows(played, table, credit), self._shares(number)
+        if self.replay is not None:
+            rows, shares = self.replay.join(number, rows, credit, shares)
+            figures |= self.replay.metrics
+        self.runner.engine.sleep()  # what scores takes memory as training does
+        own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
+        rows = self.learner().score(rows, self.prompts(own), several_updates=len(shares) > 1)
+        self._observe(played, credit)
+        stats = reduce(RolloutStats.__add__, [part.stats for part in played.parts])
+        figures |= {**credit.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}
+        self._begin_others(number, first + num_packs)
+        return Rollout(batch=replace(rows, figures={**rows.figures, **figures}), shares=shares, num_packs=num_packs)
+
+    def _rows(self, played: PlayedRollout, table: EpisodeTable, credit: Credited) -> Batch:
+        """The token rows of this rank's episodes, each with its advantage."""
+        index = {one.pack.id: g for g, one in enumerate(played.packs)}
+        rows = collate(segments_of(own_groups(played.packs)), table, index, pad_id=self.pad_id())
+        return replace(rows, advantages=credit.advantages[rows.episode], returns=credit.known_returns[rows.episode])
+
+    def _next_played(self, number: int, first: int) -> tuple[PlayedRollout, int, dict[str, float]]:
+        """A rollout that was played ahead, else one that is played now; with the training packs taken, those of dropped rollouts
+        included, and what is logged of it."""
         dropped, played = self._taken(number, first)
         for part in chain.from_iterable(one.parts for one in (*dropped, *([played] if played else []))):
             self.runner.report("train", part)
         num_dropped, played_s = sum(one.num_packs for one in dropped), 0.0
         if played is None:
-            played = self.played(first + num_dropped, partial(self.runner.run, "train"), learner)
+            played = self.played(first + num_dropped, partial(self.runner.run, "train"))
             played_s = sum(part.seconds for part in played.parts)
-        num_packs = num_dropped + played.num_packs
-        table = _table(played.packs)
-        credit = learner.credited(table)
-        own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
-        index = {one.pack.id: g for g, one in enumerate(played.packs)}
-        rows = collate(segments_of(own.values()), table, index, pad_id=self.pad_id())
-        rows = replace(rows, advantages=credit.advantages[rows.episode], returns=credit.known_returns[rows.episode])
-        shares = self._shares(number)
-        if self.replay is not None:
-            rows, shares = self.replay.join(number, rows, credit, shares)
-        self.runner.engine.sleep()  # what scores takes memory as training does
-        rows = learner.score(rows, self.prompts(own), several_updates=len(shares) > 1)
-        self._observe(played, credit, learner)
-        stats = reduce(RolloutStats.__add__, [part.stats for part in played.parts])
-        figures = {**credit.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}
-        if self.replay is not None:
-            figures |= self.replay.metrics
+        figures = {} if self.buffer is None else {"train/dropped_rollouts": float(len(dropped))}
         if self.num_ahead is not None:
             figures["time/wait_s"] = max(gathered(self.runner.ahead.waited_s() + played_s))
             if self.flies:
                 figures["rollout/num_overtaken_groups"] = float(self.in_flight.overtaken)
-                self.in_flight.begin(number, first + num_packs)
-            for number_ahead in self._to_begin(number, self.num_ahead()):
-                self._begin(first + num_packs, number_ahead * self.packs_per_rollout, learner)
-                if self.buffer is not None:
-                    self.buffer.begin(number, self.seed, first + num_packs + number_ahead * self.packs_per_rollout)
-        if self.buffer is not None:
-            figures["train/dropped_rollouts"] = float(len(dropped))
-        return Rollout(batch=replace(rows, figures={**rows.figures, **figures}), shares=shares, num_packs=num_packs)
+        return played, num_dropped + played.num_packs, figures
+
+    def _begin_others(self, number: int, first: int) -> None:
+        """Begin what is to be ahead of training after rollout `number`; `first` training packs were taken."""
+        if self.num_ahead is None:
+            return
+        if self.flies:
+            self.in_flight.begin(number, first)
+        for number_ahead in self._to_begin(number, self.num_ahead()):
+            self._begin(first, number_ahead * self.packs_per_rollout)
+            if self.buffer is not None:
+                self.buffer.begin(number, self.seed, first + number_ahead * self.packs_per_rollout)
 
     @property
     def flies(self) -> bool:
@@ -240,7 +153,7 @@ class TrainingRollouts:
         """Rollouts ahead that are dropped, and the one that is trained on; None where none was begun."""
         if self.flies:
             taken = self.in_flight.take(number, first)
-            return [], taken and PlayedRollout(packs=[PlayedPack(*one) for one in taken[0]], parts=[taken[1]])
+            return [], taken and PlayedRollout(packs=taken[0], parts=[taken[1]])
         # a signal ends the wait; a checkpoint then waits for this rollout, and for no next one
         with self.runner.interruptible():
             self.runner.ahead.settle(1 if self.buffer is None else self.buffer.num_eligible(number))
@@ -262,7 +175,7 @@ class TrainingRollouts:
         """In rollouts."""
         return self.max_staleness * (1 if self.buffer is None else self.buffer.rollouts_per_sync)
 
-    def _begin(self, first: int, num_waiting: int, learner: Learner) -> None:
+    def _begin(self, first: int, num_waiting: int) -> None:
         """Begin the rollout from training pack `first + num_waiting` on; `num_waiting` packs before it are not observed yet.
 
         Its packs are chosen here and now, on all ranks at the same place in the order of observations.
@@ -273,18 +186,20 @@ class TrainingRollouts:
         except ConfigError as error:  # raised again where the rollout is taken
             self.runner.ahead.begin(partial(_raise, error))
         else:
-            self.runner.ahead.begin(partial(self._played_ahead, first + num_waiting, learner, drawn))
+            self.runner.ahead.begin(
+                partial(self.played, first + num_waiting, partial(self.runner.timed, "train"), drawn)
+            )
 
     def played(
         self,
         first: int,
         run: Callable[..., RolloutPart],
-        learner: Learner,
         drawn: Sequence[tuple[PackChoice, Pack]] = (),
     ) -> PlayedRollout:
         """The packs of a rollout, from training pack `first` on, the first of them `drawn` already or drawn now.
 
-        `run` plays this rank's share of them (`RolloutRunner.run`, or `timed`).
+        `run` plays this rank's share of them: `RolloutRunner.run`, or, in a thread of its own, `timed`; observers, other ranks and
+        signals then wait until the rollout is taken.
 
         Dynamic sampling (DAPO, arXiv 2503.14476): packs in which no sibling did better than another are replaced by as many
         further ones, in at most `resample_packs` rounds. What differs: the source goes on until the batch is full; here
@@ -309,7 +224,7 @@ class TrainingRollouts:
             ]
             if not self.resample_packs:
                 return PlayedRollout(packs=packs, parts=parts)
-            signal = learner.credited(_table(packs)).packs_with_signal.tolist()
+            signal = self.learner().credited(table_of(packs)).packs_with_signal.tolist()
             kept += [one for one, has in zip(packs, signal, strict=True) if has]
             without += [one for one, has in zip(packs, signal, strict=True) if not has]
             if len(kept) == self.packs_per_rollout:
@@ -318,11 +233,7 @@ class TrainingRollouts:
         size = self.packs_per_rollout
         return PlayedRollout(packs=packs[:size], replaced=packs[size:], parts=parts)
 
-    def _played_ahead(self, first: int, learner: Learner, drawn: Sequence[tuple[PackChoice, Pack]]) -> PlayedRollout:
-        """In a thread of its own: observers, other ranks and signals wait until the rollout is taken."""
-        return self.played(first, partial(self.runner.timed, "train"), learner, drawn)
-
-    def _observe(self, played: PlayedRollout, credit: Credited, learner: Learner) -> None:
+    def _observe(self, played: PlayedRollout, credit: Credited) -> None:
         """Every rank shows its source the rewards of all ranks."""
         if not self.packs.learns:
             return
@@ -330,7 +241,7 @@ class TrainingRollouts:
         self.packs.observe(
             PackOutcomes(
                 choices=[one.choice for one in packs],
-                credit=learner.credited(_table(packs)) if played.replaced else credit,
+                credit=self.learner().credited(table_of(packs)) if played.replaced else credit,
                 contexts=self._contexts(played) if self.packs.source.needs_contexts else (),
             )
         )
@@ -344,7 +255,7 @@ class TrainingRollouts:
         def dumped(solve: Episode) -> str | None:
             return None if solve.reward is None else self.dump(solve.state_before)
 
-        own = [[list(map(dumped, life.solves)) for life in group.lifecycles] for group in _own(packs)]
+        own = [[list(map(dumped, life.solves)) for life in group.lifecycles] for group in own_groups(packs)]
         of_ranks = [iter(of_rank) for of_rank in gathered(own)]
         return [next(of_ranks[one.rank]) for one in packs]
 
@@ -390,9 +301,17 @@ class TrainingRollouts:
         if self.replay is not None and "replay" in state_dict:
             self.replay.load_state_dict(state_dict["replay"])
         self.runner.ahead.drop()
-        self.in_flight.restore(state_dict.get("in_flight", []))
-        kept = state_dict["ahead"] or []
-        for state in [kept] if isinstance(kept, dict) else kept:  # one, as versions up to 0.2 kept it
+        flying = state_dict.get("in_flight", [])
+        if state_dict["ahead"] if self.flies else flying:
+            kept = ("whole rollouts", "groups in flight")
+            raise ConfigError(
+                "ckpt_path",
+                f"a checkpoint that keeps {kept[bool(flying)]} ahead of training",
+                f"one that keeps {kept[self.flies]}, as this run plays them ahead",
+                "Read it with the version that wrote it, and with that run's data.engine, data.max_staleness and data.buffer.",
+            )
+        self.in_flight.restore(flying)
+        for state in state_dict["ahead"]:
             self.runner.ahead.put(restored(state, self.packs.pack))
         if self.buffer is not None and "buffer" in state_dict:
             self.buffer.load_state_dict(state_dict["buffer"])
@@ -401,11 +320,3 @@ class TrainingRollouts:
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def _own(packs: Sequence[PlayedPack]) -> list[Group]:
-    return [one.group for one in packs if one.group is not None]
-
-
-def _table(packs: Sequence[PlayedPack]) -> EpisodeTable:
-    return table_of_all(_own(packs), [one.rank for one in packs])

@@ -9,9 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
 from cod_lightning.objective.batch import Batch
+from cod_lightning.ranks import gathered, num_ranks, rank, share
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.training.shares import batch_of_all, own_batch
 
 
 class Sealed:
@@ -141,3 +145,35 @@ class TrainStream:
         self.num_rollouts, self.num_packs, self.left = saved["num_rollouts"], saved["num_packs"], saved["left"]
         self._shares = deque(saved["shares"])
         self._batch = None if saved["batch"] is None else own_batch(Batch(**saved["batch"]), saved["row_ranks"])
+
+
+def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
+    """The rows of all ranks, which a checkpoint keeps, and the rank of each."""
+    parts = gathered(own)
+    width = max(part.token_ids.shape[1] for part in parts)
+
+    def stacked(rows: Sequence[Tensor]) -> Tensor:
+        return torch.cat([torch.nn.functional.pad(row, (0, width - row.shape[1])) for row in rows])
+
+    def joined(name: str) -> Tensor:
+        rows = [getattr(part, name) for part in parts]
+        return stacked(rows) if rows[0].ndim == 2 and name != "place" else torch.cat(rows)
+
+    names = [name for name, value in vars(own).items() if isinstance(value, Tensor)]
+    whole = replace(
+        own,
+        **{name: joined(name) for name in names},
+        scores={name: stacked([part.scores[name] for part in parts]) for name in own.scores},
+        pack_ids={g: name for part in parts for g, name in part.pack_ids.items()},
+    )
+    return whole, torch.cat([torch.full((len(part),), r) for r, part in enumerate(parts)])
+
+
+def own_batch(whole: Batch, row_ranks: Int[Tensor, " B"]) -> Batch:
+    """This rank's rows of what `batch_of_all` put together; another number of ranks shares its groups out anew."""
+    packs = whole.place[:, 0]
+    if len(whole) and int(row_ranks.max()) + 1 == num_ranks():
+        chosen = row_ranks == rank()
+    else:
+        chosen = torch.isin(packs, torch.tensor(share(packs.unique().tolist()), dtype=torch.long))
+    return whole.rows(chosen.nonzero().squeeze(1))

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from cod_lightning.credit.credited import NO_ADVANTAGE
@@ -25,8 +25,6 @@ class Update:
 
     rows: Int[Tensor, " b"]
     """Rows that may have a gradient; the others are not looked at."""
-    advantages: Float[Tensor, "B T"]
-    """Of the batch's tokens."""
     marked: Bool[Tensor, "B T"]
     """Tokens that the loss treats differently."""
     together: Int[Tensor, " B"]
@@ -54,7 +52,6 @@ def plan_update(batch: Batch, loss: PolicyLoss, *, every_row: bool, seed: int) -
     needed = token_advantages.abs().gt(NO_ADVANTAGE).any(dim=1) | marked.any(dim=1) | every_row | loss.every_row
     return Update(
         rows=(needed & there).nonzero().squeeze(1),
-        advantages=token_advantages,
         marked=marked,
         together=batch.siblings if loss.compares_siblings else batch.episode,
         num_action_tokens=sum(tokens for tokens, _ in counts),

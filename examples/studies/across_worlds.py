@@ -30,7 +30,7 @@ from safetensors.torch import load_file, save_file
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.evaluation.suite import Suite

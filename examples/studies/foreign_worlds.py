@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import HintContext
-from cod_lightning.evaluation.condition_kinds import REFERENCES
+from cod_lightning.evaluation.conditions import REFERENCES
 from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.packs_file import read_packs

@@ -7,7 +7,7 @@ from typing import Any
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.invented import Invented
 from cod_lightning.envs.invented.policies import Facts, InventedPlay
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.types import Pack

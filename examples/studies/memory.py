@@ -21,12 +21,14 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from cod_lightning.contexts import ContextMechanism, HintContext, NotebookContext, SkillsContext, TranscriptContext
+from cod_lightning.contexts import ContextMechanism, HintContext, NotebookContext
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.doors import Doors
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
+from cod_lightning.methods.skills import SkillsContext
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.types import Message, Split
 from examples.studies.memory_page import NUM_DOORS, NUM_PACKS, NUM_TASKS, ROUNDS, page, plot
 

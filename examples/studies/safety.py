@@ -27,25 +27,19 @@ from cod_lightning.commands.deploy import sampler_of
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.phase import ensure_warm_start
-from cod_lightning.contexts import (
-    ActsContext,
-    CheckedContext,
-    ContextMechanism,
-    HintContext,
-    NotebookContext,
-    SkillsContext,
-    StackedContext,
-    TranscriptContext,
-)
+from cod_lightning.contexts import CheckedContext, ContextMechanism, HintContext, NotebookContext, StackedContext
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import ForbiddenLever, Levers
 from cod_lightning.envs.levers.forbidden import RuledCompact, broke
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.skills import SkillsContext
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Lifecycle, Pack

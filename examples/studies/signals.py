@@ -58,13 +58,13 @@ class Arm:
 def noisy(share: float) -> tuple[str, ...]:
     """Training by a judge alone that errs in that share of tasks, solved or not."""
     errors = {"false_positive": share, "false_negative": share}
-    judge = {"class_path": "cod_lightning.rewards.NoisyJudge", "init_args": errors}
+    judge = {"class_path": "cod_lightning.methods.noisy.NoisyJudge", "init_args": errors}
     return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
 
 
 def comparing(share: float) -> tuple[str, ...]:
     """Training by comparisons of siblings alone, of which that share is wrong."""
-    judge = {"class_path": "cod_lightning.rewards.NoisyPairwiseJudge", "init_args": {"error": share}}
+    judge = {"class_path": "cod_lightning.methods.noisy.NoisyPairwiseJudge", "init_args": {"error": share}}
     return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
 
 

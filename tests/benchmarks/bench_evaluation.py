@@ -22,7 +22,6 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.modules import GRPOModule
@@ -76,7 +75,7 @@ def main() -> None:
             packs, setting = suite.packs(data.env), data._setting(1.0)
             return [
                 g
-                for c in conditions(suite)[:2]
+                for c in suite.conditions()[:2]
                 for g in data.runner.run(c.label, partial(play, suite, c, packs, setting))
             ]
 

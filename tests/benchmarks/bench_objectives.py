@@ -28,7 +28,8 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.credit.baselines import Baseline
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
-from cod_lightning.lifecycles import Anchors, Branching, ConnectTheDots, Counterfactual, Program
+from cod_lightning.lifecycles import ConnectTheDots, Program
+from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
@@ -53,8 +54,8 @@ ABOUT = (
     "credit.md, where it was measured."
 )
 ATTEMPTS = {
-    "anchors=quarter": {"anchors": Anchors(attempts=4, fraction=0.25)},
-    "counterfactual=previous": {"counterfactual": Counterfactual(attempts=2, fraction=0.25)},
+    "program=Anchored": Anchored(attempts=4, fraction=0.25),
+    "program=Counterfactual": Counterfactual(attempts=2, fraction=0.25),
 }
 """Attempts of an update's episodes, played too."""
 
@@ -184,12 +185,11 @@ def main() -> None:
     groups, plain = machine.roll_out()
     updates = {name: (groups, module) for name, module in options().items()}
     rollouts = {}
-    for name, attempts in ATTEMPTS.items():
-        branching = Branching(**attempts)
+    for name, program in ATTEMPTS.items():
         ratios = []
         for _ in range(args.repeats):
             alone = machine.roll_out()[1].seconds
-            branched, stats = machine.roll_out(branching)
+            branched, stats = machine.roll_out(program)
             ratios.append(stats.seconds / alone)
         tokens = stats.num_generated_tokens + stats.num_prompt_tokens
         rollouts[name] = {

@@ -13,7 +13,7 @@ from rich.console import Console
 from cod_lightning.callbacks import Evaluation, Progress, Throughput, Transcripts, WeightSync
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table

@@ -14,12 +14,12 @@ from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.condition_kinds import CONTROLS
+from cod_lightning.evaluation.conditions import CONTROLS
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.methods.noisy import NoisyPairwiseJudge
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.rewards import NoisyPairwiseJudge
 
 PLAIN = Suite(name="plain", num_packs=6, pack_size=3, controls=CONTROLS, reference_packs=4, warm_start_temperatures=())
 CHANGING = Suite(name="changing", num_packs=6, pack_size=None, wrap="non_stationary", warm_start_temperatures=())

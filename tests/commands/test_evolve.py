@@ -4,6 +4,7 @@ import json
 import random
 
 import pytest
+from tests.evaluation.test_evolution import SECRET, Weak
 
 from cod_lightning.cli import main
 from cod_lightning.commands import phase
@@ -12,7 +13,6 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.rollout.player import Player
 from cod_lightning.types import Message, Role, Split
 from tests.chat_server import ChatServer, said
-from tests.evaluation.test_evolution import SECRET, Weak
 
 pytestmark = pytest.mark.slow
 

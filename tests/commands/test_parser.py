@@ -12,6 +12,7 @@ def answered(capsys, *argv):
     parser.add_argument("--num_packs", type=int, default=1)
     parser.add_argument("--config", action="config")
     parser.add_subclass_arguments(TextEnv, "env", required=False)
+    parser.add_subclass_arguments(ContextMechanism, "context", required=False)
     with pytest.raises(SystemExit) as ended:
         parser.parse_args(list(argv))
     assert ended.value.code == 2
@@ -32,6 +33,23 @@ LEVERS, GRID = "--env=cod_lightning.envs.levers.Levers", "--env=cod_lightning.en
 )
 def test_a_key_that_is_not_there_is_met_with_the_nearest_that_is(capsys, argv, meant):
     assert f"Did you mean {meant}?" in answered(capsys, *argv)
+
+
+MOVED = {
+    "contexts.ActsContext": "methods.acts.ActsContext",
+    "contexts.skills.SkillsContext": "methods.skills.SkillsContext",
+    "contexts.transcript.TranscriptContext": "methods.transcript.TranscriptContext",
+}
+
+
+@pytest.mark.parametrize(("before", "now"), MOVED.items())
+def test_the_config_of_a_run_whose_class_has_moved_since_is_answered_with_its_place(capsys, tmp_path, before, now):
+    config = tmp_path / "config.yaml"
+    config.write_text(f"context: {{class_path: cod_lightning.{before}}}\n")
+    said = answered(capsys, "--config", str(config))
+    assert f"It is cod_lightning.{now} now." in said
+    assert len(said.splitlines()) == 1
+    assert " now." not in answered(capsys, "--context", "no.such.ActsContext")
 
 
 def test_a_key_like_no_other_gets_no_guess(capsys):

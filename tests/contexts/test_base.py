@@ -3,21 +3,15 @@
 import pytest
 
 from cod_lightning import contexts
-from cod_lightning.contexts import (
-    ActsContext,
-    CheckedContext,
-    HintContext,
-    NotebookContext,
-    SkillsContext,
-    StackedContext,
-    StartedContext,
-    TranscriptContext,
-)
+from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext, StackedContext, StartedContext
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.errors import DataError
+from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.skills import SkillsContext
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 from tests.asked import LetterTokens

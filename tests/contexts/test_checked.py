@@ -6,21 +6,16 @@ import pytest
 import yaml
 
 from cod_lightning.commands.shipped import config_folders
-from cod_lightning.contexts import (
-    ActsContext,
-    CheckedContext,
-    HintContext,
-    NotebookContext,
-    SkillsContext,
-    StackedContext,
-    TranscriptContext,
-)
+from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext, StackedContext
 from cod_lightning.contexts.base import Answer, Intervention
 from cod_lightning.contexts.notebook_wording import Operation, OperationKind
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
+from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.skills import SkillsContext
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 from tests.records import turn

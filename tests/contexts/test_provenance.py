@@ -1,4 +1,4 @@
-"""Entries that are shown with where they come from: off by default, the same code for three mechanisms, and not to be forged."""
+"""Entries that are shown with where they come from: off by default, the same code for two mechanisms, and not to be forged."""
 
 import json
 import time
@@ -6,11 +6,10 @@ import time
 import pytest
 from msgspec import structs
 
-from cod_lightning.contexts import NotebookContext, SkillsContext
+from cod_lightning.contexts import NotebookContext
 from cod_lightning.contexts.base import Answer
 from cod_lightning.contexts.notebook_wording import Operation, OperationKind
 from cod_lightning.contexts.provenance import Provenance
-from cod_lightning.contexts.skills_wording import SkillKind, SkillOperation
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
@@ -22,7 +21,7 @@ from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from tests.asked import LetterTokens
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
-KINDS = pytest.mark.parametrize("kind", [NotebookContext, SkillsContext, EpisodesContext])
+KINDS = pytest.mark.parametrize("kind", [NotebookContext, EpisodesContext])
 GIVEN = {"natural": "[handed over before the first task]", "compact": "@given"}
 LATER = {"natural": "[written after task 6, which was not solved]", "compact": "@6 @unsolved"}
 
@@ -36,10 +35,7 @@ def solved(position=5, feedback="win 2=red", *, success=False):
 
 def written(context, state, *parts, episode=None):
     """What the policy's entries leave, and what was refused."""
-    if isinstance(context, NotebookContext):
-        operations = [Operation(OperationKind.ADD, 0, part) for part in parts]
-    else:
-        operations = [SkillOperation(SkillKind.SKILL, context.wording.name(7 + n), p, p) for n, p in enumerate(parts)]
+    operations = [Operation(OperationKind.ADD, 0, part) for part in parts]
     dialogue = context.update(state, "rules", episode or solved(), LetterTokens())
     next(dialogue)
     try:
@@ -87,8 +83,8 @@ def test_a_task_that_was_solved_is_told_from_one_that_was_not(kind, protocol):
 
 
 @PROTOCOLS
-@pytest.mark.parametrize("kind", [NotebookContext, SkillsContext])
-def test_an_entry_that_spells_it_is_refused_where_it_is_switched_on(kind, protocol):
+def test_an_entry_that_spells_it_is_refused_where_it_is_switched_on(protocol):
+    kind = NotebookContext
     forged = f"{GIVEN[protocol]} 2=red"
     for on in (True, False):
         found = written(kind(protocol, provenance=on), kind(protocol).empty(), forged)
@@ -157,14 +153,13 @@ def test_a_text_of_others_that_spells_it_does_not_pass_for_it(kind, protocol, in
 
 
 @PROTOCOLS
-@pytest.mark.parametrize(("kind", "sizes"), [(NotebookContext, 1), (SkillsContext, 2)])
-def test_its_tokens_count_in_the_budget(kind, sizes, protocol):
+def test_its_tokens_count_in_the_budget(protocol):
     mark = len(LATER[protocol].split())
-    for on, needed in ((False, sizes), (True, sizes + mark)):
+    for on, needed in ((False, 1), (True, 1 + mark)):
         for budget in (needed, needed - 1):
             if budget:
-                found = written(kind(protocol, budget=budget, provenance=on), kind(protocol).empty(), "2=red")
-                assert ("tokens of" in found.reason) == (budget < needed)
+                context = NotebookContext(protocol, budget=budget, provenance=on)
+                assert ("tokens of" in written(context, context.empty(), "2=red").reason) == (budget < needed)
 
 
 @KINDS

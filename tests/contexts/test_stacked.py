@@ -2,24 +2,18 @@
 
 import pytest
 
-from cod_lightning.contexts import (
-    CheckedContext,
-    HintContext,
-    NotebookContext,
-    SkillsContext,
-    StackedContext,
-    StartedContext,
-    TranscriptContext,
-)
+from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext, StackedContext, StartedContext
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.skills import SkillsContext
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting

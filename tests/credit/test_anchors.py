@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.credit.credited import AdaptiveRED
 from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
-from cod_lightning.credit.reweight import AdaptiveRED
 from cod_lightning.errors import ConfigError
 from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table
 

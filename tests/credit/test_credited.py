@@ -9,10 +9,9 @@ import torch
 from msgspec import structs
 
 from cod_lightning.credit.baselines import Accepted, GroupMean, LeaveOneOut, TermsAlone
-from cod_lightning.credit.credited import Credited
+from cod_lightning.credit.credited import AdaptiveRED, Credited
 from cod_lightning.credit.credited import credited as credited_entries
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
-from cod_lightning.credit.reweight import AdaptiveRED
 from cod_lightning.credit.table import EpisodeFacts, episode_table, kind_id
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from cod_lightning.credit.reweight import AdaptiveRED
+from cod_lightning.credit.credited import AdaptiveRED
 from cod_lightning.errors import ConfigError
 
 

@@ -13,7 +13,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.lifecycles import outline
-from cod_lightning.lifecycles.planner import PlanAndSolve
+from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import WarmStartModule

@@ -9,21 +9,24 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cod_lightning.contexts import ActsContext, HintContext, NotebookContext, SkillsContext, TranscriptContext
+from cod_lightning.contexts import HintContext, NotebookContext
 from cod_lightning.contexts.base import Intervention, Prepared, TextState
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
 from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
-from cod_lightning.lifecycles.planner import PlanAndSolve
+from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.planner import PlanAndSolve
+from cod_lightning.methods.skills import SkillsContext
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split

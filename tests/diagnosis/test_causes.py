@@ -11,8 +11,9 @@ from cod_lightning.diagnosis.causes import CAUSES, Cause, causes_of, late_notes
 from cod_lightning.diagnosis.evidence import Evidence, read_evidence
 from cod_lightning.diagnosis.notes import Dependence, dependence
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.lines import LifecycleFile, PlayedGroup
+from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.rollout import transcript
+from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import EpisodeKind, EpisodeStatus, StopReason
 from tests.records import group, turn
 

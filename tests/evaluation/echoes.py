@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv, TextPolicy
-from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.conditions import conditions
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.evaluation.suite import Suite
@@ -39,7 +38,7 @@ def echoed(
     trained: Sequence[Group] = (),
 ) -> list[Group]:
     """The suite as the echo plays it under one control."""
-    (condition,) = [c for c in conditions(suite) if c.kind is control]
+    (condition,) = [c for c in suite.conditions() if c.kind is control]
     sampler = scripted_sampler(policy or Echo(), mechanism)
     packs = suite.packs(world)
     setting = Setting(env=world, mechanism=mechanism, sampler=sampler, monitor=RolloutMonitor())

@@ -1,14 +1,13 @@
 """A suite unfolds into conditions: whose turns, with which control, at which temperature."""
 
-from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.conditions import conditions
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.suite import Suite
 
 
 def test_a_suite_is_played_by_the_trained_policy_then_blanked_then_by_the_warm_start_from_cold_to_hot_then_by_references() -> (
     None
 ):
-    found = conditions(Suite(name="heldout", num_packs=2))
+    found = Suite(name="heldout", num_packs=2).conditions()
     assert [(c.name, c.kind, c.temperature) for c in found] == [
         ("trained", ConditionKind.TRAINED, 1.0),
         ("blanked_context", ConditionKind.BLANKED_CONTEXT, 1.0),
@@ -27,12 +26,12 @@ def test_a_suite_is_played_by_the_trained_policy_then_blanked_then_by_the_warm_s
 
 
 def test_the_suite_s_own_temperature_is_always_among_the_warm_start_s() -> None:
-    names = [c.name for c in conditions(Suite(name="a", temperature=0.4, warm_start_temperatures=(1.0,), controls=()))]
+    names = [c.name for c in Suite(name="a", temperature=0.4, warm_start_temperatures=(1.0,), controls=()).conditions()]
     assert names == ["trained", "warm_start", "warm_start_t1.0"]
 
 
 def test_controls_can_be_left_out() -> None:
-    assert len(conditions(Suite(name="a", controls=(), warm_start_temperatures=()))) == 1
-    without = conditions(Suite(name="a", blanked_context=False, controls=("blanked_context", "no_context")))
+    assert len(Suite(name="a", controls=(), warm_start_temperatures=()).conditions()) == 1
+    without = Suite(name="a", blanked_context=False, controls=("blanked_context", "no_context")).conditions()
     assert "blanked_context" not in [c.name for c in without]
     assert "no_context" in [c.name for c in without]

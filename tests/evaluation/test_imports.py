@@ -8,7 +8,6 @@ NAMES = (
     "intervals",
     "suite",
     "conditions",
-    "condition_kinds",
     "figures",
     "markdown",
     "schema",

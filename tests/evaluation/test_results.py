@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
+from cod_lightning.evaluation.conditions import OF_TRAINED, ConditionKind
 from cod_lightning.evaluation.results import PlayedCondition, read_results, results_of, write_results
 from cod_lightning.evaluation.suite import Suite
 from tests.played import NUM_PACKS, play

@@ -8,7 +8,7 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.suite import Suite, Wrap
 from cod_lightning.types import Pack, Split
 

@@ -9,8 +9,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation import suite_player
-from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.conditions import conditions
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
@@ -48,7 +47,7 @@ def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(mo
     player = SuitePlayer(Direct())  # pyright: ignore[reportArgumentType]
     sampler = scripted_sampler(Echo(), MECHANISM)
     found = {}
-    for condition in conditions(SUITE):
+    for condition in SUITE.conditions():
         here = Setting(env=WORLD, mechanism=MECHANISM, sampler=replace(sampler, temperature=condition.temperature))
         found[condition.name] = player.play(SUITE, condition, here)
     assert heat["warm_start_blanked"] == found["warm_start_blanked"].condition.temperature == 0.7
@@ -64,7 +63,7 @@ def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(mo
 
 
 def test_a_blanked_warm_start_sees_no_context() -> None:
-    (condition,) = [c for c in conditions(SUITE) if c.kind is ConditionKind.WARM_START_BLANKED]
+    (condition,) = [c for c in SUITE.conditions() if c.kind is ConditionKind.WARM_START_BLANKED]
     setting = Setting(env=WORLD, mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
     for group in play(SUITE, condition, SUITE.packs(WORLD)[:3], setting):
         first, *others = [solve.turns[0].response for solve in group.lifecycles[0].solves]
@@ -73,7 +72,7 @@ def test_a_blanked_warm_start_sees_no_context() -> None:
 
 
 def test_an_answer_that_does_not_parse_is_malformed_and_is_counted() -> None:
-    (trained, *_) = conditions(SUITE)
+    (trained, *_) = SUITE.conditions()
     setting = Setting(env=WORLD, mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
     found = SuitePlayer(Direct()).play(SUITE, trained, setting).outcomes  # pyright: ignore[reportArgumentType]
     assert found.malformed is not None

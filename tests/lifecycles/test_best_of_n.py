@@ -18,13 +18,14 @@ from cod_lightning.evaluation.outcomes import Outcomes, pass_at
 from cod_lightning.evaluation.results import results_of
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
-from cod_lightning.lifecycles import Anchors, Branching, Counterfactual, outline
+from cod_lightning.lifecycles import ConnectTheDots, outline
 from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
+from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.types import AttemptKind, EpisodeKind
 from tests.credit_tables import credit_table
-from tests.lifecycles.test_attempts import live
+from tests.methods.test_attempts import live
 from tests.played import play
 
 
@@ -134,5 +135,5 @@ def test_the_table_that_a_test_ends_with_names_pass_at_k():
 
 
 def test_the_memory_plan_counts_the_attempts_that_there_can_be_at_a_time():
-    beside = Branching(program=BestOfN(n=4), anchors=Anchors(attempts=3), counterfactual=Counterfactual(attempts=2))
-    assert (BestOfN(n=4).num_attempts, Branching().num_attempts, beside.num_attempts) == (4, 1, 4 + 2 + 2)
+    beside = Counterfactual(attempts=2, program=Anchored(attempts=3, program=BestOfN(n=4)))
+    assert (BestOfN(n=4).num_attempts, ConnectTheDots().num_attempts, beside.num_attempts) == (4, 1, 4 + 2 + 2)

@@ -10,16 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.contexts import HintContext, TranscriptContext
-from cod_lightning.credit.anchors import next_solve
+from cod_lightning.contexts import HintContext
 from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.credit.credited import next_solve
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.methods.propose import ProposeAndSolve
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import EpisodeKind, Split

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.constant_state import ConstantState, ConstantStateContext

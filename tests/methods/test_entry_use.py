@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from cod_lightning.contexts import SkillsContext
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.entry_use import EntryUse
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.rewards import rewards_of
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting

@@ -1,4 +1,4 @@
-"""Episodes and transcript: what becomes of a task, what the next one is shown, and that nothing in a record can pass for more."""
+"""Mechanisms of records: what becomes of a task, what the next one is shown, and that nothing in a record can pass for more."""
 
 import random
 import time
@@ -9,55 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts import HintContext, TranscriptContext, retrieval
+from cod_lightning.contexts import HintContext, retrieval
 from cod_lightning.contexts.records import Record
 from cod_lightning.contexts.retrieval import _KEPT, _MOST_INDICES, best, similarities, words_of
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.errors import DataError
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.provided_contexts import oracle_contexts
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
-from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split, StopReason, Turn
+from cod_lightning.types import EpisodeKind, Message, Role, Split
+from tests.lived_tasks import lived, shown, solved
 from tests.real_templates import EIGHT, family_tokenizer
 from tests.speed import slowness
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 KINDS = pytest.mark.parametrize("kind", [EpisodesContext, TranscriptContext])
-
-
-def turn(observation, response="act"):
-    return Turn(
-        new_ids=(1,), extends=False, action_ids=(2,), behaviour_logprobs=(0.0,), stop=StopReason.STOP, policy_version=0,
-        prompt_digest=0, observation=observation, response=response,
-    )  # fmt: skip
-
-
-def solved(*observations, reward=1.0, feedback="done"):
-    return Episode(
-        kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=tuple(map(turn, observations)),
-        reward=reward, success=reward > 0, feedback=feedback,
-    )  # fmt: skip
-
-
-def lived(context, *tasks, state=None):
-    """The state after tasks of (first observation, reward), each begun with what the one before left."""
-    state = context.empty() if state is None else state
-    for observation, reward in tasks:
-        state = context.prepare(state, "rules", observation).state
-        state = context.feedback(state, solved(observation, reward=reward, feedback=f"end of {observation}"))
-    return state
-
-
-def shown(context, state, observation):
-    return context.prepare(state, "RULES", observation).system
 
 
 def positions(context, state, observation):
@@ -159,31 +133,6 @@ def test_beyond_its_capacity_the_record_of_least_worth_goes_and_of_equal_ones_th
     after = lived(context, ("d", 0.2), state=context.load(context.dump(state)))
     assert [record.task for record in after.records] == ["a", "c", "d"]
     assert after.num_tasks == 4
-
-
-def test_a_transcript_drops_whole_tasks_oldest_first_and_keeps_none_that_exceeds_it_alone():
-    context = TranscriptContext("compact", budget=10)
-    state = lived(context, ("a b", 1.0), ("c d", 1.0), ("e f", 1.0))
-    assert [record.task for record in state.records] == ["e f"]
-    assert lived(context, ("word " * 20, 1.0), state=state).records == ()
-    whole = TranscriptContext("compact", budget=1000)
-    assert [record.task for record in lived(whole, ("a b", 1.0), ("c d", 1.0)).records] == ["a b", "c d"]
-
-
-def test_a_transcript_that_leaves_a_task_no_room_in_the_window_is_refused():
-    TranscriptContext(budget=64).check(65, 32)
-    with pytest.raises(ConfigError, match=r"data\.context\.budget is 64; expected below model\.policy\.window=64"):
-        TranscriptContext(budget=64).check(64, 32)
-    with pytest.raises(ConfigError, match=r"data\.context\.budget is 8192"):
-        CompactingContext(TranscriptContext()).check(6000, 600)
-
-
-def test_a_transcript_has_every_word_that_was_shown_and_said_in_their_order():
-    for context in (TranscriptContext(), TranscriptContext("compact")):
-        episode = solved("first " * 300, "second", "third")
-        text = shown(context, context.feedback(context.empty(), episode), "x")
-        assert text.count("first ") + text.count("first\n") == 300
-        assert text.index("second") < text.index("third") < text.index("done")
 
 
 @PROTOCOLS

@@ -6,7 +6,7 @@ from cod_lightning.credit.baselines import Accepted, AsymRE, RoleMean, TermsAlon
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
-from cod_lightning.lifecycles.attempts import Anchors, Counterfactual
+from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
@@ -32,35 +32,35 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
 @pytest.mark.parametrize(
     ("options", "of_data", "said"),
     [
-        ({"credit": TrajectoryCredit()}, {"anchors": Anchors()}, r"model\.credit is TrajectoryCredit"),
-        ({"credit": TrajectoryCredit()}, {"counterfactual": Counterfactual()}, r"model\.credit is TrajectoryCredit"),
+        ({"credit": TrajectoryCredit()}, {"program": Anchored()}, r"model\.credit is TrajectoryCredit"),
+        ({"credit": TrajectoryCredit()}, {"program": Counterfactual()}, r"model\.credit is TrajectoryCredit"),
         (
             {"credit": TaskCredit()},
-            {"counterfactual": Counterfactual()},
-            r"null where no context that is trained on is credited",
+            {"program": Counterfactual()},
+            r"unless updates take place, are trained",
         ),
         (
             {"credit": EpisodeCredit(style="sliding_window_mean", window=1)},
-            {"counterfactual": Counterfactual()},
-            r"null where no context that is trained on is credited",
+            {"program": Counterfactual()},
+            r"unless updates take place, are trained",
         ),
         ({"credit": EpisodeCredit(style="sliding_window_mean", window=4)}, {}, r"at most data\.pack_size=3"),
         (
             {},
-            {"anchors": Anchors(positions=(3,))},
-            r"data\.anchors\.positions is \[3\]; expected positions from 1 to 2",
+            {"program": Anchored(positions=(3,))},
+            r"data\.program\.positions is \[3\]; expected positions from 1 to 2",
         ),
-        ({}, {"anchors": Anchors(positions=(0,))}, r"siblings share the empty context already"),
-        ({}, {"anchors": Anchors(positions=())}, r"data\.anchors\.positions is \[\]"),
+        ({}, {"program": Anchored(positions=(0,))}, r"siblings share the empty context already"),
+        ({}, {"program": Anchored(positions=())}, r"data\.program\.positions is \[\]"),
         (
             {"baseline": Accepted()},
-            {"anchors": Anchors()},
-            r"data\.anchors .* left out with baseline=Accepted",
+            {"program": Anchored()},
+            r"data\.program is Anchored; expected left out with baseline=Accepted",
         ),
         (
             {"baseline": Accepted()},
-            {"counterfactual": Counterfactual()},
-            r"data\.anchors and data\.counterfactual is set; expected left out",
+            {"program": Counterfactual()},
+            r"data\.program is Counterfactual; expected left out with baseline=Accepted",
         ),
         ({}, {"group_size": 1}, r"data\.group_size is 1; expected at least 2 with model\.baseline=GroupMean"),
         ({"baseline": Accepted(), "scale": "none"}, {"group_size": 1}, r"at least 2 with model\.baseline=Accepted"),
@@ -87,18 +87,13 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
         ),
         (
             {},
-            {"counterfactual": Counterfactual(), "program": ConnectTheDots(every=None)},
-            r"data\.counterfactual is set; expected null where no context",
+            {"program": Counterfactual(program=ConnectTheDots(every=None))},
+            r"data\.program is Counterfactual; expected one without attempts that measure contexts",
         ),
         (
             {"trained_kinds": ["solve"]},
-            {"counterfactual": Counterfactual()},
-            r"data\.counterfactual is set; expected null where no context that is trained on",
-        ),
-        (
-            {"trained_kinds": ["update"]},
-            {"anchors": Anchors()},
-            r"data\.anchors is set; expected null where model\.trained_kinds leaves out solve",
+            {"program": Counterfactual()},
+            r"data\.program is Counterfactual; expected one without attempts that measure contexts",
         ),
     ],
 )
@@ -110,8 +105,8 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
 @pytest.mark.parametrize(
     ("options", "of_data"),
     [
-        ({"trained_kinds": ["update"]}, {"anchors": Anchors(), "counterfactual": Counterfactual()}),
-        ({"trained_kinds": ["solve"]}, {"anchors": Anchors(), "program": ConnectTheDots(every=None)}),
+        ({"trained_kinds": ["update"]}, {"program": Counterfactual(program=Anchored())}),
+        ({"trained_kinds": ["solve"]}, {"program": Anchored(program=ConnectTheDots(every=None))}),
         ({"baseline": AsymRE(shift=0.0), "filter_packs": True}, {"resample_packs": 1, "replay": SignalReplay()}),
         ({"baseline": RoleMean(), "scale": "group"}, {"replay": SelfImitation()}),
         ({"baseline": RoleMean(), "filter_packs": True}, {"resample_packs": 1, "replay": SignalReplay()}),
@@ -126,12 +121,12 @@ def test_options_that_have_a_meaning_together_are_taken(options, of_data):
     ("make", "said"),
     [
         (
-            lambda: data(anchors=Anchors(attempts=1)),
-            r"data\.anchors\.attempts is 1; expected at least 2, since an attempt is compared",
+            lambda: data(program=Anchored(attempts=1)),
+            r"data\.program\.attempts is 1; expected at least 2, since an attempt is compared",
         ),
-        (lambda: data(anchors=Anchors(fraction=0.0)), r"data\.anchors\.fraction is 0\.0"),
-        (lambda: data(counterfactual=Counterfactual(attempts=0)), r"data\.counterfactual\.attempts is 0"),
-        (lambda: data(counterfactual=Counterfactual(fraction=1.5)), r"data\.counterfactual\.fraction is 1\.5"),
+        (lambda: data(program=Anchored(fraction=0.0)), r"data\.program\.fraction is 0\.0"),
+        (lambda: data(program=Counterfactual(attempts=0)), r"data\.program\.attempts is 0"),
+        (lambda: data(program=Counterfactual(fraction=1.5)), r"data\.program\.fraction is 1\.5"),
         (lambda: data(passes_per_rollout=0), r"data\.passes_per_rollout is 0"),
         (lambda: data(resample_packs=-1), r"data\.resample_packs is -1"),
     ],

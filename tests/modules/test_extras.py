@@ -12,7 +12,7 @@ from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.credit.returns import TrajectoryCredit
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.lifecycles.attempts import Anchors, Counterfactual
+from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.terms import EntropyBonus
@@ -70,7 +70,7 @@ def test_passes_train_on_the_samplers_tokens_with_one_sync_for_each_rollout(tmp_
 
 
 def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path):
-    extras = {"anchors": Anchors(attempts=3, fraction=1.0), "counterfactual": Counterfactual(fraction=1.0)}
+    extras = {"program": Counterfactual(fraction=1.0, program=Anchored(attempts=3, fraction=1.0))}
     module, _, recorder = fit(
         tmp_path, of_data=extras | {"rollouts_per_epoch": 1, "updates_per_rollout": 1}, lr=1e-12, gradient_clip_val=None
     )

@@ -59,8 +59,8 @@ def test_both_texts_can_be_read_off_the_changes() -> None:
 def test_a_report_holds_the_entries_that_an_update_changed(tmp_path: Path) -> None:
     made = group("a", [[True, False]], context="left is up\ndown is far")
     _, lives = report_data(read_runs([write_run(tmp_path, [made])]))
-    (update,) = (episode for episode in lives["lifecycles"][0]["e"] if episode["u"])
-    texts = [(kind, lives["strings"][before], lives["strings"][after]) for kind, before, after in update["d"]]
+    (update,) = (episode for episode in lives["lifecycles"][0]["episodes"] if episode["kind"] == "update")
+    texts = [(kind, lives["strings"][before], lives["strings"][after]) for kind, before, after in update["changes"]]
     assert texts == [("added", "", "left is up"), ("added", "", "down is far")]
 
 
@@ -134,10 +134,10 @@ def test_what_rollouts_note_of_entries_is_written_read_and_in_the_report(tmp_pat
     folder = write_run(tmp_path, played, logprobs=False)
     assert transcript.read(folder / "lifecycles" / "train.jsonl")[0].lifecycles[0].episodes[3].entries
     _, lives = report_data(read_runs([folder]))
-    rows = {lives["strings"][key]: more for key, _, *more in lives["lifecycles"][0]["h"]}
-    assert list(rows) == ["task 0", "task 1", "task 2", "task 3"]
-    assert [came for came, *_ in rows.values()] == [0, 1, 2, 3]
-    assert sum(len(shown) for _, _, shown, *_ in rows.values()) == 3
-    reasons = [lives["strings"][why] for _, _, _, gone, why, *_ in rows.values() if gone is not None]
+    entries, strings = lives["lifecycles"][0]["entries"], lives["strings"]
+    assert [strings[one["key"]] for one in entries] == ["task 0", "task 1", "task 2", "task 3"]
+    assert [one["came"] for one in entries] == [0, 1, 2, 3]
+    assert sum(len(one["shown"]) for one in entries) == 3
+    reasons = [strings[one["why"]] for one in entries if one["gone"] is not None]
     assert len(reasons) == 2
     assert all("over the capacity of 2 records" in reason for reason in reasons)

@@ -27,7 +27,7 @@ def _data(folder: Path) -> tuple[dict[str, Any], list[str], list[dict[str, Any]]
     return (
         overview["files"][0],
         overview["runs"][0]["notes"],
-        [one for life in lives["lifecycles"] for one in life["e"]],
+        [one for life in lives["lifecycles"] for one in life["episodes"]],
     )
 
 
@@ -36,8 +36,8 @@ def test_a_gap_is_the_policys_log_prob_minus_the_samplers(tmp_path):
     file, notes, episodes = _data(tmp_path)
     assert file["colourings"] == ["logprob", "advantage", "gap"]
     assert notes == []
-    assert episodes[0]["t"][0][5] == [1000, 0]  # ten thousandths of a nat
-    assert episodes[0]["G"] == pytest.approx([1, 0.05, 0.1], abs=1e-6)
+    assert episodes[0]["turns"][0]["gaps"] == [1000, 0]  # ten thousandths of a nat
+    assert episodes[0]["gap"] == pytest.approx({"updates": 1, "mean": 0.05, "largest": 0.1}, abs=1e-6)
 
 
 def test_gaps_of_an_episode_of_several_turns_go_to_the_turns_that_they_are_of(tmp_path):
@@ -49,15 +49,15 @@ def test_gaps_of_an_episode_of_several_turns_go_to_the_turns_that_they_are_of(tm
 
     write_run(tmp_path, [structs.replace(made, lifecycles=tuple(map(longer, made.lifecycles)))])
     *_, episodes = _data(tmp_path)
-    assert [one[5] for one in episodes[0]["t"]] == [[1000], [], [0, 0]]
+    assert [one["gaps"] for one in episodes[0]["turns"]] == [[1000], [], [0, 0]]
 
 
 def test_episodes_without_advantage_are_counted_apart_from_those_whose_line_is_lost(tmp_path):
     write_run(tmp_path, GROUPS[:1])
     write_logprobs(tmp_path, GROUPS[:1], skipped=(0, 1))
     file, _, episodes = _data(tmp_path)
-    assert [one["G"] is None for one in episodes[:3]] == [True, True, False]
-    assert [one["A"] for one in episodes[:3]] == [0.0, -0.25, -0.5]
+    assert [one["gap"] is None for one in episodes[:3]] == [True, True, False]
+    assert [one["advantage"] for one in episodes[:3]] == [0.0, -0.25, -0.5]
     assert file["gaps"].startswith("Log-prob gaps are known for 2 of the 6 episodes of this file. 2 had advantage 0,")
     assert file["gaps"].endswith("For 2 there is no line in train_logprobs.jsonl.")
 
@@ -68,7 +68,7 @@ def test_a_run_of_an_earlier_version_has_no_gaps_and_says_so(tmp_path):
     file, notes, episodes = _data(tmp_path)
     assert notes == ["No log-prob gaps: there is no lifecycles/train_logprobs.jsonl."]
     assert file["colourings"] == ["logprob", "advantage"]
-    assert all(one["G"] is None for one in episodes)
+    assert all(one["gap"] is None for one in episodes)
 
 
 def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
@@ -88,7 +88,7 @@ def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
         "lifecycles/train_logprobs.jsonl: 1 line was left out, schema 2, not 1.",
         "lifecycles/train_logprobs.jsonl: 1 line was left out, about other tokens than the lifecycle's.",
     ]
-    assert [one["G"] is None for one in episodes[:4]] == [True, True, True, False]
+    assert [one["gap"] is None for one in episodes[:4]] == [True, True, True, False]
 
 
 def test_a_line_for_the_same_episode_played_again_with_other_words_is_not_taken_for_it(tmp_path):
@@ -102,7 +102,7 @@ def test_a_line_for_the_same_episode_played_again_with_other_words_is_not_taken_
     played_twice = [structs.replace(made, lifecycles=tuple(map(other, made.lifecycles))), made]
     transcript.write(tmp_path / "lifecycles" / "train.jsonl", played_twice, step=4, append=False)
     *_, episodes = _data(tmp_path)
-    assert [one["G"] is None for one in episodes] == [True] * 6 + [False] * 6
+    assert [one["gap"] is None for one in episodes] == [True] * 6 + [False] * 6
 
 
 def test_each_rank_has_a_file_of_its_own(tmp_path):

@@ -40,13 +40,13 @@ def test_a_finished_run_has_everything_and_no_notes(tmp_path):
 def test_a_lifecycle_is_told_in_short(tmp_path):
     _, lives = report_data(read_runs([write_run(tmp_path, GROUPS)]))
     first, strings = lives["lifecycles"][0], lives["strings"]
-    solve, update, later = first["e"]
-    assert (solve["u"], solve["n"], solve["st"], solve["r"], solve["ok"]) == (0, 0, "completed", 1.0, True)
-    assert (solve["R"], solve["A"]) == (0.5, 0.0)
-    assert strings[update["a"]] == strings[later["b"]] == "left is up"
-    observation, response, stop, version, logprobs, _ = solve["t"][0]
-    assert (strings[observation], strings[response], stop, version) == ("a wall", "go left", "stop", 3)
-    assert logprobs == [10, 250]
+    solve, update, later = first["episodes"]
+    assert (solve["kind"], solve["position"], solve["status"]) == ("solve", 0, "completed")
+    assert (solve["reward"], solve["success"], solve["return"], solve["advantage"]) == (1.0, True, 0.5, 0.0)
+    assert strings[update["context_after"]] == strings[later["context_before"]] == "left is up"
+    turn = solve["turns"][0]
+    assert (strings[turn["observation"]], strings[turn["response"]]) == ("a wall", "go left")
+    assert (turn["stop"], turn["policy_version"], turn["logprobs"]) == ("stop", 3, [10, 250])
     assert "action_ids" not in json.dumps(lives)
 
 
@@ -161,7 +161,7 @@ def test_runs_side_by_side_share_panels_and_show_what_differs(tmp_path):
     assert [run["name"] for run in overview["runs"]] == ["a/mine", "b/mine"]
     assert {line["run"] for line in overview["panels"][0]["series"]} == {0, 1}
     assert overview["config"] == [["model.lr", ["0.1", "0.2"]]]
-    assert [life["f"] for life in lives["lifecycles"]] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert [life["file"] for life in lives["lifecycles"]] == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
 @pytest.mark.soak

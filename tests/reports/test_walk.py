@@ -4,7 +4,7 @@ import pytest
 
 from cod_lightning.contexts.hint import HintContext
 from cod_lightning.envs.frozen_lake.world import FrozenLakeObscure
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.reports.walk import lake_of, path_of
 from cod_lightning.rollout import transcript

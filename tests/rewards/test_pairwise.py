@@ -9,7 +9,8 @@ import pytest
 
 from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.errors import ConfigError, EngineRefused
-from cod_lightning.rewards import NoisyPairwiseJudge, Pairwise, PairwiseJudge
+from cod_lightning.methods.noisy import NoisyPairwiseJudge
+from cod_lightning.rewards import Pairwise, PairwiseJudge
 from cod_lightning.rewards.pairwise import pairs_of
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 from tests.chat_server import ChatServer, Reply, said

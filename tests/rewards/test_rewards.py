@@ -20,7 +20,6 @@ from cod_lightning.rewards import (
     FormatReward,
     LengthReward,
     NewFacts,
-    OverlongReward,
     Reward,
     WorldReward,
     rewards_of,
@@ -266,14 +265,6 @@ def test_format_and_length_by_their_definition():
     assert score(solved(turns=(turn(1),)), length=LengthReward(0.25, max_turns=1)).reward == 0.75, "one turn of one"
 
 
-def test_the_longest_response_of_any_episode_pays_for_its_length():
-    for longest, expected in ((1, 0.0), (10, 0.0), (20, -0.25), (30, -0.5), (500, -0.5)):
-        for reward in (0.0, 1.0):
-            found = score(solved(reward, turns=(turn(5), turn(longest))), long=OverlongReward(10, 30, penalty=0.5))
-            assert found.parts == {"world": reward, "long": expected}
-    assert score(solved(0.0, turns=()), long=OverlongReward(10, 30)).reward == 0.0
-
-
 def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_held_it():
     seen = structs.replace(turn(1), observation="want=red 1=red 1=red", response="9=gold 9=gold")
     for context, expected in (("", 0.2), ("1=red 2=?", 0.1), ("1=blue", 0.2), ("2=blue 1=red", 0.0)):
@@ -293,8 +284,6 @@ def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_
         (lambda: rewards_of({"a": Does(None, weight="2")}), "data.rewards.a.weight"),
         (lambda: rewards_of({"a": FormatReward(weight=math.nan)}), "data.rewards.a.weight"),
         (lambda: FormatReward(malformed=-1.0), "data.rewards.FormatReward.malformed"),
-        (lambda: OverlongReward(5, 5), "data.rewards.OverlongReward.full_tokens"),
-        (lambda: OverlongReward(5, 9, penalty=-1.0), "data.rewards.OverlongReward.penalty"),
         (lambda: LengthReward(), "data.rewards.LengthReward.max_turns"),
         (lambda: LengthReward(zero_tokens=5), "data.rewards.LengthReward.full_tokens"),
         (lambda: LengthReward(zero_tokens=5, full_tokens=5), "data.rewards.LengthReward.full_tokens"),

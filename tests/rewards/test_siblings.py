@@ -14,16 +14,11 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.lifecycles.attempts import Anchors, Branching, Counterfactual
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.best_of_n import BestOfN
-from cod_lightning.rewards import (
-    FormatReward,
-    NoisyPairwiseJudge,
-    Reward,
-    SiblingReward,
-    WorldReward,
-    rewards_of,
-)
+from cod_lightning.methods.attempts import Anchored, Counterfactual
+from cod_lightning.methods.noisy import NoisyPairwiseJudge
+from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldReward, rewards_of
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -190,19 +185,10 @@ def test_the_part_of_the_guide_is_one():
             assert [one.parts["short"] for one in place] == [float(len(one.turns) == fewest) for one in place]
 
 
-@pytest.mark.parametrize("key", ["anchors", "counterfactual"])
-def test_attempts_which_have_no_siblings_are_refused_beside_it(key):
-    branching = Branching(**{key: {"anchors": Anchors(), "counterfactual": Counterfactual()}[key]})
-    check_comparing(rewards_of({"form": FormatReward()}), branching)
-    with pytest.raises(ConfigError) as caught:
-        check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), branching)
-    assert caught.value.key == "data.rewards.pairs"
-    assert f"data.{key}" in str(caught.value)
+@pytest.mark.parametrize("program", [Anchored(), Counterfactual(), BestOfN()], ids=lambda one: type(one).__name__)
+def test_attempts_which_have_no_siblings_are_refused_beside_it(program):
+    check_comparing(rewards_of({"form": FormatReward()}), program)
+    check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), ConnectTheDots())
+    with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* beside data\.program=") as caught:
+        check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), program)
     assert "\n" not in str(caught.value)
-
-
-def test_no_part_compares_siblings_where_a_program_makes_several_attempts():
-    check_comparing(rewards_of({"form": FormatReward()}), Branching(program=BestOfN()))
-    check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), Branching())
-    with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* a program with attempts \(BestOfN\)"):
-        check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), Branching(program=BestOfN()))

@@ -6,12 +6,12 @@ import copy
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.contexts.acts import ActsContext
 from cod_lightning.engines.base import Completion, Engine, digest
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.tool_calls import STYLES
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.acts import ActsContext
 from cod_lightning.rollout.asked import opened
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.chat_request import style_of

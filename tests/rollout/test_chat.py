@@ -7,7 +7,8 @@ from tokenizers import Tokenizer, normalizers
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
-from cod_lightning.rollout.chat import Chat, word_ids
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.text_cache import word_ids
 from cod_lightning.types import Message, Role
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
 

@@ -5,20 +5,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from cod_lightning.contexts import (
-    ActsContext,
-    CheckedContext,
-    HintContext,
-    NotebookContext,
-    SkillsContext,
-    StackedContext,
-    TranscriptContext,
-)
+from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext, StackedContext
 from cod_lightning.contexts.base import Answer, ContextEntry, ContextMechanism, TextState
 from cod_lightning.errors import ContextFailure
+from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.skills import SkillsContext
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus

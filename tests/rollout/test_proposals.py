@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 from msgspec import structs
 
-from cod_lightning.contexts import HintContext, TranscriptContext
+from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
@@ -14,8 +14,10 @@ from cod_lightning.envs.levers.forbidden import ForbiddenLever
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.errors import RewardFailure
 from cod_lightning.evaluation.references import replying_sampler
+from cod_lightning.methods.overlong import OverlongReward
 from cod_lightning.methods.propose import ProposeAndSolve
-from cod_lightning.rewards import Learnability, OverlongReward
+from cod_lightning.methods.transcript import TranscriptContext
+from cod_lightning.rewards import Learnability
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -145,6 +146,24 @@ def test_a_line_is_one_lifecycle_that_a_person_can_read(tmp_path: Path) -> None:
     assert heads == [(1, 7, "p", 0), (1, 7, "p", 1)]
     episode = records[0]["episodes"][2]
     assert (episode["kind"], episode["reward"], episode["context_before"]) == ("solve", 0.0, "left is up")
+
+
+def test_the_names_of_a_record_are_those_of_the_fields() -> None:
+    made = group("p", [(True, False)], context="left is up")
+    (episode, *_) = json.loads(dump(made)[0])["episodes"]
+    assert episode.keys() - {"state_before", "state_after"} == set(Episode.__struct_fields__) - {
+        "state_before",
+        "state_after",
+    }
+    assert all(one.keys() == set(Turn.__struct_fields__) for one in episode["turns"])
+
+
+def test_numbers_of_numpy_are_written_as_numbers() -> None:
+    made = group("p", [(True,)])
+    (life,) = made.lifecycles
+    scored = structs.replace(life.episodes[0], reward=np.float64(0.5), parts={"judge": np.float32(0.5)})
+    lines = dump(structs.replace(made, lifecycles=(structs.replace(life, episodes=(scored,)),)))
+    assert load(lines)[0].lifecycles[0].episodes[0].parts == {"judge": 0.5}
 
 
 def test_writing_appends_or_begins_anew(tmp_path: Path) -> None:

@@ -14,11 +14,10 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.dialogue import Sampler, end_of_thought, thought_marks
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.thoughts import end_of_thought, thought_marks
 from cod_lightning.types import Message, Role, Split, StopReason
 from tests.random_checkpoint import TAGS
 from tests.real_templates import CHATML, bpe_tokenizer

@@ -10,16 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.contexts import (
-    ContextMechanism,
-    HintContext,
-    NotebookContext,
-    SkillsContext,
-    TranscriptContext,
-)
+from cod_lightning.contexts import ContextMechanism, HintContext, NotebookContext
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.doors import Doors
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.skills import SkillsContext
+from cod_lightning.methods.transcript import TranscriptContext
 from tests.deployment.test_agent import states_after
 
 MEMORIES: dict[str, ContextMechanism] = {

@@ -19,7 +19,7 @@ from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError, EngineRefused, Stopped, TooManyFailures
-from cod_lightning.lifecycles.attempts import Anchors
+from cod_lightning.methods.attempts import Anchored
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.modules.grpo import GRPOModule
@@ -205,7 +205,7 @@ def test_bound_0_begins_no_thread(tmp_path, monkeypatch):
 
 
 def test_replaced_packs_attempts_and_a_correction_go_together_with_it(tmp_path):
-    data = made(resample_packs=1, anchors=Anchors(attempts=2, fraction=1.0), passes_per_rollout=2)
+    data = made(resample_packs=1, program=Anchored(attempts=2, fraction=1.0), passes_per_rollout=2)
     _, recorder = fit(tmp_path, data, mismatch=TokenTruncate())
     assert any(values["train/resampled_packs"] for values in recorder.values)
     assert len(recorder.played) > 4 + 2
@@ -297,7 +297,7 @@ def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path)
 
 
 def test_a_rollout_that_waits_is_kept_exactly(tmp_path):
-    data, states = made(anchors=Anchors(attempts=2, fraction=1.0)), []
+    data, states = made(program=Anchored(attempts=2, fraction=1.0)), []
     data.runner.follow(Following(update_begins=lambda **_: states.append(data.state_dict())))
     fit(tmp_path, data)
     own, other = made(), made()
@@ -360,7 +360,7 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
     observer = RolloutObserver()
     observer.interruptible = interruptible
     runner.follow(observer)
-    unused = dict.fromkeys(("packs", "play", "prompts", "pad_id"))
+    unused = dict.fromkeys(("packs", "play", "learner", "prompts", "pad_id"))
     rollouts = TrainingRollouts(**unused, runner=runner, packs_per_rollout=1, updates_per_rollout=1)  # pyright: ignore
 
     async def waits():
@@ -369,7 +369,7 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
 
     rollouts.in_flight.groups.begin_group("pack", 0, waits)
     with pytest.raises(Stopped):
-        rollouts.next(0, 0, None)
+        rollouts.next(0, 0)
     assert len(runner.ahead) == len(rollouts.in_flight.groups.begun) == 1
     over.set()
     runner.ahead.drop()

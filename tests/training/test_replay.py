@@ -119,6 +119,7 @@ class Story:
             packs=TrainingPacks(source or Numbers(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,
+            learner=lambda: SimpleNamespace(credited=self.credited, score=lambda rows, *_, **__: rows),
             pad_id=lambda: 0,
             replay=None if replay is None else ReplayBuffer(replay, 5),
             packs_per_rollout=packs,
@@ -129,8 +130,7 @@ class Story:
         self.stream = TrainStream(self.next_rollout, rollouts, updates * passes, runner)
 
     def next_rollout(self, number, first):
-        learner = SimpleNamespace(credited=self.credited, score=lambda rows, *_, **__: rows)
-        made = self.rollouts.next(number, first, learner)
+        made = self.rollouts.next(number, first)
         self.figures = {name: of for name, of in made.batch.figures.items() if name.startswith("replay/")}
         return made
 

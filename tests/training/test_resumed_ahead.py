@@ -4,17 +4,19 @@ import json
 
 import pytest
 
-from cod_lightning.contexts import HintContext, NotebookContext, SkillsContext, StackedContext
+from cod_lightning.contexts import HintContext, NotebookContext, StackedContext
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.provided_contexts import OraclePrompts
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.revisits import Revisits
+from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
@@ -41,6 +43,7 @@ class Story:
             packs=TrainingPacks(Revisits(by="failure", back="continued", solved_min=-1.0), self.env, SIZE, 7),
             play=lambda packs: [self.played(pack) for pack in packs],
             runner=self.runner,
+            learner=lambda: self,
             prompts=lambda groups: OraclePrompts(groups, self.setting(groups[0].pack)),
             pad_id=lambda: 0,
             dump=mechanism.dump,
@@ -68,7 +71,7 @@ class Story:
         return batch
 
     def next(self, number):
-        self.rollouts.next(number, 4 * number, self)
+        self.rollouts.next(number, 4 * number)
         return self.prompts, self.rollouts.packs.state_dict()
 
 
@@ -102,3 +105,23 @@ def test_its_packs_are_those_that_the_environment_drew():
     kept, played = other.runner.ahead.take(), story.runner.ahead.take()
     assert [one.pack for one in kept.packs] == [one.pack for one in played.packs]
     assert [group.pack for part in kept.parts for group in part.groups] == [one.pack for one in kept.packs]
+
+
+class InFlight(ScriptedEngine):
+    """Its weights change while turns are under way."""
+
+    in_flight = True
+
+
+def test_what_a_checkpoint_keeps_ahead_in_another_form_is_refused_and_not_dropped():
+    whole, flying = Story(HintContext()), Story(HintContext())
+    whole.next(0)
+    flying.runner.engine = InFlight(lambda *_: "", lambda _: (), 0)
+    kept = whole.rollouts.state_dict()
+    with pytest.raises(ConfigError, match=r"whole rollouts ahead.*groups in flight.*the version that wrote it"):
+        flying.rollouts.load_state_dict(kept)
+    other = kept | {"ahead": [], "in_flight": [{"choice": {"index": 4}, "rollout": 0, "lines": None, "seconds": 0.0}]}
+    with pytest.raises(ConfigError, match=r"groups in flight ahead.*whole rollouts.*the version that wrote it"):
+        whole.rollouts.load_state_dict(other)
+    flying.rollouts.load_state_dict(other)
+    whole.runner.ahead.drop()

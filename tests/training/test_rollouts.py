@@ -117,6 +117,7 @@ class Story:
             packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,
+            learner=lambda: self.learner,
             pad_id=lambda: 0,
             packs_per_rollout=packs,
             updates_per_rollout=updates,
@@ -126,10 +127,11 @@ class Story:
             num_ahead=(lambda: int(self.stream.num_rollouts < 1)) if ahead else None,
         )
         self.rollouts = rollouts
+        self.learner = SimpleNamespace(credited=advantages, score=lambda rows, *_, **__: rows)
         self.figures = []
 
         def next_rollout(number, first):
-            made = rollouts.next(number, first, SimpleNamespace(credited=advantages, score=lambda rows, *_, **__: rows))
+            made = rollouts.next(number, first)
             self.figures.append(made.batch.figures)
             return made
 
@@ -331,7 +333,7 @@ def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_bef
         calls.append(("credited", table.num_packs))
         return plain_credit(table.solved()[0], table=table)
 
-    learner = SimpleNamespace(credited=credited, score=score)
-    stream = TrainStream(lambda number, first: story.rollouts.next(number, first, learner), 2, 4, RolloutRunner(None))
+    story.learner = SimpleNamespace(credited=credited, score=score)
+    stream = TrainStream(story.rollouts.next, 2, 4, RolloutRunner(None))
     assert len(updates(stream)) == 8
     assert calls == [("credited", 4), ("score", 8, True, True)] * 2

@@ -27,11 +27,11 @@ class Browser {
   follow() {
     const asked = new URLSearchParams(location.hash.slice(1)), number = (name) => Number(asked.get(name));
     if (!asked.has("pack")) return;
-    const found = this.data.lifecycles.findIndex((one) => this.data.packs[one.p].id === asked.get("pack") &&
-      one.k === number("sibling") && one.s === number("step") && this.overview.files[one.f].label === asked.get("file"));
+    const found = this.data.lifecycles.findIndex((one) => this.data.packs[one.pack].id === asked.get("pack") &&
+      one.sibling === number("sibling") && one.step === number("step") && this.overview.files[one.file].label === asked.get("file"));
     if (found < 0) return;
     this.goTo(found);
-    this.details.choose(Math.max(0, Math.min(number("episode") || 0, this.data.lifecycles[found].e.length - 1)));
+    this.details.choose(Math.max(0, Math.min(number("episode") || 0, this.data.lifecycles[found].episodes.length - 1)));
     this.details.focus();
     this.details.place.scrollIntoView();
   }
@@ -40,9 +40,9 @@ class Browser {
     const lives = this.data.lifecycles, unique = (values) => [...new Set(values)];
     this.search = h("input", { type: "search", placeholder: "search in all texts", "aria-label": "Search in all texts", autocomplete: "off", spellcheck: "false",
       oninput: () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.filter(), 120); }, onkeydown: (event) => this.searchKey(event) });
-    const steps = unique(lives.map((one) => one.s)).sort((a, b) => a - b);
-    const positions = unique(lives.flatMap((one) => one.e.map((e) => e.n))).sort((a, b) => a - b);
-    const statuses = unique(lives.flatMap((one) => one.e.map((e) => e.st))).sort();
+    const steps = unique(lives.map((one) => one.step)).sort((a, b) => a - b);
+    const positions = unique(lives.flatMap((one) => one.episodes.map((e) => e.position))).sort((a, b) => a - b);
+    const statuses = unique(lives.flatMap((one) => one.episodes.map((e) => e.status))).sort();
     const several = this.overview.runs.length > 1;
     const files = this.overview.files.map((file, index) => [index, `${several ? `${this.overview.runs[file.run].name}: ` : ""}${file.label} (${file.shown})`]);
     this.choices = {
@@ -67,15 +67,15 @@ class Browser {
   filter() {
     const want = this.wanted(), words = this.search.value.trim().toLowerCase();
     const hits = words ? new Set(this.data.strings.flatMap((text, index) => (text.toLowerCase().includes(words) ? [index] : []))) : null;
-    const asks = (one) => (!want.position || one.n === Number(want.position)) && (!want.status || one.st === want.status) && (!want.outcome || outcomeOf(one) === want.outcome);
-    const hasHit = (one) => !hits || [one.b, one.a, one.fb, one.er].some((text) => hits.has(text)) || one.t.some((turn) => hits.has(turn[0]) || hits.has(turn[1]));
+    const asks = (one) => (!want.position || one.position === Number(want.position)) && (!want.status || one.status === want.status) && (!want.outcome || outcomeOf(one) === want.outcome);
+    const hasHit = (one) => !hits || [one.context_before, one.context_after, one.feedback, one.error].some((text) => hits.has(text)) || one.turns.some((turn) => hits.has(turn.observation) || hits.has(turn.response));
     this.found = [];
     this.data.lifecycles.forEach((life, number) => {
-      if (want.run && this.overview.files[life.f].run !== Number(want.run)) return;
-      if ((want.file && life.f !== Number(want.file)) || (want.step && life.s !== Number(want.step))) return;
-      const isNamed = words && this.data.packs[life.p].id.toLowerCase().includes(words);
-      let episode = life.e.findIndex((one) => asks(one) && (isNamed || hasHit(one)));
-      if (episode < 0 && hits && life.e.some(asks) && life.e.some(hasHit)) episode = life.e.findIndex(hasHit);
+      if (want.run && this.overview.files[life.file].run !== Number(want.run)) return;
+      if ((want.file && life.file !== Number(want.file)) || (want.step && life.step !== Number(want.step))) return;
+      const isNamed = words && this.data.packs[life.pack].id.toLowerCase().includes(words);
+      let episode = life.episodes.findIndex((one) => asks(one) && (isNamed || hasHit(one)));
+      if (episode < 0 && hits && life.episodes.some(asks) && life.episodes.some(hasHit)) episode = life.episodes.findIndex(hasHit);
       if (episode >= 0) this.found.push([number, episode]);
     });
     this.count.textContent = `${this.found.length.toLocaleString("en")} of ${counted(this.data.lifecycles.length, "lifecycle")}`;
@@ -111,11 +111,11 @@ class Browser {
   }
 
   row(index) {
-    const life = this.data.lifecycles[this.found[index][0]], file = this.overview.files[life.f], several = this.overview.runs.length > 1;
+    const life = this.data.lifecycles[this.found[index][0]], file = this.overview.files[life.file], several = this.overview.runs.length > 1;
     return h("div", { class: "row", role: "option", id: `row-${index}`, "aria-selected": String(index === this.chosen), "aria-posinset": index + 1, "aria-setsize": this.found.length,
       style: { top: `${index * ROW}px` }, onclick: () => { this.choose(index); this.list.focus(); } },
-    h("span", { class: "row-top" }, several ? swatch(file.run) : null, this.name(this.data.packs[life.p].id), h("span", { class: "row-sibling" }, `#${life.k}`)),
-    h("span", { class: "row-under" }, h("span", {}, `step ${life.s} · ${file.label}`), dots(life)));
+    h("span", { class: "row-top" }, several ? swatch(file.run) : null, this.name(this.data.packs[life.pack].id), h("span", { class: "row-sibling" }, `#${life.sibling}`)),
+    h("span", { class: "row-under" }, h("span", {}, `step ${life.step} · ${file.label}`), dots(life)));
   }
 
   // The end of a pack's name tells it from others, so a long one is cut in the middle.

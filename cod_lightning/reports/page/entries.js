@@ -2,24 +2,24 @@
 
 const LETTERS = 60;
 
-const nameOf = (one) => `${KINDS[one.u]} ${one.n}`;
+const nameOf = (one) => `${one.kind} ${one.position}`;
 
 function carriedView(life, text, choose) {
-  if (!life.h.length) return null;
-  const goTo = (index) => h("button", { type: "button", onclick: () => choose(index) }, nameOf(life.e[index]));
-  const rows = life.h.map(([key, said, came, changes, seen, gone, why, earned, count]) => ({ key: text(key), text: text(said), came, changes, seen, gone, why: text(why), earned, count }));
-  const head = h("tr", {}, h("th", { scope: "col" }, "entry"), life.e.map((one, index) => h("th", { scope: "col", "data-episode": index, title: nameOf(one) }, one.u ? "" : one.n)),
+  if (!life.entries.length) return null;
+  const goTo = (index) => h("button", { type: "button", onclick: () => choose(index) }, nameOf(life.episodes[index]));
+  const rows = life.entries.map((one) => ({ ...one, key: text(one.key), text: text(one.text), why: text(one.why) }));
+  const head = h("tr", {}, h("th", { scope: "col" }, "entry"), life.episodes.map((one, index) => h("th", { scope: "col", "data-episode": index, title: nameOf(one) }, one.kind === "solve" ? one.position : "")),
     h("th", { scope: "col", title: "Mean reward of the tasks that were shown the entry, and how many they are" }, "earned"), h("th", { scope: "col", class: "fate" }, "what became of it"));
   const fate = (one) => [one.came < 0 ? "there from the start" : ["from ", goTo(one.came)],
     one.changes.length ? ["; changed by ", one.changes.flatMap(([index], at) => [at ? ", " : "", goTo(index)])] : null,
     one.gone === null ? null : ["; gone after ", goTo(one.gone), one.why ? `: ${one.why}` : ""]];
   const row = (one) => h("tr", {}, h("th", { scope: "row", title: `${one.key}\n${one.text}` }, label(one.key, one.text)),
-    life.e.map((episode, index) => cell(one, episode, index, text)),
-    h("td", {}, one.count ? [h("b", {}, shown(one.earned)), ` in ${one.count}`] : "\u2013"), h("td", { class: "fate" }, fate(one)));
+    life.episodes.map((episode, index) => cell(one, episode, index, text)),
+    h("td", {}, one.num_tasks ? [h("b", {}, shown(one.earned)), ` in ${one.num_tasks}`] : "\u2013"), h("td", { class: "fate" }, fate(one)));
   return h("details", { class: "carried", open: true }, h("summary", {}, "What the context carried"),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows.map(row)))),
     h("p", { class: "faint" }, "+ came, ~ changed, \u00d7 gone; a line: kept; a square: shown to the task or chosen by it (full: solved, hollow: not).",
-      life.more ? ` ${counted(life.more, "entry").replace("entrys", "entries")} more.` : ""));
+      life.more_entries ? ` ${counted(life.more_entries, "entry").replace("entrys", "entries")} more.` : ""));
 }
 
 function label(key, said) {
@@ -30,7 +30,7 @@ function label(key, said) {
 // One entry in one episode.
 function cell(entry, episode, index, text) {
   const change = entry.changes.find(([at]) => at === index), what = [];
-  if (entry.seen.includes(index)) what.push(["", "shown", `shown to this task: ${OUTCOMES[outcomeOf(episode)]}, reward ${shown(episode.r)}`]);
+  if (entry.shown.includes(index)) what.push(["", "shown", `shown to this task: ${OUTCOMES[outcomeOf(episode)]}, reward ${shown(episode.reward)}`]);
   if (entry.came === index) what.push(["+", "came", "came"]);
   if (change) what.push(["~", "changed", `changed; before: ${text(change[1])}`]);
   if (entry.gone === index) what.push(["\u00d7", "gone", `gone${entry.why ? `: ${entry.why}` : ""}`]);

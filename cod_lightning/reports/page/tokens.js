@@ -4,33 +4,33 @@ const WIDEST_GAP = 0.2, LOWEST_LOGPROB = 3;
 const mixed = (variable, share, most) => `color-mix(in srgb, var(${variable}) ${Math.round(Math.min(1, share) * most)}%, transparent)`;
 
 // Each colouring: its label; whether an episode has it; the colour of token `at` of a turn; and, for its legend, the two ends
-// and the sentence beside them. A turn is [observation, response, stop, version, log-probs in 1/100, gaps in 1/10000].
+// and the sentence beside them. A turn's log-probs are in -1/100 nats, its gaps in 1/10000.
 const COLOURINGS = {
   logprob: {
     label: "log-prob",
     known: () => true,
-    colour: (turn, at) => mixed("--doubt", turn[4][at] / 100 / LOWEST_LOGPROB, 75),
+    colour: (turn, at) => mixed("--doubt", turn.logprobs[at] / 100 / LOWEST_LOGPROB, 75),
     ends: () => [["sure, 0", "transparent"], [`in doubt, −${LOWEST_LOGPROB} and below`, mixed("--doubt", 1, 75)]],
     note: () => "Under the sampler, in nats.",
     missing: () => "",
   },
   advantage: {
     label: "advantage",
-    known: (one) => one.A !== null,
-    colour: (turn, at, one, strongest) => mixed(one.A < 0 ? "--bad" : "--good", Math.abs(one.A) / strongest, 60),
+    known: (one) => one.advantage !== null,
+    colour: (turn, at, one, strongest) => mixed(one.advantage < 0 ? "--bad" : "--good", Math.abs(one.advantage) / strongest, 60),
     ends: (strongest) => [[`worse than its siblings, ${shown(-strongest)}`, mixed("--bad", 1, 60)], ["", "transparent"], [`better, ${shown(strongest, 2, true)}`, mixed("--good", 1, 60)]],
     note: () => "One for all tokens of an episode.",
     missing: () => "Not coloured: this episode's return has no other to compare with.",
   },
   gap: {
     label: "log-prob gap",
-    known: (one) => one.G !== null,
-    colour: (turn, at) => mixed(turn[5][at] < 0 ? "--less" : "--more", Math.abs(turn[5][at]) / 1e4 / WIDEST_GAP, 75),
+    known: (one) => one.gap !== null,
+    colour: (turn, at) => mixed(turn.gaps[at] < 0 ? "--less" : "--more", Math.abs(turn.gaps[at]) / 1e4 / WIDEST_GAP, 75),
     ends: () => [[`less likely, −${WIDEST_GAP}`, mixed("--less", 1, 75)], ["", "transparent"], [`likelier, +${WIDEST_GAP}`, mixed("--more", 1, 75)]],
-    note: (one) => `Policy minus sampler, in nats; mean size ${shown(one.G[1], 4)}, largest ${shown(one.G[2], 4)}. ${one.G[0] === 0
+    note: (one) => `Policy minus sampler, in nats; mean size ${shown(one.gap.mean, 4)}, largest ${shown(one.gap.largest, 4)}. ${one.gap.updates === 0
       ? "No update lies between the two, so this is how far engine and training forward disagree."
-      : `The policy had moved by ${counted(one.G[0], "update")} since it sampled: that drift is in the gap, beside what engine and training forward disagree by.`}`,
-    missing: (one) => (one.A !== null && Math.abs(one.A) < 1e-6 ? "Not coloured: this episode had advantage 0, so no update put its tokens through the model." : "Not coloured: no line tells the policy's log-probs of this episode."),
+      : `The policy had moved by ${counted(one.gap.updates, "update")} since it sampled: that drift is in the gap, beside what engine and training forward disagree by.`}`,
+    missing: (one) => (one.advantage !== null && Math.abs(one.advantage) < 1e-6 ? "Not coloured: this episode had advantage 0, so no update put its tokens through the model." : "Not coloured: no line tells the policy's log-probs of this episode."),
   },
 };
 
@@ -51,7 +51,7 @@ function scale(colouring, one, strongest) {
 }
 
 function responseView(text, turn, one, file, chosen, strongest) {
-  const [, , stop, , logprobs] = turn, words = text.match(/\s+|[^\s]+/g) || [], tokens = logprobs.length - (stop === "stop" ? 1 : 0);
+  const { stop, logprobs } = turn, words = text.match(/\s+|[^\s]+/g) || [], tokens = logprobs.length - (stop === "stop" ? 1 : 0);
   const fits = file.words && words.filter((word) => word.trim()).length === tokens;
   const isKnown = chosen && COLOURINGS[chosen].known(one);
   const style = (at) => (isKnown ? { background: COLOURINGS[chosen].colour(turn, at, one, strongest) } : {});
@@ -64,9 +64,9 @@ function responseView(text, turn, one, file, chosen, strongest) {
 }
 
 function tokenTitle(turn, at) {
-  const logprob = -turn[4][at] / 100;
+  const logprob = -turn.logprobs[at] / 100;
   const sampled = `log-prob ${shown(logprob)}, probability ${shown(Math.exp(logprob))}`;
-  return turn[5].length ? `${sampled}; in the update gap ${gapText(turn[5][at])}` : sampled;
+  return turn.gaps.length ? `${sampled}; in the update gap ${gapText(turn.gaps[at])}` : sampled;
 }
 
 const gapText = (stored) => (stored === 0 ? "below 0.0001" : `${shown(stored / 1e4, 4, true)}, ratio ${shown(Math.exp(stored / 1e4), 3)}`);
@@ -84,7 +84,7 @@ function gapBars(turn) {
     const height = Math.max(1, Math.min(15, (Math.abs(stored) / 1e4 / WIDEST_GAP) * 15));
     return svg("rect", { class: stored < 0 ? "less" : "more", x: at * 4, width: 3, y: stored < 0 ? 15 : 15 - height, height }, svg("title", {}, `token ${at}: ${tokenTitle(turn, at)}`));
   };
-  return barBox(turn[5].map(rect), `Log-prob gaps of ${counted(turn[5].length, "token")}`, `${counted(turn[5].length, "token")}; a bar for each, up where likelier, down where less likely`);
+  return barBox(turn.gaps.map(rect), `Log-prob gaps of ${counted(turn.gaps.length, "token")}`, `${counted(turn.gaps.length, "token")}; a bar for each, up where likelier, down where less likely`);
 }
 
 function barBox(rects, label, caption) {

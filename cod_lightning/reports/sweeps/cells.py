@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.results import read_results

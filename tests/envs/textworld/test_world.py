@@ -15,7 +15,7 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation import conformance
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
 from cod_lightning.rollout.group import run_groups

@@ -15,7 +15,6 @@ from markdown_it import MarkdownIt
 
 from cod_lightning.cli import main
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.crossed import crossed_estimate
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import SCHEMA, write_packs
@@ -38,7 +37,7 @@ def successes(seed: int, rate: float) -> np.ndarray:
 
 def evaluated(folder: Path, suite: Suite, by_condition: dict[str, np.ndarray], ids: list[str] | None = None) -> None:
     played = []
-    for condition in conditions(suite):
+    for condition in suite.conditions():
         success = by_condition[condition.name]
         packs = tuple(ids or [f"pack {n}" for n in range(len(success))])
         outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=packs)
@@ -289,9 +288,9 @@ def test_a_row_is_run_again_by_what_can_be_typed(root: Path) -> None:
     """A value was made `++key=value` for Hydra and is typed without; a group that the config does not have is typed with +."""
     for folder, record in read_jobs(root).items():
         if record.setting.get("credit") == "episode":
-            typed = ("credit=episode", "+anchors=quarter", "++model.lr=1e-3", f"++seed_everything={record.seed}")
+            typed = ("credit=episode", "+source=history", "++model.lr=1e-3", f"++seed_everything={record.seed}")
             write_record(folder, replace(record, overrides=typed))
-    axes = "credit=episode +anchors=quarter model.lr=1e-3 seed_everything=1,2,3"
+    axes = "credit=episode +source=history model.lr=1e-3 seed_everything=1,2,3"
     assert f"python -m cod_lightning sweep --config study/made {axes}" in page(compare([root]), "Title", "the command")
 
 

@@ -8,7 +8,9 @@ from cod_lightning.credit.table import facts_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.training import shares
+from cod_lightning.training import played, stream
+from cod_lightning.training.packs import PackChoice
+from cod_lightning.training.played import PlayedPack
 from cod_lightning.types import (
     Attempt,
     AttemptKind,
@@ -39,10 +41,11 @@ def each_rank(monkeypatch, number):
     def call(function, gathered_from=None):
         found = []
         for rank in range(number):
-            for module in (ranks, shares):
+            for module in (ranks, stream):
                 monkeypatch.setattr(module, "rank", lambda r=rank: r)
                 monkeypatch.setattr(module, "num_ranks", lambda: number)
-            monkeypatch.setattr(shares, "gathered", lambda _: [gathered_from(r) for r in range(number)])
+            for module in (played, stream):
+                monkeypatch.setattr(module, "gathered", lambda _: [gathered_from(r) for r in range(number)])
             found.append(function(rank))
         return found
 
@@ -80,12 +83,12 @@ def rows(own, credit):
 
 def test_an_update_trains_on_the_same_packs_whatever_the_number_of_ranks(each_rank, number):
     size = G // U // number
-    for owners in each_rank(lambda rank: shares.owners(G, U)):
+    for owners in each_rank(lambda rank: ranks.owners(G, U)):
         assert owners == [r for r in range(number) for _ in range(size)] * U
 
 
 def test_few_packs_are_shared_out_as_far_as_they_go(each_rank, number):
-    for owners in each_rank(lambda rank: shares.owners(2, 1)):
+    for owners in each_rank(lambda rank: ranks.owners(2, 1)):
         assert len(owners) == 2
         assert owners == sorted(owners)
         assert max(owners) < number
@@ -95,8 +98,16 @@ def test_every_rank_sees_the_rewards_and_attempts_of_all_in_the_order_of_packs(e
     places = [(5 * g) % number for g in range(G)]  # as replaced packs have them
     own = [[group(g) for g in range(G) if places[g] == rank] for rank in range(number)]
     expected = credit_table([group(g) for g in range(G)])
+
+    def packs(rank):
+        groups = [group(g) for g in range(G)]
+        return [
+            PlayedPack(PackChoice(g), groups[g].pack, places[g], groups[g] if places[g] == rank else None)
+            for g in range(G)
+        ]
+
     gathered_from = lambda rank: list(map(facts_of, own[rank]))  # noqa: E731
-    for found in each_rank(lambda rank: shares.table_of_all(own[rank], places), gathered_from):
+    for found in each_rank(lambda rank: played.table_of(packs(rank)), gathered_from):
         for name, value in vars(expected).items():
             if isinstance(value, torch.Tensor):
                 assert torch.equal(getattr(found, name), value), name
@@ -108,8 +119,8 @@ def test_the_rows_of_a_checkpoint_come_back_to_the_rank_that_they_are_of(each_ra
     def own(rank):
         return rows([group(g) for g in range(G) if g % number == rank], credit)
 
-    kept = each_rank(lambda rank: shares.batch_of_all(own(rank)), own)[0]
-    for rank, back in enumerate(each_rank(lambda rank: shares.own_batch(*kept))):
+    kept = each_rank(lambda rank: stream.batch_of_all(own(rank)), own)[0]
+    for rank, back in enumerate(each_rank(lambda rank: stream.own_batch(*kept))):
         expected = own(rank)
         for name, value in vars(expected).items():
             if isinstance(value, torch.Tensor):
@@ -119,7 +130,7 @@ def test_the_rows_of_a_checkpoint_come_back_to_the_rank_that_they_are_of(each_ra
 def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each_rank):
     whole = rows([group(g) for g in range(G)], credit_table([group(g) for g in range(G)]))
     of_five = whole.place[:, 0] % 5
-    parts = each_rank(lambda rank: shares.own_batch(whole, of_five).place[:, 0].tolist())
+    parts = each_rank(lambda rank: stream.own_batch(whole, of_five).place[:, 0].tolist())
     assert sorted(g for part in parts for g in part) == sorted(whole.place[:, 0].tolist())
     assert all(set(one).isdisjoint(other) for one in parts for other in parts if one is not other)
 
@@ -135,8 +146,8 @@ def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each
 )
 def test_a_rollout_that_does_not_divide_is_refused_with_the_nearest_that_does(sizes, remedy):
     with pytest.raises(ConfigError, match=remedy):
-        shares.check_shares(*sizes)
+        ranks.check_shares(*sizes)
 
 
 def test_one_that_divides_passes():
-    shares.check_shares(32, 4, 8)
+    ranks.check_shares(32, 4, 8)

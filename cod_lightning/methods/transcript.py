@@ -1,8 +1,8 @@
 """Everything so far, unedited, until a budget is full; then the oldest task goes first.
 
-The naive baseline of Continual Learning Bench (arXiv 2606.05661), where a model that sees its whole history gained more from
-experience than memory systems did. Differs: a policy may be trained with it, a task is dropped whole, and the budget is estimated,
-since no tokenizer is at hand after a task: four letters a token in natural text, a word a token in the compact protocol.
+Source: the naive baseline of Continual Learning Bench (arXiv 2606.05661), where a model that sees its whole history gained more
+from experience than memory systems did. Differs: a policy may be trained with it, a task is dropped whole, and the budget is
+estimated, since no tokenizer is at hand after a task: four letters a token in natural text, a word a token in the compact protocol.
 """
 
 from typing import ClassVar, Literal

@@ -12,8 +12,8 @@ from cod_lightning.contexts import HintContext, NotebookContext
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference, TextPolicy
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.evolution import Evolution, drawn_parent
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods.evolution import Evolution, drawn_parent
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
 

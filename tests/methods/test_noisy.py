@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cod_lightning.rewards import NoisyJudge
+from cod_lightning.methods.noisy import NoisyJudge
 from cod_lightning.rewards.judge import Agreement
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 

@@ -13,17 +13,16 @@ reward punishes a context that is too long; the advantage is that of the episode
 With `every: null` of the program there are no update episodes; with others an update edits the notebook once more after its task.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, structs
 
 from cod_lightning.contexts.base import ContextEntry, History, Intervention, Prepared, Spoken, TokenView, UpdateDialogue
-from cod_lightning.contexts.hint_wording import fenced, suggested_length
 from cod_lightning.contexts.notebook import NotebookContext, NotebookState
-from cod_lightning.contexts.notebook_wording import CompactNotebook, NaturalNotebook, Operation, OperationKind
+from cod_lightning.contexts.notebook_wording import Operation, OperationKind
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.acts_wording import ACTS_WORDINGS
 from cod_lightning.types import Episode, Message, Role
 
 
@@ -163,82 +162,3 @@ class ActsContext(NotebookContext):
             return structs.replace(state, opened=tuple(numbers))
         there = [number for number in dict.fromkeys(state.opened or numbers) if number in numbers]
         return structs.replace(state, opened=tuple(there[-self.open_entries :]))
-
-
-class NaturalActs(NaturalNotebook):
-    """For language models."""
-
-    start = "--- Start of memory act ---"
-    end = "--- End of memory act ---"
-    marks = (re.escape(start), re.escape(end))
-    _line = re.compile(r"(add|replace|delete|keep|read)(?:\s+#?(\d{1,6}))?\s*(?::\s*(.*))?", re.IGNORECASE)
-    _left = re.compile(r"^Acts left in this task: (\d+)\.$", re.MULTILINE)
-
-    def shown_notebook(
-        self, rules: str, entries: Sequence[tuple[int, str, bool]], left: int, refused: Sequence[str], unread: str
-    ) -> str:
-        """System text of a solve episode: rules, how to act, entries."""
-        listed = [f"[{number}] {text if opened else self._closed(text)}" for number, text, opened in entries]
-        parts = [
-            rules,
-            "## Your memory\nYou keep numbered entries, which also go to the next tasks in this environment. Instead of an answer "
-            "you may give a memory act: operations, one a line, between these two lines, each exactly once, and nothing after the "
-            f"second. The environment does not see it, and you answer afterwards.\n{self.start}\nadd: TEXT\n"
-            f"replace NUMBER: TEXT\ndelete NUMBER\nread NUMBER\n{self.end}\n"
-            "`read` shows an entry in full that ends in (closed).",
-            f"Acts left in this task: {left}.",
-            "Entries:\n" + ("\n".join(listed) or "(none)"),
-        ]
-        if refused:
-            parts.append(f"Refused in your latest act:\n{fenced(chr(10).join(refused))}")
-        if unread:
-            parts.append(f"Feedback on the task before this one:\n{fenced(unread)}")
-        return "\n\n".join(parts + suggested_length(self.response_limit))
-
-    def acts_left(self, messages: Sequence[Message]) -> int:
-        """As the system text says."""
-        found = self._left.findall(messages[0].content)
-        return int(found[0]) if found else 0
-
-    def shown(self, messages: Sequence[Message]) -> list[tuple[int, str]]:
-        """Of an update; in a task, the lines of the system text."""
-        if self.asks(messages[0].content):
-            return super().shown(messages)
-        own = messages[0].content.rpartition("\n\nEntries:\n")[2].partition("\n\n")[0]
-        return [(int(found[1]), found[2]) for line in own.splitlines() if (found := self._entry.fullmatch(line))]
-
-    @staticmethod
-    def _closed(text: str) -> str:
-        return f"{' '.join(text.split()[:6])} ... (closed)"
-
-
-class CompactActs(CompactNotebook):
-    """For tiny policies: `RULES acts=2 FEEDBACK #1 FACT #2`, where #2 is closed.
-
-    An act is `<memory> add FACT ; read #2 </memory>`.
-    """
-
-    start, end = "<memory>", "</memory>"
-    marks = (r"(^|\s)(#\d+|;|acts=\d+|</?memory>|notebook|add|replace|delete|keep|read)(\s|$)",)
-
-    def shown_notebook(
-        self, rules: str, entries: Sequence[tuple[int, str, bool]], left: int, refused: Sequence[str], unread: str
-    ) -> str:
-        """System text of a solve episode; a closed vocabulary has no words for what was refused."""
-        listed = [f"#{number} {text}" if opened else f"#{number}" for number, text, opened in entries]
-        return " ".join(part for part in (rules, f"acts={left}", unread, *listed) if part)
-
-    def acts_left(self, messages: Sequence[Message]) -> int:
-        """As the system text says."""
-        found = re.findall(r"(?:^|\s)acts=(\d+)(?=\s|$)", messages[0].content)
-        return int(found[0]) if found else 0
-
-    def words(self) -> tuple[str, ...]:
-        return (*super().words(), str(OperationKind.READ))
-
-    def operation(self, text: str) -> Operation:
-        found = re.fullmatch(r"read #(\d{1,6})", text)
-        return Operation(OperationKind.READ, int(found[1])) if found else super().operation(text)
-
-
-ACTS_WORDINGS: dict[str, Any] = {"natural": NaturalActs, "compact": CompactActs}

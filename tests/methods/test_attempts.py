@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cod_lightning.lifecycles import ConnectTheDots
-from cod_lightning.lifecycles.attempts import Anchors, Branching, Counterfactual
+from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate
 from cod_lightning.rewards import Reward, rewards_of
@@ -45,18 +45,16 @@ def speak(request):
     return (*CHAT.encode(random.Random(request.noise_seed).choice(WORDS[:6])), CHAT.end_of_turn)
 
 
-def live(branching=None, world=None, engine=None, num_tasks=4, siblings=2, program=ConnectTheDots(), **more):  # noqa: B008
+def live(program=ConnectTheDots(), world=None, engine=None, num_tasks=4, siblings=2, **more):  # noqa: B008
     world = world or Ledger()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(2)]
     sampler = Sampler(engine=engine or FunctionEngine(speak), chat=CHAT, window=96, max_new_tokens=4)
-    program = replace(branching, program=program) if branching else program
     setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, program=program, **more)
     return run_groups(packs, siblings, setting)
 
 
-EVERYWHERE = Branching(
-    anchors=Anchors(attempts=3, fraction=1.0), counterfactual=Counterfactual(attempts=2, fraction=1.0), seed=1
-)
+ANCHORED = Anchored(attempts=3, fraction=1.0)
+EVERYWHERE = Counterfactual(attempts=2, fraction=1.0, program=ANCHORED)
 
 
 def lives(groups):
@@ -84,23 +82,21 @@ def test_attempts_share_task_world_and_context_and_differ_by_their_noise():
 
 @pytest.mark.parametrize("instead", ["previous", "empty"])
 def test_without_its_context_means_the_one_before_the_rewrite_or_none(instead):
-    branching = replace(EVERYWHERE, counterfactual=Counterfactual(attempts=1, fraction=1.0, instead=instead))
-    for life in lives(live(branching)):
+    for life in lives(live(replace(EVERYWHERE, attempts=1, instead=instead))):
         others = [a.episode for a in life.attempts if a.kind is AttemptKind.WITHOUT_CONTEXT]
         before = [life.updates[e.position - 1].context_before if instead == "previous" else "" for e in others]
         assert [e.context_before for e in others] == before
         assert all(life.solves[e.position].context_before != "" for e in others)
 
 
-def test_fraction_and_positions_say_where_and_the_seed_decides():
-    everywhere = live(Branching(anchors=Anchors(attempts=2, fraction=1.0, positions=(2,))), siblings=4)
+def test_fraction_and_positions_say_where_and_the_identity_decides():
+    everywhere = live(Anchored(attempts=2, fraction=1.0, positions=(2,)), siblings=4)
     assert [a.episode.position for life in lives(everywhere) for a in life.attempts] == [2] * 8
-    half = Branching(anchors=Anchors(attempts=2, fraction=0.5), seed=3)
+    half = Anchored(attempts=2, fraction=0.5)
     counts = [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
     assert 10 < sum(counts) < 46  # of 56
     assert counts == [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
-    other = [len(life.attempts) for life in lives(live(replace(half, seed=4), num_tasks=8, siblings=4))]
-    assert counts != other
+    assert len(set(counts)) > 1, "siblings and packs are drawn apart"
 
 
 def test_every_attempt_has_noise_of_its_own():
@@ -175,7 +171,8 @@ def test_what_attempts_cost_is_counted():
 
 
 def test_a_context_is_measured_at_the_first_task_after_its_update_alone():
-    for life in lives(live(EVERYWHERE, program=ConnectTheDots(every=2), num_tasks=6)):
+    program = replace(EVERYWHERE, program=replace(ANCHORED, program=ConnectTheDots(every=2)))
+    for life in lives(live(program, num_tasks=6)):
         places = {kind: {a.episode.position for a in life.attempts if a.kind is kind} for kind in AttemptKind}
         assert places[AttemptKind.WITHOUT_CONTEXT] == {2, 4}
         assert places[AttemptKind.SAME_CONTEXT] == {1, 2, 3, 4, 5}

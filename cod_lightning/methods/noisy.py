@@ -1,4 +1,9 @@
-"""Judges whose errors are known: how good does a judge have to be before a policy learns from it?"""
+"""Judges whose errors are known: how good does a judge have to be before a policy learns from it?
+
+Source: the verifier as a noisy channel with rates of false positives and false negatives (arXiv 2510.00915). What differs: the same
+material gets the same verdict, so that an error is not averaged out by asking again; nothing corrects for the errors; siblings may
+be compared in place of being judged.
+"""
 
 from typing import Any
 

@@ -1,25 +1,25 @@
 """A plan before every task: its episode, what the task is shown of it, its credit, controls, and plans that are none."""
 
 import pytest
+from tests.lifecycles.test_attempts import CHAT, Ledger, live, speak
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.lifecycles import outline
 from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
-from cod_lightning.lifecycles.planner import PlanAndSolve
+from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.story import as_markdown
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.credit_tables import credit_table
-from tests.lifecycles.test_attempts import CHAT, Ledger, live, speak
 from tests.stubs import FunctionEngine
 
 PLAN = PlanAndSolve(request=" w5", heading=" w6 ")

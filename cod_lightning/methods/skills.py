@@ -24,12 +24,11 @@ from cod_lightning.contexts.base import (
     TokenView,
     UpdateDialogue,
 )
-from cod_lightning.contexts.blocks import faults
-from cod_lightning.contexts.provenance import Provenance
+from cod_lightning.contexts.blocks import KEEP, faults
 from cod_lightning.contexts.retrieval import words_of
-from cod_lightning.contexts.skills_wording import NONE, WORDINGS, Skill, SkillKind, SkillOperation
 from cod_lightning.contexts.worded import WordedContext, check_count
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.skills_wording import NONE, WORDINGS, Skill, SkillOperation
 from cod_lightning.types import Episode, Message, Role
 
 
@@ -59,11 +58,6 @@ class SkillsContext(WordedContext):
         least_worth: A skill that was used `trial` times or more, with a mean reward below this, is removed.
         penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
-        provenance: Whether a skill is listed with where it comes from: handed over before the first task, or written after which
-            task, and whether that one was solved. It counts in the budget.
-
-    Raises:
-        ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
 
     State: ClassVar[type[Struct]] = SkillsState
@@ -77,10 +71,8 @@ class SkillsContext(WordedContext):
         least_worth: float = 0.2,
         penalty: float = 0.1,
         response_limit: int | None = 1000,
-        provenance: bool = False,
     ) -> None:
         super().__init__(protocol, WORDINGS, penalty, response_limit)
-        self.provenance = Provenance(provenance, protocol)
         check_count("max_skills", max_skills, 1, 999)
         check_count("budget", budget, 1)
         check_count("trial", trial, 1)
@@ -96,19 +88,18 @@ class SkillsContext(WordedContext):
 
     def entries(self, state: SkillsState) -> tuple[ContextEntry, ...]:
         """Skills by name; shown is the one that was chosen."""
-        kept = [
-            ContextEntry(one.name, f"when {one.when}: {one.steps}", one.name == state.chosen) for one in state.skills
-        ]
-        return (*kept, *(ContextEntry(name, "", name == state.chosen, why) for name, why in state.gone.items()))
+        kept = ((one.name, f"when {one.when}: {one.steps}", "") for one in state.skills)
+        gone = ((name, "", why) for name, why in state.gone.items())
+        return tuple(ContextEntry(name, text, name == state.chosen, why) for name, text, why in (*kept, *gone))
 
     def adopt(self, note: str) -> SkillsState:
         """A skill for each part of the note, which is its own clause and step; what is beyond `max_skills` is left out."""
-        parts = self.wording.parts(note)[: self.max_skills]
-        return SkillsState(tuple(Skill(self.wording.name(n), part, part) for n, part in enumerate(parts, start=1)))
+        parts = enumerate(self.wording.parts(note)[: self.max_skills], start=1)
+        return SkillsState(tuple(Skill(self.wording.name(n), part, part) for n, part in parts))
 
     def prepare(self, state: SkillsState, rules: str, observation: str) -> Prepared:
-        system = self.wording.inject(rules, [self._shown(one) for one in state.skills])
-        return Prepared(system, replace(state, choosing=bool(state.skills), chosen="", gone={}))
+        begun = replace(state, choosing=bool(state.skills), chosen="", gone={})
+        return Prepared(self.wording.inject(rules, state.skills), begun)
 
     def on_turn(self, state: SkillsState, response: str, tokens: TokenView) -> Intervention | None:
         """Answers the choice with the steps of what was chosen; leaves all other responses to the environment."""
@@ -116,56 +107,46 @@ class SkillsContext(WordedContext):
             return None
         name = self.wording.choice(response)
         chosen = next((skill for skill in state.skills if skill.name == name), None)
-        known = chosen is not None or name == NONE
-        complaint = "" if known else "That was no choice of a skill in the list; none is used."
-        after = replace(state, choosing=False, chosen=chosen.name if chosen else "")
-        return Intervention(after, self.wording.given(chosen, complaint))
+        complaint = "" if chosen or name == NONE else "That was no choice of a skill in the list; none is used."
+        return Intervention(
+            replace(state, choosing=False, chosen=chosen.name if chosen else ""), self.wording.given(chosen, complaint)
+        )
 
     def feedback(self, state: SkillsState, episode: Episode) -> SkillsState:
-        """The mean reward of the chosen skill, which goes if it was tried and is not worth its place.
-
-        Where the environment hides the reward, no skill has any: all count as not used, and none goes.
-        """
-        if episode.reward_hidden:
-            return SkillsState(state.skills, chosen=state.chosen, news=state.news)
-        kept: list[Skill] = []
-        news, gone = list(state.news), dict[str, str]()
-        for skill in state.skills:
-            if skill.name == state.chosen:
-                uses = skill.uses + 1
-                worth = skill.worth + ((episode.reward or 0.0) - skill.worth) / uses
-                skill = replace(skill, uses=uses, worth=worth)
-                if uses >= self.trial and worth < self.least_worth:
-                    gone[skill.name] = f"mean reward {worth:.2f} in {uses} tasks"
-                    news.append(f"{skill.name} was removed: {gone[skill.name]}")
-                    continue
-            kept.append(skill)
-        return SkillsState(tuple(kept), chosen=state.chosen, news=tuple(news), gone=gone)
+        """The mean reward of the chosen skill, which goes if it was tried and is not worth its place; a hidden reward is none."""
+        after = SkillsState(state.skills, chosen=state.chosen, news=state.news)
+        used = next((one for one in state.skills if one.name == state.chosen), None)
+        if used is None or episode.reward_hidden:
+            return after
+        uses = used.uses + 1
+        now = replace(used, uses=uses, worth=used.worth + ((episode.reward or 0.0) - used.worth) / uses)
+        if uses < self.trial or now.worth >= self.least_worth:
+            return replace(after, skills=tuple(now if one is used else one for one in state.skills))
+        news = (*state.news, f"{now.name} was removed: {now.record}")
+        kept = tuple(one for one in state.skills if one is not used)
+        return replace(after, skills=kept, news=news, gone={now.name: now.record})
 
     def update(self, state: SkillsState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        listed = [self._shown(one) for one in state.skills]
-        answer = yield self.wording.ask(rules, episode, listed, state.news, self.budget)
+        answer = yield self.wording.ask(rules, episode, state.skills, state.news, self.budget)
         operations, reason = self.wording.read(answer.response)
         if reason:
             kept = SkillsState(state.skills, news=(reason,))
             return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
         skills = {skill.name: skill for skill in state.skills}
-        news, made_room = list[str](), dict[str, str]()
-        refused = 0
+        news, made_room, refused = list[str](), dict[str, str](), 0
         for operation in operations:
-            new = Skill(operation.name, operation.when, operation.steps, episode.position, solved=episode.success)
-            if reason := self._refusal(skills, operation, new, tokens):
+            if reason := self._refusal(skills, operation, tokens):
                 news.append(f"{self.wording.spelled(operation)}: {reason}")
                 refused += 1
-            elif operation.kind is SkillKind.REMOVE:
+            elif operation.kind == "remove":
                 del skills[operation.name]
-            elif operation.kind is SkillKind.SKILL:
+            elif operation.kind == "skill":
                 if operation.name not in skills and len(skills) == self.max_skills:
                     worst = min((one for one in skills.values() if one.uses), key=lambda one: one.worth)
                     del skills[worst.name]
-                    made_room[worst.name] = f"made room: mean reward {worst.worth:.2f} in {worst.uses} tasks"
+                    made_room[worst.name] = f"made room: {worst.record}"
                     news.append(f"{worst.name} {made_room[worst.name]}")
-                skills[operation.name] = new
+                skills[operation.name] = Skill(operation.name, operation.when, operation.steps, episode.position)
         reward = -self.penalty * refused / len(operations)
         gone = {name: why for name, why in made_room.items() if name not in skills}
         after = SkillsState(tuple(skills.values()), news=tuple(news), gone=gone)
@@ -180,17 +161,16 @@ class SkillsContext(WordedContext):
         with the task."""
         if offered := self.wording.offered(messages):
             task = set(words_of(messages[1].content))
-            clauses = {name: self.provenance.read(when) for name, when in offered.items()}
-            shared = {name: len(task & set(words_of(when))) for name, when in clauses.items()}
+            shared = {name: len(task & set(words_of(when))) for name, when in offered.items()}
             name = max(shared, key=lambda one: shared[one])
             return f"use {name if shared[name] else NONE}"
         present, wanted = self.wording.shown(messages), self.wording.parts(note)[: self.max_skills]
         stale = [name for name, steps in present.items() if steps not in wanted]
         missing = [part for part in wanted if part not in present.values()]
         free = (self.wording.name(n) for n in range(1, 2 * self.max_skills + 1) if self.wording.name(n) not in present)
-        operations = [SkillOperation(SkillKind.REMOVE, name) for name in stale[len(missing) :]]
+        operations = [SkillOperation("remove", name) for name in stale[len(missing) :]]
         for part in missing:
-            operations.append(SkillOperation(SkillKind.SKILL, stale.pop(0) if stale else next(free), part, part))
+            operations.append(SkillOperation("skill", stale.pop(0) if stale else next(free), part, part))
         return self.wording.write(operations)
 
     def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
@@ -200,31 +180,21 @@ class SkillsContext(WordedContext):
         system, task, _, given, *rest = messages
         return act((Message(Role.SYSTEM, f"{system.content} {given.content}"), task, *rest))
 
-    def _shown(self, skill: Skill) -> Skill:
-        """The skill as it is listed: before its clause, where it comes from."""
-        return replace(skill, when=self.provenance.before(skill.when, skill.since, skill.solved))
-
-    def _refusal(self, skills: dict[str, Skill], operation: SkillOperation, new: Skill, tokens: TokenView) -> str:
-        """Why the operation cannot be carried out, which would write the new skill; empty where it can."""
-        if operation.malformed or operation.kind is SkillKind.KEEP:
+    def _refusal(self, skills: dict[str, Skill], operation: SkillOperation, tokens: TokenView) -> str:
+        """Why the operation cannot be carried out; empty where it can."""
+        name, names = operation.name, self.wording.words()
+        if operation.malformed or operation.kind == KEEP:
             return operation.malformed
-        if operation.kind is SkillKind.REMOVE:
-            return "" if operation.name in skills else f"there is no skill '{operation.name}'"
-        if not self._is_name(operation.name):
+        if operation.kind == "remove":
+            return "" if name in skills else f"there is no skill '{name}'"
+        if name == NONE or not re.fullmatch(self.wording.name_form, name) or (names and name not in names):
             return f"a name has {self.wording.name_rule}"
         for what, text in (("clause", operation.when), ("text of the steps", operation.steps)):
             if reason := next(faults(text, tokens, self.wording.marks, what), ""):
                 return reason
-            if self.provenance.spelled_in(text):
-                return f"the {what} has a mark of the context's own"
-        counted = [self._shown(one) for one in (*(s for name, s in skills.items() if name != operation.name), new)]
+        counted = [*(one for other, one in skills.items() if other != name), operation]
         if (total := sum(tokens.count(f"{one.when} {one.steps}") for one in counted)) > self.budget:
             return f"the skills would have {total} tokens of {self.budget}; remove or shorten one first"
-        full = operation.name not in skills and len(skills) == self.max_skills
-        if full and not any(one.uses for one in skills.values()):
+        if name not in skills and len(skills) == self.max_skills and not any(one.uses for one in skills.values()):
             return f"there are {self.max_skills} skills already, none of them used yet; remove one first"
         return ""
-
-    def _is_name(self, name: str) -> bool:
-        known = self.wording.words()
-        return bool(re.fullmatch(self.wording.name_form, name)) and name != NONE and (not known or name in known)

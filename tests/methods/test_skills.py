@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cod_lightning.contexts import HintContext, NotebookContext, SkillsContext, StackedContext
-from cod_lightning.contexts.skills import SkillsState
-from cod_lightning.contexts.skills_wording import Skill
+from cod_lightning.contexts import HintContext, NotebookContext, StackedContext
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.methods.skills import SkillsContext, SkillsState
+from cod_lightning.methods.skills_wording import Skill
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split

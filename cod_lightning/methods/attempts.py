@@ -1,0 +1,140 @@
+"""Extra attempts at a task from a snapshot of a lifecycle: what else would have come of this very moment?
+
+    ... update_0 -> [snapshot] -> solve_1 -> update_1 -> ...
+                        |-> solve_1'   same world, same context, other noise
+                        `-> solve_1"   same world, without the context that update_0 wrote
+
+Nothing comes after an attempt, and only training makes any. How attempts become credit is in `cod_lightning/credit/credited.py`.
+
+Source: the local re-rolls of Memory-R2 (arXiv 2605.21768), which compare what came of one intermediate state. What differs: solve
+episodes are attempted again, where there memory operations are rolled again; attempts without a context are ours.
+"""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.lifecycles import Agent, ConnectTheDots, Program
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import AttemptKind, Episode, Pack, Task
+
+Shows = Literal["own", "previous", "empty"]
+"""The agent's own context, the one before the latest rewrite, or none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempted(Program):
+    """A program some of whose tasks are attempted again beside it, from the moment at which they begin."""
+
+    kind: ClassVar[AttemptKind]
+    """Of all its attempts."""
+    program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
+    """What it is made of; it may have attempts of its own."""
+    attempts: int
+    fraction: float = 0.25
+    """Of the moments, drawn by pack, sibling and position."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ConfigError("data.program.fraction", self.fraction, "in (0, 1]", "0.25 is a usual value.")
+
+    async def __call__(self, agent: Agent, pack: Pack) -> None:
+        attempting: Any = _Attempting(agent, pack, self)
+        await self.program(attempting, pack)
+
+    @abstractmethod
+    def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
+        """What each attempt at the task at this position is shown; `rewritten`: the context was, since the task before."""
+
+    def check(self, num_tasks: int) -> None:
+        self.program.check(num_tasks)
+
+    def words(self) -> tuple[str, ...]:
+        return self.program.words()
+
+    @property
+    def held_out(self) -> Program:
+        return self.program.held_out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchored(_Attempted):
+    """Some solve episodes are attempted several times from one context and one state of the environment.
+
+    Never those at position 0: siblings share the empty context and the fresh environment there already.
+    """
+
+    kind = AttemptKind.SAME_CONTEXT
+    attempts: int = 4
+    """M, the lifecycle's own solve episode included; at least 2."""
+    positions: tuple[int, ...] | None = None
+    """Where, counted from 0; null: everywhere but at 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        why = "since an attempt is compared with the others from its context"
+        if self.attempts < 2:
+            raise ConfigError("data.program.attempts", self.attempts, f"at least 2, {why}", "4 is the default.")
+
+    def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
+        return ["own"] * (self.attempts - 1) if position in (self.positions or (position,)) else []
+
+    @property
+    def beside(self) -> Counter[AttemptKind]:
+        return self.program.beside + Counter({self.kind: self.attempts - 1})
+
+    def check(self, num_tasks: int) -> None:
+        super().check(num_tasks)
+        outside = [position for position in self.positions or () if not 1 <= position < num_tasks]
+        if outside or self.positions == ():
+            expected = f"positions from 1 to {num_tasks - 1}, since at 0 siblings share the empty context already"
+            raise ConfigError("data.program.positions", list(self.positions or ()), expected, "Null takes all of them.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counterfactual(_Attempted):
+    """Some tasks, each the first after an update, are also attempted without the context that it wrote, to measure its worth."""
+
+    kind = AttemptKind.WITHOUT_CONTEXT
+    attempts: int = 2
+    """Without the context; with it there is the lifecycle's own solve episode, and what an `Anchored` inside adds."""
+    instead: Literal["previous", "empty"] = "previous"
+    """What the solve prompt shows: the context before the rewrite, so that its worth is what the rewrite added, or none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least("data.program.attempts", self.attempts, 1, "2 is the default.")
+
+    def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
+        return [self.instead] * self.attempts if rewritten else []
+
+    @property
+    def beside(self) -> Counter[AttemptKind]:
+        return self.program.beside + Counter({self.kind: self.attempts})
+
+
+class _Attempting:
+    """The agent; before it solves a task it begins the attempts at it."""
+
+    def __init__(self, agent: Agent, pack: Pack, of: _Attempted) -> None:
+        self._agent, self._pack, self._of = agent, pack, of
+        self._position, self._rewritten = 0, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._agent, name)
+
+    async def solve(self, task: Task, **more: Any) -> Episode:
+        of, position = self._of, self._position
+        drawn = derive_seed(str(of.kind), self._pack.id, self.sibling, position) < of.fraction * 2**63
+        for shows in of.forks(position, self._rewritten) if position and drawn else ():
+            self._agent.fork(task, of.kind, shows)
+        self._position, self._rewritten = position + 1, False
+        return await self._agent.solve(task, **more)
+
+    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+        updated = await self._agent.rewrite(solved, skip=skip)
+        self._rewritten = updated is not None
+        return updated

@@ -1,0 +1,130 @@
+"""Lifecycles that were collected elsewhere are trained on as those that the engine plays, waited for, and refused when too old."""
+
+import threading
+
+import lightning as L
+import pytest
+import torch
+from msgspec import structs
+
+from cod_lightning.callbacks.transcripts import Transcripts
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.datamodules.rollout import RolloutDataModule
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.errors import ConfigError
+from cod_lightning.methods.recorded import RecordedGroups
+from cod_lightning.models import TinyPolicy
+from cod_lightning.modules.grpo import GRPOModule
+from cod_lightning.objective.losses import REC, RLOO
+from cod_lightning.rollout import transcript
+from cod_lightning.training.packs import TrainingPacks
+from tests.small_fit import quiet_trainer
+from tests.stubs import PlainContext, WordWorld
+
+SIZES = {"pack_size": 2, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
+
+
+def fit(folder, *, source=None, loss=None, **more):
+    """Weights after two rollouts, and the engine."""
+    L.seed_everything(3, verbose=False)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    module, engine = GRPOModule(policy, lr=1e-2, loss=loss or REC(), reweight=None), TransformersEngine()
+    data = RolloutDataModule(
+        WordWorld(), PlainContext(), engine, source=source, val_packs=2, max_new_tokens=3, seed=3, **SIZES | more
+    )
+    callbacks = (Transcripts(train_per_rollout=2), WeightSync(self_test=None))
+    quiet_trainer(folder, *callbacks, limit_val_batches=0).fit(module, data)
+    return {name: weight.clone() for name, weight in module.model.state_dict().items()}, engine
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """The weights of another run, and the folder of its transcripts."""
+    folder = tmp_path_factory.mktemp("other")
+    return fit(folder)[0], folder / "lifecycles"
+
+
+def packs_of(folder, **options):
+    packs = TrainingPacks(RecordedGroups(str(folder), **options), WordWorld(), 2, 3)
+    return packs, [pack for _, pack in packs.draw(0, 2)]
+
+
+def test_a_run_on_the_lifecycles_of_another_ends_with_its_weights_and_plays_none(other, tmp_path):
+    weights, folder = other
+    found, engine = fit(tmp_path, source=RecordedGroups(str(folder), max_staleness=0))
+    assert engine.num_prompt_tokens == 0
+    assert all(torch.equal(weights[name], found[name]) for name in weights)
+    assert transcript.read(tmp_path / "lifecycles" / "train.jsonl") == transcript.read(folder / "train.jsonl")
+
+
+def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path):
+    lines = (other[1] / "train.jsonl").read_bytes().splitlines(keepends=True)
+    path = tmp_path / "train.jsonl"
+    path.write_bytes(b"".join(lines[:3]) + lines[3][:50])
+    packs, drawn = packs_of(tmp_path)
+    with pytest.raises(ConfigError, match=r"expected 2 lifecycles of pack words/train/3/1 .* within 0 s.*wait_s"):
+        packs.collected(drawn, 2, 0)
+    packs, drawn = packs_of(tmp_path, wait_s=60)
+
+    def finished():
+        with path.open("ab") as file:
+            file.write(lines[3][50:])
+
+    threading.Timer(0.3, finished).start()
+    groups = packs.collected(drawn, 2, 0)
+    assert [group.pack for group in groups] == drawn
+    assert [group.lifecycles for group in groups] == [
+        group.lifecycles for group in transcript.read(other[1] / "train.jsonl")[:2]
+    ]
+
+
+def test_lifecycles_that_are_too_old_are_refused_and_those_of_any_age_taken_where_that_is_asked_for(other):
+    (turn, *_) = transcript.read(other[1] / "train.jsonl")[0].lifecycles[0].solves[0].turns
+    oldest = turn.policy_version
+    packs, drawn = packs_of(other[1], max_staleness=2)
+    assert packs.collected(drawn, 2, oldest + 2)
+    with pytest.raises(
+        ConfigError, match=rf"policy version {oldest} is 3 behind the weights; expected turns at most 2"
+    ):
+        packs.collected(drawn, 2, oldest + 3)
+    packs, drawn = packs_of(other[1])
+    assert packs.collected(drawn, 2, oldest + 3)
+
+
+def test_the_latest_lines_of_a_pack_count_and_damaged_ones_are_named(other, tmp_path):
+    first, *_ = transcript.read(other[1] / "train.jsonl")
+    again = structs.replace(first, lifecycles=tuple(reversed_episodes(life) for life in first.lifecycles))
+    transcript.write(tmp_path / "train.jsonl", [first, again])
+    packs, drawn = packs_of(tmp_path)
+    assert packs.collected(drawn[:1], 2, 0)[0].lifecycles == again.lifecycles
+    with (tmp_path / "train.jsonl").open("a") as file:
+        file.write("{}\n")
+    packs, drawn = packs_of(tmp_path)
+    with pytest.raises(ConfigError, match=r"train\.jsonl; expected whole lines"):
+        packs.collected(drawn, 2, 0)
+
+
+def reversed_episodes(life):
+    return structs.replace(life, episodes=life.episodes[::-1])
+
+
+def test_it_is_refused_where_nothing_can_be_read_and_beside_rollouts_ahead(other, tmp_path):
+    with pytest.raises(ConfigError, match=r"data\.source\.folder is .*nowhere; expected a folder of transcripts"):
+        packs_of(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match=r"data\.max_staleness is 1; expected 0 with RecordedGroups"):
+        fit(tmp_path, source=RecordedGroups(str(other[1])), max_staleness=1)
+
+
+def test_a_loss_that_takes_every_token_for_its_own_policy_s_is_refused(other, tmp_path):
+    with pytest.raises(ConfigError, match=r"data\.source is RecordedGroups; expected one whose packs the engine plays"):
+        fit(tmp_path, source=RecordedGroups(str(other[1])), loss=RLOO())
+
+
+def test_a_source_that_gives_other_lifecycles_than_those_asked_for_is_refused(other):
+    class Fewer(RecordedGroups):
+        def collected(self, packs, num_siblings, policy_version):
+            return super().collected(packs, num_siblings, policy_version)[:1]
+
+    packs = TrainingPacks(Fewer(str(other[1])), WordWorld(), 2, 3)
+    with pytest.raises(ConfigError, match="`collected` gives 2 lifecycles of each pack, in their order"):
+        packs.collected([pack for _, pack in packs.draw(0, 2)], 2, 0)

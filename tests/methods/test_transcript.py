@@ -1,0 +1,33 @@
+"""What the transcript keeps, and where it is refused; what it shares with other mechanisms of records is in test_episodes.py."""
+
+import pytest
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.transcript import TranscriptContext
+from tests.lived_tasks import lived, shown, solved
+
+
+def test_a_transcript_drops_whole_tasks_oldest_first_and_keeps_none_that_exceeds_it_alone():
+    context = TranscriptContext("compact", budget=10)
+    state = lived(context, ("a b", 1.0), ("c d", 1.0), ("e f", 1.0))
+    assert [record.task for record in state.records] == ["e f"]
+    assert lived(context, ("word " * 20, 1.0), state=state).records == ()
+    whole = TranscriptContext("compact", budget=1000)
+    assert [record.task for record in lived(whole, ("a b", 1.0), ("c d", 1.0)).records] == ["a b", "c d"]
+
+
+def test_a_transcript_that_leaves_a_task_no_room_in_the_window_is_refused():
+    TranscriptContext(budget=64).check(65, 32)
+    with pytest.raises(ConfigError, match=r"data\.context\.budget is 64; expected below model\.policy\.window=64"):
+        TranscriptContext(budget=64).check(64, 32)
+    with pytest.raises(ConfigError, match=r"data\.context\.budget is 8192"):
+        CompactingContext(TranscriptContext()).check(6000, 600)
+
+
+def test_a_transcript_has_every_word_that_was_shown_and_said_in_their_order():
+    for context in (TranscriptContext(), TranscriptContext("compact")):
+        episode = solved("first " * 300, "second", "third")
+        text = shown(context, context.feedback(context.empty(), episode), "x")
+        assert text.count("first ") + text.count("first\n") == 300
+        assert text.index("second") < text.index("third") < text.index("done")
