@@ -3,6 +3,7 @@
 import pytest
 
 from cod_lightning.commands.parser import OneLine
+from cod_lightning.contexts import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 
