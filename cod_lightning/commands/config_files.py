@@ -131,9 +131,7 @@ def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     rest = list(argv)
     while rest:
         key, is_assigned, value = rest.pop(0).partition("=")
-        if (
-            key[:1] == "-" and key[:2] != "--" and key not in ("-c", "-h")
-        ):  # argparse would take it for -c or -h with a value
+        if key[:1] == "-" != key[1:2] and key not in ("-c", "-h"):  # argparse would take it for -c or -h with a value
             raise ConfigError("command line", key, f"two dashes, as in -{key}", "Write it so.")
         if is_assigned:
             yield key, value
@@ -276,7 +274,8 @@ def overlaid(before: Any, after: Any) -> Any:
         return after
     if "class_path" in before:
         after = below_init_args({"class_path": before["class_path"], **after})
-        if str(after["class_path"]).rpartition(".")[2] != str(before["class_path"]).rpartition(".")[2]:
+        one, other = f".{before['class_path']}", f".{after['class_path']}"
+        if not (one.endswith(other) or other.endswith(one)):  # a name is that of any path that ends so
             return after
     return before | {key: overlaid(before.get(key), value) for key, value in after.items()}
 

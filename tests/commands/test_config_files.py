@@ -137,6 +137,20 @@ def test_a_class_by_its_name_takes_no_options_from_the_one_that_it_replaces(type
     assert composed_of("--config", "smoke", *typed.split())["model"]["loss"] == {"class_path": "GSPO"}
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ("cod_lightning.envs.levers.Levers", "Levers", True),
+        ("Levers", "cod_lightning.envs.levers.Levers", True),
+        ("cod_lightning.envs.levers.Levers", "own.Levers", False),
+        ("cod_lightning.envs.levers.Levers", "evers", False),
+    ],
+)
+def test_a_class_keeps_its_options_where_it_is_named_again_and_a_namesake_has_none_of_them(before, after, kept):
+    made = overlaid({"class_path": before, "init_args": {"max_turns": 2}}, {"class_path": after})
+    assert ("init_args" in made) is kept
+
+
 def test_configs_are_merged_in_their_order_whatever_is_typed_between_them(tmp_path):
     (tmp_path / "one.yaml").write_text("model: {lr: 1.0, scale: group}\n")
     (tmp_path / "two.yaml").write_text("model: {lr: 2.0}\n")
