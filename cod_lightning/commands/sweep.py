@@ -1,6 +1,7 @@
 """`sweep`: every combination of choices and seeds, each trained in a process of its own, and one table that compares them."""
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -8,17 +9,17 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from cod_lightning.commands.composition import composed
+from cod_lightning.commands.composition import Composed, composed
 from cod_lightning.commands.config_files import (
-    Expanded,
     below_init_args,
+    expand,
     find_config,
     full_key,
     group_of,
@@ -148,24 +149,13 @@ def _at_once(options: Any) -> int:
 
 def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job]:
     """The job of every combination of the axes and of those of the file, each once."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
     path = find_config(config)
+    compose = functools.cache(lambda choices: composed(path, choices))
     jobs: dict[Path, Job] = {}
-    lines = _combinations(axes, composed(path, []).axes)
+    lines = _combinations(axes, compose(()).axes)
     for line in lines:
-        pairs = [one.partition("=")[::2] for one in line]
-        read = {full_key(key): OverridesParser.create().parse_override(f"{key}={text}").value() for key, text in pairs}
-        typed = taken_apart((key, _as_yaml(text, read[full_key(key)])) for key, text in pairs)
-        composition = composed(path, typed.choices)
-        content = overlaid({_SEED: 1, "torch_threads": threads}, below_init_args(composition.plain))
-        values = [(key, value) for key, _, value in typed.values]
-        content = with_values(content, [*values, *((key, read[key]) for key, _ in typed.others)])
-        if not (suites := (content.get("data") or {}).get("suites")):
-            raise ConfigError(
-                "data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain]."
-            )
-        content["data"] = {**content["data"], "suites": inline(suites)}
+        content, setting = _cell(line, compose)
+        content = overlaid({_SEED: 1, "torch_threads": threads}, content)
         seed = content[_SEED]
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ConfigError(_SEED, seed, "a whole number", "Give each run one; a sweep pairs runs by their seeds.")
@@ -179,7 +169,7 @@ def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job
             label=label,
             config=config,
             overrides=tuple(line),
-            setting=composition.choices | {_named(key): text for key, text in pairs if key != _SEED},
+            setting=setting,
             seed=seed,
             order=len(jobs),
             threads=content["torch_threads"],
@@ -191,6 +181,22 @@ def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job
             expected = f"axes that change the config; {labels} are the same training"
             raise ConfigError("sweep", " ".join(axes), expected, "Leave out what another choice overrules.")
     return list(jobs.values())
+
+
+def _cell(line: Sequence[str], compose: Callable[[tuple[str, ...]], Composed]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The config of a combination, suites spelled out, and what tells its cell from others."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    pairs = [one.partition("=")[::2] for one in line]
+    read = {full_key(key): OverridesParser.create().parse_override(f"{key}={text}").value() for key, text in pairs}
+    typed = taken_apart((key, _as_yaml(text, read[full_key(key)])) for key, text in pairs)
+    made = compose(tuple(typed.choices))
+    values = [*((key, value) for key, _, value in typed.values), *((key, read[key]) for key, _ in typed.others)]
+    content = with_values(below_init_args(made.plain), values)
+    if not (suites := (content.get("data") or {}).get("suites")):
+        raise ConfigError("data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain].")
+    content["data"] = {**content["data"], "suites": inline(suites)}
+    return content, made.choices | {_named(key): text for key, text in pairs if key != _SEED}
 
 
 def _as_yaml(text: str, value: Any) -> str:
@@ -248,7 +254,7 @@ def _build_error(config: dict[str, Any]) -> str | None:
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            cli = made(TrainCLI, Expanded(["--config", str(path)], ()))
+            cli = made(TrainCLI, expand(["--config", str(path)]))
         cli.model.credit.check(cli.datamodule.pack_size)
     except ConfigError as error:
         return str(error)
