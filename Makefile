@@ -58,6 +58,7 @@ soak: .venv/installed-test
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'soak and not vllm' -n 2 $(BY_FILE)
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2 --hypothesis-profile full $$(grep -rl 'from hypothesis' tests --include='test_*.py')
 	$(MAKE) vllm VLLM_TESTS='vllm and soak'
+	PYTHONPATH=. .venv/bin/python tests/soak/planted.py
 	PYTHONPATH=. .venv/bin/python tests/soak/fuzz_worlds.py --out docs/results/fuzz_worlds.json
 	PYTHONPATH=. .venv/bin/python tests/soak/deploy_kills.py --out docs/results/deploy_kills.json
 	PYTHONPATH=. .venv/bin/python tests/soak/train_kills.py --out docs/results/train_kills.json
@@ -72,7 +73,6 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/store_sizes.py --out docs/results/store_sizes.json
 	PYTHONPATH=. .venv/bin/python tests/soak/openenv_faults.py --out docs/results/openenv_faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
-	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python tests/soak/same_curves.py --out docs/results/same_curves.json
 
 # The pages of docs/results/, anew: days on two cores.
 studies: .venv/installed-test
@@ -95,6 +95,7 @@ studies: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python examples/studies/regime.py --runs runs/regime
 	.venv/bin/python examples/studies/evaluation.py --out docs/results/evaluation.json
 	PYTHONPATH=. .venv/bin/python examples/studies/training_pays.py
+	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python examples/studies/same_curves.py --out docs/results/same_curves.json
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.
 bench: .venv/installed-test

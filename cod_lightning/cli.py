@@ -49,7 +49,7 @@ commands:
 examples:
   python -m cod_lightning fit --config quickstart
   python -m cod_lightning fit --config smoke --seed_everything 2 --model.lr 5e-4
-  python -m cod_lightning fit --config quickstart credit=task
+  python -m cod_lightning fit --config quickstart credit=TaskCredit
   python -m cod_lightning test --config quickstart --ckpt_path runs/quickstart/checkpoints/last.ckpt
 """
 

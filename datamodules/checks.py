@@ -82,7 +82,7 @@ def check_rounds(program: Program, pack_size: int, rewards: Rewards, source: Pac
         unfit.append(("data.source.num_tasks", "set", "the tasks of every pack are shared out among proposals"))
     for key, value, why in unfit:
         expected = f"null with data.program={type(program).__name__}, since {why}"
-        raise ConfigError(key, value, expected, "Leave it out, or choose program=every_task.")
+        raise ConfigError(key, value, expected, "Leave it out, or choose program=ConnectTheDots.")
     if len(played) == 1:
         expected = f"more than the {pack_size} solve episodes of one task, since no later task would use a context"
         raise ConfigError("data.pack_size", pack_size, expected, f"Set it to {2 * pack_size}, or change data.program.")
@@ -110,7 +110,7 @@ def check_proposals(
         raise unplayable(env, f"an environment whose offer is text, not a {type(offer).__name__}")
     if not offer:
         expected = f"a program without proposals, since {type(env).__name__} makes no tasks of them"
-        remedy = "Choose program=every_task, env=doors or env=levers, or give yours offer and proposed()."
+        remedy = "Choose program=ConnectTheDots, env=doors or env=levers, or give yours offer and proposed()."
         raise ConfigError("data.program", type(program).__name__, expected, remedy)
     see_known(offer, chat, env, "offer")
     prompt = len(first_ids(chat, _first_system(context, rules, offer), offer, ()))
@@ -131,7 +131,9 @@ def check_staleness(data: Any, ranks: int) -> None:
     alike = copy.copy(engine)
     alike.max_staleness = max_staleness  # which the engine itself learns in `fit`
     if not data.in_order and (data.buffer is not None or not alike.in_flight):
-        expected = "true, except with engine=vllm_server and data.max_staleness above 1: others wait for all groups"
+        expected = (
+            "true, except with engine=VLLMServerEngine and data.max_staleness above 1: others wait for all groups"
+        )
         raise ConfigError("data.in_order", False, expected, "Leave it out.")
     if max_staleness > 1 and resample:
         expected = (
@@ -140,7 +142,7 @@ def check_staleness(data: Any, ranks: int) -> None:
         raise ConfigError("data.max_staleness", max_staleness, expected, "Lower it, or leave resample_packs out.")
     if data.buffer is not None and (max_staleness < 2 or data.packs.learns):
         expected = "null with data.max_staleness below 2, or with a source that learns of every rollout in its order"
-        raise ConfigError("data.buffer", "PriorityBuffer", expected, "Set data.max_staleness 5 and source=uniform.")
+        raise ConfigError("data.buffer", "PriorityBuffer", expected, "Set data.max_staleness 5 and source=Uniform.")
     if max_staleness and resample and ranks > 1:
         expected = f"0 with data.resample_packs={resample} on {ranks} ranks, which settle together what is replaced"
         raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
@@ -152,7 +154,7 @@ def check_trainable(engine: Engine) -> None:
         expected = (
             "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
         )
-        remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
+        remedy = "Use test, validate, predict or deploy; or choose engine=TransformersEngine and a policy with weights."
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
 
 
@@ -160,11 +162,11 @@ def check_pair(engine: Engine, policy: Policy, frozen: FrozenRole | None = None)
     """Engine and policy both have weights, or both have none; all adapters are served, and none is without episodes to play."""
     if engine.has_weights != policy.has_weights:
         expected = f"an engine {'with' if policy.has_weights else 'without'} weights, as {type(policy).__name__} is"
-        remedy = "Choose engine=openai together with model=endpoint, or neither."
+        remedy = "Choose engine=OpenAIEngine together with model.policy=EndpointPolicy, or neither."
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
     if policy.adapter_kinds and not engine.serves_several_adapters:
         expected = "an engine that serves several adapters, with model.policy.adapters=by_role"
-        remedy = "Choose engine=transformers or engine=vllm, or set model.policy.adapters to shared."
+        remedy = "Choose engine=TransformersEngine or engine=VLLMEngine, or set model.policy.adapters to shared."
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
     if frozen is not None and policy.adapter_kinds:
         expected = "null with model.policy.adapters=by_role, whose own adapter plays these episodes"

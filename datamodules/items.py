@@ -10,6 +10,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, answering
+from cod_lightning.lifecycles import Program
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
@@ -25,6 +26,7 @@ class ItemDataModule(L.LightningDataModule):
 
     env: TextEnv
     context: ContextMechanism
+    program: Program
     _chat: Chat | None = None
     _sentences: tuple[str, ...] | None = None
 
@@ -58,7 +60,10 @@ class ItemDataModule(L.LightningDataModule):
         if words:
             expected = "one whose words() is empty, since the policy reads sentences"
             raise ConfigError(
-                "data.env", type(self.env).__name__, expected, "Set protocol=natural, or choose model=tiny."
+                "data.env",
+                type(self.env).__name__,
+                expected,
+                "Set protocol=natural, or choose model.policy=TinyPolicy.",
             )
         if self._sentences is None:
             self._sentences = sentences(self.env, self.context)

@@ -34,7 +34,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError, DataError, answering
 from cod_lightning.evaluation.conditions import OF_TRAINED, Condition, ConditionKind
-from cod_lightning.evaluation.provided_contexts import OraclePrompts, check_oracle
+from cod_lightning.evaluation.provided_contexts import check_oracle
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
@@ -55,7 +55,7 @@ from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
-from cod_lightning.training.scorers import Prompt
+from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 
@@ -75,6 +75,8 @@ class RolloutDataModule(ItemDataModule):
         packs_per_rollout: G, packs of a rollout.
         updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
         passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
+        shuffle_episodes: Whether updates take episodes one by one, shuffled over all packs for every pass, as in PPO and LOOP; else
+            whole groups.
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
         max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training
             (docs/guides/asynchronous.md).
@@ -116,6 +118,7 @@ class RolloutDataModule(ItemDataModule):
         packs_per_rollout: int = 32,
         updates_per_rollout: int = 2,
         passes_per_rollout: int = 1,
+        shuffle_episodes: bool = False,
         resample_packs: int = 0,
         max_staleness: int = 0,
         in_order: bool = True,
@@ -152,6 +155,7 @@ class RolloutDataModule(ItemDataModule):
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
+        self.shuffle_episodes = shuffle_episodes
         self.max_staleness, self.in_order, self.buffer, self.val_packs = max_staleness, in_order, buffer, val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
@@ -170,7 +174,7 @@ class RolloutDataModule(ItemDataModule):
             play=partial(self.groups, "train", num_siblings=group_size),
             runner=self.runner,
             learner=lambda: self.learner,
-            prompts=self._prompts,
+            for_scorers=self._for_scorers,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
             replay=replay and ReplayBuffer(replay, seed),
@@ -182,12 +186,15 @@ class RolloutDataModule(ItemDataModule):
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
             passes_per_rollout=passes_per_rollout,
+            shuffle_episodes=shuffle_episodes,
             resample_packs=resample_packs,
             seed=seed,
         )
         num_updates = updates_per_rollout * passes_per_rollout
         per_sync = 1 if buffer is None else buffer.rollouts_per_sync
-        self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync)
+        self.stream = TrainStream(
+            self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync, shuffle_episodes
+        )
         """The updates to come; where a training stops and resumes."""
         self.test_kinds: Collection[ConditionKind] = OF_TRAINED
         """Kinds of conditions that `test` plays of each suite."""
@@ -349,8 +356,8 @@ class RolloutDataModule(ItemDataModule):
             by_kind=by_kind,
         )
 
-    def _prompts(self, groups: Mapping[int, Group]) -> Prompt:
-        return OraclePrompts(groups, self._setting(self.temperature))
+    def _for_scorers(self, groups: Mapping[int, Group]) -> Played:
+        return Played(groups, self._setting(self.temperature))
 
     def _num_ahead(self) -> float:
         """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer

@@ -73,6 +73,7 @@ SEAMS = {
     "_Attempted": "data.program",
     "Reward": "data.rewards.NAME",
     "SiblingReward": "data.rewards.NAME",
+    "ProposalReward": "data.rewards.NAME",
     "Pairwise": "data.rewards.NAME",
     "Scorer": "model.scorers.NAME",
     "NotebookContext": "data.context",
@@ -113,14 +114,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def methods() -> str:
-    """A table of the methods: class, key, what it does, its source and what differs, as their docstrings say."""
+    """A table of the methods: class, key, what it does, its source and what differs, as their docstrings say, and its test."""
     lines = [
         "# Methods",
         "",
         "After this page you know what papers add to a training, each in a file of its own under `cod_lightning/methods/`.",
         "",
-        "| class | chosen with | what it does | source | what differs |",
-        "| --- | --- | --- | --- | --- |",
+        "| class | chosen with | what it does | source | what differs | test |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for file in sorted((ROOT / "cod_lightning" / "methods").glob("[a-z]*.py")):
         module = ast.parse(file.read_text())
@@ -140,7 +141,8 @@ def methods() -> str:
             cited = next((found for one in every if (found := CITED.search(one))), None)
             if cited is None:
                 raise ValueError(f"{file}: {node.name} does not say `Source: ... What differs: ...` in one paragraph")
-            cells = (f"`{file.stem}.{node.name}`", f"`{key}`", every[0], cited["source"], cited["differs"])
+            test = f"`tests/methods/test_{file.stem}.py`"
+            cells = (f"`{file.stem}.{node.name}`", f"`{key}`", every[0], cited["source"], cited["differs"], test)
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -150,7 +152,9 @@ def configs() -> str:
     lines = [
         "# Configs",
         "",
-        "After this page you know every shipped config. `--config NAME` takes those at the top, `group=NAME` the others; "
+        "After this page you know every shipped config. `--config NAME` takes those at the top and `experiment/NAME`, "
+        "`group=NAME` the others. A class is chosen by its name, with no file: `credit=TaskCredit`, `source=Bandit`, "
+        "`--model.loss NFT`. "
         "`--print_config` shows what a combination comes to.",
     ]
     folder = ROOT / "configs"

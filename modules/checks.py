@@ -14,7 +14,7 @@ from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.training.scorers import Scorer
 from cod_lightning.types import AttemptKind, EpisodeKind
 
-_REUSING = "Choose loss=loop, grpo, cispo or rec."
+_REUSING = "Choose method=loop, grpo, cispo or rec."
 
 
 def check_numbers(
@@ -99,6 +99,12 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[bool, str, object, str, str
     )
     source = type(data.packs.source).__name__
     yield data.packs.collects and not loss.reuses_tokens, "data.source", source, expected, _REUSING
+    shuffles = data.shuffle_episodes and (loss.compares_siblings or bool(replay))
+    expected = (
+        "false with a replay, which adds whole packs, and a loss that compares siblings, which may be in other updates"
+    )
+    remedy = "Leave it out, or choose method=loop without a replay."
+    yield shuffles, "data.shuffle_episodes", True, expected, remedy
     expected = "null with data.replay, which compares episodes at one place, so that packs stay as long as they are"
     grows = bool(replay) and data.packs.source.changes_size
     yield grows, "data.source.num_tasks", "set", expected, "Grow max_turns alone, or leave data.replay out."
@@ -120,7 +126,7 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[bool, str, object, str, str
         worth = module.credit.weights(ids).gather(1, next_solve(ids)[:, None])[ids == kind_id(EpisodeKind.UPDATE)]
         measured = EpisodeKind.UPDATE in trained and len(worth) > 0 and bool((worth > 0).all())
         expected = "one without attempts that measure contexts, unless updates take place, are trained, and get the next reward"
-        remedy = "Choose credit=episode or a window of at least 2, a program with updates, and all kinds."
+        remedy = "Choose credit=EpisodeCredit or a window of at least 2, a program with updates, and all kinds."
         yield AttemptKind.WITHOUT_CONTEXT in beside and not measured, "data.program", program, expected, remedy
 
     alone = data.group_size < 2 and baseline.compares and module.critic is None
@@ -147,7 +153,7 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[bool, str, object, str, str
                 key,
                 value,
                 expected,
-                "Leave it out, or choose another baseline; loss=reinforce fits this one.",
+                "Leave it out, or choose another baseline; method=reinforce fits this one.",
             )
     if isinstance(baseline, TermsAlone):
         expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"

@@ -31,7 +31,7 @@ from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
 from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.critics import Critic, CriticAtWork
-from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scoring
+from cod_lightning.training.scorers import Played, Scorer, check_missing, scoring
 from cod_lightning.training.update import Totals, Update, UpdateStats, padded, plan_update
 from cod_lightning.types import EpisodeKind, Group
 
@@ -277,10 +277,10 @@ class GRPOModule(PolicyModule):
         own, entropies = found if seen is None else (torch.where(part.action_mask, of, 0.0) for of in found)
         return TermInputs(own, entropies, part.scores, part.action_mask, observed)
 
-    def score(self, batch: Batch, prompt: Prompt, *, several_updates: bool = False) -> Batch:
+    def score(self, batch: Batch, played: Played, *, several_updates: bool = False) -> Batch:
         """The rows of a rollout, before its first update, with the log-probs of all models that the terms need.
 
-        With `model.mismatch` and several updates, with those of the policy as it is, too. `prompt` is for models that see more.
+        With `model.mismatch` and several updates, with those of the policy as it is, too. `played` is for models that see more.
         """
         old, scores = None, dict[str, Tensor]()
         if self.mismatch is not None and several_updates:
@@ -291,7 +291,7 @@ class GRPOModule(PolicyModule):
                     with self._initial_policy() as initial:
                         scores[name] = self._scored_rows(batch, partial(self._forward, initial))
                 else:
-                    rows, known = self.scorers[name].rows(batch, prompt)
+                    rows, known = self.scorers[name].rows(batch, played)
                     found = self._scored_rows(rows, partial(self.scorers[name].score, forward=self._forward))
                     scores[name] = torch.zeros_like(batch.behaviour_logprobs)
                     scores[name][batch.action_mask] = found[rows.action_mask]
@@ -304,7 +304,7 @@ class GRPOModule(PolicyModule):
             return batch
         kinds = torch.tensor([kind_id(kind) for kind in self.trained_kinds])
         known = batch.returns.isfinite() & torch.isin(batch.kinds, kinds)
-        parts = self._split(batch, known.nonzero().squeeze(1), torch.arange(len(batch)))
+        parts = self._split(batch, known.nonzero().squeeze(1), torch.arange(len(batch)), alike=False)
         return self.critic_at_work.criticised(batch, known, padded(parts, max(gathered(len(parts)))), self._hidden)
 
     def check_scorers(self, data: Any) -> None:

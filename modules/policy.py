@@ -28,8 +28,7 @@ from cod_lightning.forward.last_layer import predicting, read_only_at
 from cod_lightning.forward.liger import use_liger
 from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.rms_norm import use_rms_norm
-from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
-from cod_lightning.forward.unpadded import Unpadded, takes_unpadded
+from cod_lightning.forward.row_tree import RowTree, split_by_nodes, takes_tree
 from cod_lightning.models.base import Policy
 from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
@@ -213,33 +212,39 @@ class PolicyModule(L.LightningModule):
     ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens; rows are right-padded, so the causal mask is all they need.
 
-        What rows begin with is computed once, except where ranks share the layers out: they have to go through them equally
-        often. Padding is left out where the model takes rows without (`takes_unpadded`), which all ranks ask at their first call.
+        What several rows begin with is computed once, and no padding, where the model `takes_tree` and it pays; rows that were
+        put together for what they share may not fit the budget otherwise.
         """
-        unpadded = takes_unpadded(model, lambda *case: inside(model, lambda: _through(model, *case)[0]))
-        apart = isinstance(self.trainer.strategy, ModelParallelStrategy) or not takes_prefix(model)
-        shared = 0 if apart else shared_prefix(part.token_ids, part.action_mask, part.lengths)
-        ids, mask = part.token_ids[:, shared:], part.action_mask[:, shared:]
-        rows = Unpadded(part.lengths - shared, ids.shape[1]) if unpadded else None
-        rows = rows if rows and rows.pays and (is_grouped(model) or not shared) else None
+        tree = None
+        if self._takes_tree(model):
+            found = RowTree(part.token_ids, part.lengths, part.action_mask, share=is_grouped(model))
+            is_large = self.token_budget is not None and part.token_ids.numel() > self.token_budget
+            tree = found if found.pays or is_large else None
+        ids, mask = part.token_ids, part.action_mask
+        return inside(model, lambda: _through(model, ids, mask, tree, entropy_gradient=entropy_gradient))
 
-        def forward() -> tuple[Tensor, Tensor]:
-            return _through(model, ids, mask, rows, part.token_ids[:1, :shared], entropy_gradient=entropy_gradient)
+    def _takes_tree(self, model: PreTrainedModel) -> bool:
+        """Asked by all ranks at their first call."""
+        return takes_tree(model, lambda *case: inside(model, lambda: _through(model, *case)[0]))
 
-        logprobs, entropies = (torch.nn.functional.pad(found, (shared, 0)) for found in inside(model, forward))
-        return logprobs, entropies
+    def _split(
+        self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"], *, alike: bool = True
+    ) -> list[Int[Tensor, " b"]]:
+        """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own.
 
-    def _split(self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"]) -> list[Int[Tensor, " b"]]:
-        """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own."""
+        Those that begin `alike` come together where the model computes what they share once, and it pays.
+        """
         assert self.token_budget is not None, "micro-batches have a bound"
+        budget, is_tree = self.token_budget, alike and is_grouped(self._model) and self._takes_tree(self._model)
         kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
         of_kind = [rows[kinds == kind] for kind in kinds.unique()]
         most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
-        return [
-            some[part]
-            for some in of_kind
-            for part in split_by_token_budget(batch.lengths[some], together[some], self.token_budget, most_padding)
-        ]
+        parts: list[Int[Tensor, " b"]] = []
+        for some in of_kind:
+            lengths, keys = batch.lengths[some], together[some]
+            found = split_by_nodes(batch.token_ids[some], lengths, keys, budget) if is_tree else None
+            parts += [some[part] for part in found or split_by_token_budget(lengths, keys, budget, most_padding)]
+        return parts
 
     @torch.no_grad()
     def _hidden(self, part: Batch) -> Float[Tensor, "B T H"]:
@@ -309,23 +314,23 @@ def _through(
     model: PreTrainedModel,
     ids: Int[Tensor, "B T"],
     mask: Bool[Tensor, "B T"],
-    rows: Unpadded | None,
-    prefix: Int[Tensor, "1 P"] | None = None,
+    tree: RowTree | None,
     *,
     entropy_gradient: bool = False,
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-    """Log-probabilities and entropies of action tokens of rows behind a beginning; with `rows` without their padding."""
-    shared = 0 if prefix is None else prefix.shape[1]
-    more: dict[str, Any] = {}
-    if rows is not None:
-        more = rows.inputs(model, shared)
-        ids, mask = rows.joined(ids), rows.joined(torch.nn.functional.pad(mask[:, 1:], (1, 0)))
-    cache = prefix_cache(model, prefix, len(ids)) if prefix is not None and shared else None
-    with read_only_at(model, predicting(mask)):
-        out = model.base_model(input_ids=ids, past_key_values=cache, use_cache=cache is not None, **more)
+    """Log-probabilities and entropies of action tokens, by way of the rows' tree or with their padding."""
     layer = output_layer(model)
-    logprobs, entropies = action_logprobs(out.last_hidden_state, layer, ids, mask, entropy_gradient=entropy_gradient)
-    return (logprobs, entropies) if rows is None else (rows.apart(logprobs), rows.apart(entropies))
+    if tree is None:
+        with read_only_at(model, predicting(mask)):
+            out = model.base_model(input_ids=ids, use_cache=False)
+        return action_logprobs(out.last_hidden_state, layer, ids, mask, entropy_gradient=entropy_gradient)
+    with read_only_at(model, tree.predicting):
+        out = model.base_model(input_ids=tree.token_ids, use_cache=False, **tree.inputs(model))
+    found = action_logprobs(
+        out.last_hidden_state, layer, tree.token_ids, tree.wanted, entropy_gradient=entropy_gradient, parent=tree.parent
+    )
+    logprobs, entropies = (tree.rows(values) * mask for values in found)
+    return logprobs, entropies
 
 
 def _leave_out_dropout(model: nn.Module) -> None:

@@ -11,7 +11,7 @@ from cod_lightning.models.base import Policy
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.ranks import gathered
-from cod_lightning.training.update import padded, split_by_token_budget
+from cod_lightning.training.update import padded
 
 
 class WarmStartModule(PolicyModule):
@@ -96,5 +96,5 @@ class WarmStartModule(PolicyModule):
         """Rows of each micro-batch; None is an empty one, of a rank that has fewer than others."""
         every = torch.arange(len(batch), device=batch.lengths.device)
         whole = [every] if len(batch) else []
-        own = whole if self.token_budget is None else split_by_token_budget(batch.lengths, every, self.token_budget)
+        own = whole if self.token_budget is None else self._split(batch, every, every)
         return padded(own, max(gathered(len(own))))

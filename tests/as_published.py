@@ -4,8 +4,8 @@ Our values are those that a config resolves to; theirs, with their keys, are in 
 """
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,13 +41,17 @@ class Row(NamedTuple):
     """As in the table."""
 
 
-def rows(section: dict[str, Any]) -> Iterator[Row]:
-    """The rows of a section, with what our config resolves to."""
+@cache
+def rows(place: int) -> list[Row]:
+    """The rows of a section, by its place in the table, with what our config resolves to."""
+    section = TABLE["sections"][place]
     argv = expand(["--config", *section["config"].split()]).argv
     config = yaml.safe_load(Path(argv[argv.index("--config") + 1]).read_text())
-    for row in section["rows"]:
-        key = row.get("key", "")
-        yield Row(section["config"], key, resolved(config, key) if key else None, row)
+    keys = [row.get("key", "") for row in section["rows"]]
+    return [
+        Row(section["config"], key, resolved(config, key) if key else None, row)
+        for key, row in zip(keys, section["rows"], strict=True)
+    ]
 
 
 def resolved(config: dict[str, Any], key: str) -> Any:
@@ -89,8 +93,8 @@ def default(kind: type, name: str) -> Any:
 def page() -> str:
     """The page."""
     parts = [ABOUT]
-    for section in TABLE["sections"]:
-        every = list(rows(section))
+    for place, section in enumerate(TABLE["sections"]):
+        every = rows(place)
         differing = [row for row in every if "why" in row.row]
         lines = [
             f"## {section['title']}",

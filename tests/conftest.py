@@ -1,19 +1,27 @@
 """One torch thread (two spinning ones collapse when another process is busy), few random examples, and a cache of its own."""
 
+import gc
 import os
 
 import pytest
-import torch
 from hypothesis import settings
 
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # LightningCLI 2.6 calls what jsonargparse 4.53 has renamed
-torch.set_num_threads(1)
 settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("full", max_examples=300, deadline=None)  # make soak
 settings.load_profile("quick")
 
 
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays: no later search for garbage walks through its million objects."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory):
+def _one_thread_and_a_cache_of_its_own(tmp_path_factory):
     """Warm starts of tests are not the user's; CI may name a cache to share between its steps."""
+    import torch  # not by the process that only hands tests out to others
+
+    torch.set_num_threads(1)
     os.environ.setdefault("COD_LIGHTNING_CACHE", str(tmp_path_factory.mktemp("cache")))

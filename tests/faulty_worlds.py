@@ -15,6 +15,7 @@ from cod_lightning.types import Pack, Split, Task
 
 HANG_S = 3600.0
 STEP_S = 0.1
+SLEEP_S = 60.0
 BUSY_S = 0.6
 
 
@@ -22,12 +23,14 @@ class FaultyLevers(WrappedWorld):
     """Levers whose packs fail by their index: `(index - 1) % every` picks the fault, if any; the task goes by index, too.
 
     Args:
-        faults: What happens where `(index - 1) % every` is the fault's place in the list: raises, hangs, dies, none.
+        faults: What happens where `(index - 1) % every` is the fault's place in the list: raises, hangs, dies, sleeps, none.
         every: Length of the round.
+        blocking: Whether threads play them.
     """
 
-    def __init__(self, faults: tuple[str, ...] = (), every: int = 1) -> None:
+    def __init__(self, faults: tuple[str, ...] = (), every: int = 1, blocking: bool = False) -> None:
         super().__init__(Levers(protocol="compact"))
+        self.world.blocking = blocking
         self.faults, self.every = faults, every
         self._fault, self._at_step = "", False
 
@@ -79,6 +82,9 @@ def strike(fault: str) -> None:
         raise RuntimeError("the world is broken")
     if fault == "hangs":
         time.sleep(HANG_S)
+    if fault == "sleeps" and not (slept := Path(os.environ["SLEPT"])).exists():  # once
+        slept.touch()
+        time.sleep(SLEEP_S)
     if fault == "dies":
         os._exit(9)
 
@@ -131,7 +137,7 @@ class RudeLevers(Levers):
             case "goes elsewhere":
                 os.chdir("/")
             case "alarms":
-                signal.alarm(1)
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
             case "answers with a bomb":
                 return Bomb(), 0.0, False, False, {}
             case "grows":

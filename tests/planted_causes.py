@@ -169,7 +169,7 @@ PLANTED = (
     Planted(
         "sampler not synced",
         config="experiment/qlora_smoke",
-        choices=("model=lora",),
+        choices=("model.policy=LoRAPolicy",),
         keys=lambda work: {
             "warm_start": "null",
             "model.policy.path": warm(work),
@@ -196,13 +196,21 @@ SUITED = {"data.suites": SUITE, "data.rollouts_per_epoch": 8, "data.packs_per_ro
 HEALTHY = {
     "smoke": Planted("", keys=lambda _: SUITED),
     "smoke, GRPO": Planted("", choices=("method=grpo",), keys=lambda _: SUITED),
-    "smoke, credit by task and window": Planted("", choices=("credit=window",), keys=lambda _: SUITED),
-    "smoke, GSPO": Planted("", choices=("loss=grpo", "--model.loss=GSPO"), keys=lambda _: SUITED),
-    "smoke, KL to the start": Planted("", choices=("regulariser=kl_k3",), keys=lambda _: SUITED),
+    "smoke, credit by task and window": Planted(
+        "",
+        choices=("--model.credit.style=sliding_window_mean", "--model.credit.window=2", "--model.credit.discount=null"),
+        keys=lambda _: SUITED,
+    ),
+    "smoke, GSPO": Planted("", choices=("method=grpo", "--model.loss=GSPO"), keys=lambda _: SUITED),
+    "smoke, KL to the start": Planted(
+        "",
+        choices=("--model.terms+=KL", "--model.terms.coefficient=0.04", "--model.terms.estimator=k3"),
+        keys=lambda _: SUITED,
+    ),
     "quickstart": Planted("", config="quickstart", keys=lambda _: SUITED),
     "notebook on levers": Planted("", config="experiment/notebook_levers", keys=lambda _: SUITED),
-    "alchemy": Planted("", config="experiment/alchemy", keys=lambda _: SUITED),
-    "forbidden levers": Planted("", config="experiment/forbidden_levers", keys=lambda _: SUITED),
+    "alchemy": Planted("", config="examples/studies/alchemy.yaml", keys=lambda _: SUITED),
+    "forbidden levers": Planted("", config="examples/studies/forbidden_levers.yaml", keys=lambda _: SUITED),
     "an adapter in 4 bits": Planted("", config="experiment/qlora_smoke", keys=lambda _: SUITED),
 }
 """Shipped configs, shortened to eight rollouts and changed in nothing else but their suites."""

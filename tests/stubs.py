@@ -17,8 +17,8 @@ class WordWorld(TextEnv):
 
     name = "words"
 
-    def __init__(self, max_turns: int = 3, raise_in: str = "", bad_reward: bool = False) -> None:
-        self.max_turns, self.raise_in, self.bad_reward = max_turns, raise_in, bad_reward
+    def __init__(self, max_turns: int = 3, raise_in: str = "") -> None:
+        self.max_turns, self.raise_in = max_turns, raise_in
         self._hits, self._turn = 0, 0
 
     @property
@@ -47,7 +47,7 @@ class WordWorld(TextEnv):
     def step(self, action):
         self._turn += 1
         self._hits += "w1" in action.split()
-        reward = 7.0 if self.bad_reward else self._hits / self.max_turns
+        reward = self._hits / self.max_turns
         return " ".join(self._random.choices(WORDS, k=2)), reward, self._turn == self.max_turns, False, {}
 
     def words(self) -> tuple[str, ...]:

@@ -58,7 +58,15 @@ SMALL = [
     ),
 ]
 KINDS = {
-    "lora": ["model=lora", "--model.policy.dtype", "float32", "--model.policy.rank", "8", "--model.policy.alpha", "16"],
+    "lora": [
+        "model.policy=LoRAPolicy",
+        "--model.policy.dtype",
+        "float32",
+        "--model.policy.rank",
+        "8",
+        "--model.policy.alpha",
+        "16",
+    ],
     "qlora": [],
 }
 

@@ -5,28 +5,27 @@ import pytest
 from cod_lightning.datamodules import RolloutDataModule
 from tests.as_published import PAGE, TABLE, default, page, resolved, rows
 
-ROWS = [row for section in TABLE["sections"] for row in rows(section)]
-KEYED = [row for row in ROWS if row.key]
+ROWS = [row for section in TABLE["sections"] for row in section["rows"]]
 
 
-def name(row):
-    return f"{row.config.rpartition('/')[2]} {row.key}"
+@pytest.fixture(scope="module")
+def keyed():
+    return [row for place in range(len(TABLE["sections"])) for row in rows(place) if row.key]
 
 
-@pytest.mark.parametrize("row", [row for row in KEYED if "why" not in row.row], ids=name)
-def test_a_setting_is_the_published_one(row):
-    assert row.found == row.row["value"], row.row["theirs"]
+def test_a_setting_is_the_published_one(keyed):
+    published = [row for row in keyed if "why" not in row.row]
+    assert len(published) > 100
+    assert [row for row in published if row.found != row.row["value"]] == []
 
 
-@pytest.mark.parametrize("row", [row for row in KEYED if "why" in row.row], ids=name)
-def test_a_setting_that_is_said_to_differ_does_and_is_what_is_said(row):
-    assert row.found == row.row["ours"]
-    assert row.found != row.row["value"]
+def test_a_setting_that_is_said_to_differ_does_and_is_what_is_said(keyed):
+    differing = [row for row in keyed if "why" in row.row]
+    assert [row for row in differing if row.found != row.row["ours"] or row.found == row.row["value"]] == []
 
 
 def test_what_has_no_key_of_ours_says_what_differs():
-    assert all(row.row["why"] and row.row["theirs"] for row in ROWS if not row.key)
-    assert all("ours" in row.row for row in KEYED if "why" in row.row)
+    assert all(row["why"] and row["theirs"] for row in ROWS if not row.get("key"))
 
 
 def test_the_page_is_made_of_what_the_configs_resolve_to():

@@ -1,8 +1,8 @@
-"""A tenth of what `make soak` attacks with: damaged stores, runs and rows, hostile texts, weight folders made at once."""
+"""A tenth of what `make soak` attacks with: damaged stores, runs and rows, hostile texts."""
 
 import pytest
 
-from tests.soak import attacks, attacks_by_neighbours, attacks_by_text
+from tests.soak import attacks
 
 
 def test_a_damaged_store_is_refused_in_one_line_or_says_what_it_said():
@@ -47,17 +47,3 @@ def test_no_tokenizer_that_normalises_is_given_a_forged_role_by_any_template():
     counts = attacks.forged_roles(40)
     assert (counts["forged"], counts["templates"]) == (0, 8)
     assert counts["refused"] < counts["prompts"] / 4
-
-
-@pytest.mark.parametrize("name", attacks_by_text.attacks(0.1))
-def test_what_a_policy_writes_stays_a_text(name):
-    counts = attacks_by_text.attacks(0.1)[name]()
-    assert {key: counts[key] for key in (*attacks_by_text.ZERO, "left", "changed") if counts.get(key)} == {}
-    if name == "hanging_patterns":
-        assert counts["refused"] == counts["patterns"]
-
-
-@pytest.mark.parametrize("name", attacks_by_neighbours.attacks(0.1))
-def test_what_stands_beside_a_run_neither_reads_nor_replaces_nor_hangs_it(name):
-    counts = attacks_by_neighbours.attacks(0.1)[name]()
-    assert {key: counts[key] for key in attacks_by_neighbours.ZERO if counts.get(key)} == {}

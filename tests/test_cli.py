@@ -130,16 +130,25 @@ ANCHORED = ["--data.program", "Anchored"]
     ("override", "said"),
     [
         (
-            ["credit=window", "--model.credit.init_args.window", "9"],
+            [
+                "--model.credit",
+                "EpisodeCredit",
+                "--model.credit.style",
+                "sliding_window_mean",
+                "--model.credit.window",
+                "9",
+                "--model.credit.discount",
+                "null",
+            ],
             "model.credit.window is 9; expected at most data.pack",
         ),
         (
-            ["loss=rloo", "--data.passes_per_rollout", "2"],
+            ["method=rloo", "--data.passes_per_rollout", "2"],
             "data.passes_per_rollout is 2; expected 1 with model.loss=RLOO",
         ),
         ([*ANCHORED, "--data.program.init_args.attempts", "1"], "data.program.attempts is 1; expected at least 2"),
         (
-            [*ANCHORED, "credit=trajectory"],
+            [*ANCHORED, "credit=TrajectoryCredit"],
             "model.credit is TrajectoryCredit; expected a rule that credits each",
         ),
     ],

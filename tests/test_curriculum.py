@@ -35,7 +35,7 @@ MIXTURE = {
         }
     },
 }
-BANDIT = ("+source=bandit", "--data.source.init_args.temperature", "0.02", "--data.env", json.dumps(MIXTURE))
+BANDIT = ("source=Bandit", "--data.source.init_args.temperature", "0.02", "--data.env", json.dumps(MIXTURE))
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,8 @@ BANDIT = ("+source=bandit", "--data.source.init_args.temperature", "0.02", "--da
 def test_killed_after_some_updates_a_run_with_a_bandit_goes_on_bit_for_bit(tmp_path, more):
     whole, folder = tmp_path / "whole", tmp_path / "run"
     assert fit(whole, *BANDIT, *more) == 0, said(whole)
-    for update in (2, 5):
-        assert (
-            fit(folder, *BANDIT, *more, *EVERY, "--ckpt_path", "auto", before=killed_after(update)) == -signal.SIGKILL
-        )
-        assert checkpoint(folder)["global_step"] == update
+    assert fit(folder, *BANDIT, *more, *EVERY, "--ckpt_path", "auto", before=killed_after(5)) == -signal.SIGKILL
+    assert checkpoint(folder)["global_step"] == 5
     assert fit(folder, *BANDIT, *more, *EVERY, "--ckpt_path", "last") == 0, said(folder)
     assert_the_same(folder, whole)
     logged = [row for row in metrics(whole) if row["source/value/one"]]
@@ -65,16 +62,28 @@ def test_killed_after_some_updates_a_run_with_a_bandit_goes_on_bit_for_bit(tmp_p
 
 
 CURRICULA = {
-    "growth": ("--data.source.init_args.rollouts_per_stage", "1", "--data.source.init_args.max_turns", "[1, 4]"),
-    "failures": ("--data.source.init_args.solved_max", "0.99"),
-    "history": ("--data.max_staleness", "1"),
+    "growth": (
+        "source=Growth",
+        "--data.source.init_args.rollouts_per_stage",
+        "1",
+        "--data.source.init_args.max_turns",
+        "[1, 4]",
+    ),
+    "failures": (
+        "source=Revisits",
+        "source.by=failure",
+        "source.back=near",
+        "--data.source.init_args.solved_max",
+        "0.99",
+    ),
+    "history": ("source=Revisits", "source.back=continued", "--data.max_staleness", "1"),
 }
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", CURRICULA)
 def test_killed_in_the_middle_of_a_rollout_a_run_with_a_curriculum_goes_on_bit_for_bit(tmp_path, name):
-    chosen = (f"+source={name}", *CURRICULA[name])
+    chosen = CURRICULA[name]
     whole, folder = tmp_path / "whole", tmp_path / "run"
     assert fit(whole, *chosen) == 0, said(whole)
     assert fit(folder, *chosen, *EVERY, before=killed_after(5)) == -signal.SIGKILL
@@ -102,6 +111,7 @@ def test_a_writer_trained_for_a_frozen_player_goes_on_bit_for_bit_and_its_player
     assert not all((weights(whole)[name] == tensor).all() for name, tensor in weights(before).items())
 
 
+@pytest.mark.soak
 def test_two_ranks_with_a_bandit_go_on_from_the_middle_of_a_rollout_as_if_nothing_had_happened(tmp_path):
     more = (*BANDIT, "--data.suites", "null", "--trainer.max_epochs", "2")
     whole, folder = tmp_path / "whole", tmp_path / "run"

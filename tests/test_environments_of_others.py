@@ -121,7 +121,7 @@ def trained(folder, checkpoint):
     """Token drift and failed lifecycles of the two updates of `theirs.yaml`."""
     settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run"}
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
-    done = cod("fit", "--config", "theirs.yaml", "engine=transformers", *flags, cwd=folder)
+    done = cod("fit", "--config", "theirs.yaml", "engine=TransformersEngine", *flags, cwd=folder)
     assert done.returncode in (0, LEARNT_NOTHING), done.stderr[-3000:]
     steps = [row for row in rows(folder / "run") if row["rollout/token_drift"]]
     return [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps]

@@ -11,9 +11,8 @@ from tests.forked_fit import fit, said
 @pytest.mark.parametrize(
     ("hangs", "phase"),
     [
-        ("load", "building environment, data and policy"),
+        pytest.param("load", "building environment, data and policy", marks=pytest.mark.slow),
         ("train", "choosing training packs"),
-        ("validation", "sampling packs of 'validation'"),
     ],
 )
 def test_a_phase_that_hangs_is_named_and_ends_the_run(hangs, phase, tmp_path):

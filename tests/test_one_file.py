@@ -5,7 +5,6 @@ import copy
 import itertools
 import re
 import runpy
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -128,22 +127,12 @@ class SamePolicy(Policy):
 def test_it_is_at_most_500_lines_over_torch_and_worlds_alone():
     text = FILE.read_text()
     assert len(text.splitlines()) <= 500
-    tree = ast.walk(ast.parse(text))
-    used = {name for node in tree if isinstance(node, ast.ImportFrom) for name in [node.module]}
+    tree = list(ast.walk(ast.parse(text)))
+    used = {node.module for node in tree if isinstance(node, ast.ImportFrom)}
+    used |= {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
+    assert {name.partition(".")[0] for name in used} <= {"torch", "cod_lightning", *sys.stdlib_module_names}
     own = {name for name in used if name.startswith("cod_lightning")}
     assert all(name == "cod_lightning.types" or name.startswith("cod_lightning.envs") for name in own)
-    looked_at = "import one_file, sys; print(*(set(sys.modules) & {'lightning', 'transformers', 'vllm'}))"
-    shown = subprocess.run(
-        [sys.executable, "-c", looked_at],
-        cwd=FILE.parent,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert (shown.stdout.strip(), shown.returncode) == ("", 0), shown.stderr
-
-
-# ------------------------------------------------------------------ credit and loss
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -378,7 +367,7 @@ def test_its_command_line_has_every_number_and_refuses_an_unknown_world(monkeypa
         runpy.run_path(str(FILE), run_name="__main__")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_success_rises_with_position_and_is_flat_when_the_context_is_blanked(one_file):
     rows = one_file.run(replace(one_file.Config(), world="levers", rollouts=30, warm_updates=800))
     trained, blanked = rows["trained"], rows["trained, context blanked"]

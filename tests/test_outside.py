@@ -420,7 +420,7 @@ BAD = {
     "a replay with a loss that takes old tokens for its own": (
         "",
         ("--model.loss", "cod_lightning.objective.losses.RLOO"),
-        ("data.replay is Latest", "expected null with model.loss=RLOO", "Choose loss=loop, grpo, cispo or rec"),
+        ("data.replay is Latest", "expected null with model.loss=RLOO", "Choose method=loop, grpo, cispo or rec"),
     ),
     "a teacher with another tokenizer": (
         "",

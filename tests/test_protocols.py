@@ -44,7 +44,7 @@ def trained(folder, checkpoint, env):
     (folder / "theirs.yaml").write_text(f"defaults:\n  - recipe: qwen3_8b\n  - _self_\ndata:\n  env:\n{lines}")
     settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run"}
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
-    done = cod("fit", "--config", "theirs.yaml", "engine=transformers", *flags, cwd=folder)
+    done = cod("fit", "--config", "theirs.yaml", "engine=TransformersEngine", *flags, cwd=folder)
     assert done.returncode in (0, LEARNT_NOTHING), done.stderr[-3000:]
     steps = [row for row in rows(folder / "run") if row["rollout/token_drift"]]
     return [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps]

@@ -21,3 +21,4 @@ def test_a_value_that_cannot_work_is_refused_with_its_key_its_value_and_a_remedy
         getattr(import_module(module), name)(**init_args)
     assert re.fullmatch(r"[\w.]+ is .*; expected .+\. .+", str(refused.value), re.DOTALL)
     assert refused.value.remedy.strip()
+    assert "hunter2" not in str(refused.value)

@@ -74,29 +74,50 @@ def policy(teacher):  # noqa: F811
 
 PARTS = {
     "rewards, ahead, NFT, regret": lambda policy, transcripts: [
-        *(*all_rewards(transcripts), "--data.max_staleness", "1", "loss=nft", "+source=regret"),
+        *(
+            *all_rewards(transcripts),
+            "--data.max_staleness",
+            "1",
+            "method=nft",
+            "source=Revisits",
+            "source.by=regret",
+            "source.back=near",
+        ),
     ],
     "writer for a frozen player, SDPO, growth": lambda policy, transcripts: [
         *("--model.trained_kinds", "[update]", "--data.frozen.kind", "solve", "--data.frozen.path", policy),
-        *("loss=sdpo", "+source=growth", "--data.source.init_args.rollouts_per_stage", "1"),
+        *("method=sdpo", "source=Growth", "--data.source.init_args.rollouts_per_stage", "1"),
         *("--data.source.init_args.max_turns", "[1, 4]"),
     ],
     "rejection sampling, learnability, JSD, teachers by world": lambda policy, transcripts: [
-        *("loss=reinforce", "baseline=Accepted", "+source=learnability", *by_world(policy)),
+        *("method=reinforce", "baseline=Accepted", "source=Revisits", *by_world(policy)),
     ],
     "rejection sampling by lifecycle, own history": lambda policy, transcripts: [
-        *("loss=reinforce", "baseline=Accepted", "credit=trajectory", "+source=history"),
+        *(
+            "method=reinforce",
+            "baseline=Accepted",
+            "credit=TrajectoryCredit",
+            "source=Revisits",
+            "source.back=continued",
+        ),
     ],
     "replay for packs without signal, bandit": lambda policy, transcripts: [
-        *("loss=grpo", "+replay=signal", *BANDIT),
+        *("method=grpo", "replay=SignalReplay", *BANDIT),
     ],
     "proposer and solver, ahead": lambda policy, transcripts: [
-        *("loss=grpo", "+program=propose", "--data.program.init_args.solves", "2", "--data.max_staleness", "1"),
+        *(
+            "method=grpo",
+            "program=ProposeAndSolve",
+            "--data.program.init_args.solves",
+            "2",
+            "--data.max_staleness",
+            "1",
+        ),
     ],
     "solver for a frozen proposer": lambda policy, transcripts: [
         *(
-            "loss=grpo",
-            "+program=propose",
+            "method=grpo",
+            "program=ProposeAndSolve",
             "--data.program.init_args.solves",
             "2",
         ),
@@ -122,7 +143,7 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks
     more = PARTS[part](policy, transcripts)
     whole = assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown=SHOWN.get(part, ()))
     lifecycles = {label: (whole / "lifecycles" / f"{label}.jsonl").read_text() for label in ("train", "validation")}
-    assert ('"kind":"propose"' in lifecycles["train"]) == ("+program=propose" in more)
+    assert ('"kind":"propose"' in lifecycles["train"]) == ("program=ProposeAndSolve" in more)
     assert '"kind":"propose"' not in lifecycles["validation"]
 
 
@@ -200,10 +221,19 @@ def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served
     term = made("cod_lightning.objective.terms.ForwardKL")
     whole = assert_resumed_and_the_same_on_two_ranks(
         tmp_path,
-        *("--data.rewards", json.dumps(parts), "--data.max_staleness", "1", "loss=grpo", "+source=failures"),
+        *(
+            "--data.rewards",
+            json.dumps(parts),
+            "--data.max_staleness",
+            "1",
+            "method=grpo",
+            "source=Revisits",
+            "source.by=failure",
+            "source.back=near",
+        ),
         *("--model.terms", json.dumps([term]), "--model.scorers", json.dumps({"teacher": scorer})),
         *("--model.trained_kinds", "[solve]", "--data.frozen.kind", "update", "--model.policy.weights", policy),
-        *("+replay=self_imitation", "--data.replay.init_args.warmup_rollouts", "2"),
+        *("replay=SelfImitation", "--data.replay.init_args.warmup_rollouts", "2"),
         *("--data.source.init_args.solved_max", "0.99", "--data.source.init_args.solved_min", "-9"),
         shown=("train/forward_kl_teacher", "replay/replayed_tokens", "source/revisits"),
     )

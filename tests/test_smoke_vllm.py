@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SHORT = ("--trainer.max_epochs", "2", "--data.suites", "null")
 
 
-def fit(*arguments, cwd, cache, engine="vllm"):
+def fit(*arguments, cwd, cache, engine="VLLMEngine"):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COD_LIGHTNING_CACHE": str(cache)}
     environment.pop("VLLM_LOGGING_LEVEL", None)  # an engine within this process has set it
     command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", f"engine={engine}", *SHORT]
@@ -84,7 +84,7 @@ def test_a_server_in_a_process_of_its_own_serves_whole_steps_and_goes_with_the_r
     few = ("--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "2", "--data.packs_per_rollout", "4")
     weights = tmp_path / "weights"
     few += ("--data.val_packs", "8", "--data.engine.init_args.weights_folder", str(weights))
-    done = fit(*few, cwd=tmp_path, cache=cache, engine="vllm_server")
+    done = fit(*few, cwd=tmp_path, cache=cache, engine="VLLMServerEngine")
     assert done.returncode == 0, done.stderr[-3000:]
     run = tmp_path / "runs" / "smoke"
     with (run / "metrics.csv").open() as file:
@@ -123,7 +123,14 @@ def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp
             "1",
         )
         done = fit(
-            "--trainer.strategy", "ddp", "--trainer.devices", "2", *few, cwd=tmp_path, cache=cache, engine="vllm_server"
+            "--trainer.strategy",
+            "ddp",
+            "--trainer.devices",
+            "2",
+            *few,
+            cwd=tmp_path,
+            cache=cache,
+            engine="VLLMServerEngine",
         )
     finally:
         server.stop()

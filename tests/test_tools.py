@@ -46,7 +46,9 @@ def trained(folder, checkpoint, engine):
     }  # fmt: skip
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
     (folder / "tools.yaml").write_text("defaults:\n  - recipe: qwen3_8b\n  - env: apps\n  - _self_\n")
-    done = cod("fit", "--config", "tools.yaml", f"engine={engine}", *flags, cwd=folder, fresh=engine != "transformers")
+    done = cod(
+        "fit", "--config", "tools.yaml", f"engine={engine}", *flags, cwd=folder, fresh=engine != "TransformersEngine"
+    )
     assert done.returncode in (0, LEARNT_NOTHING), done.stderr[-3000:]
     lives = (folder / "run" / "lifecycles" / "train.jsonl").read_text().splitlines()
     return [row for row in rows(folder / "run") if row["rollout/token_drift"]], list(map(json.loads, lives))
@@ -54,7 +56,8 @@ def trained(folder, checkpoint, engine):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "engine", [pytest.param("transformers", marks=pytest.mark.slow), pytest.param("vllm", marks=pytest.mark.vllm)]
+    "engine",
+    [pytest.param("TransformersEngine", marks=pytest.mark.slow), pytest.param("VLLMEngine", marks=pytest.mark.vllm)],
 )
 def test_calls_are_answered_in_the_tools_role_and_trained_on_without_drift(engine, checkpoint, tmp_path):
     steps, lives = trained(tmp_path, checkpoint, engine)

@@ -20,7 +20,7 @@ GPU = "one_80gb_lora_8b"
 
 
 SMALL = {
-    "fit": "regulariser=entropy --trainer.max_epochs 1 --data.rollouts_per_epoch 1 --data.packs_per_rollout 1 "
+    "fit": "--model.terms+=EntropyBonus --trainer.max_epochs 1 --data.rollouts_per_epoch 1 --data.packs_per_rollout 1 "
     "--data.updates_per_rollout 1 --data.val_packs 1",
     "test": "--data.max_new_tokens 8",
     "warm_start": "--warm_start.num_updates 1 --warm_start.num_packs 2",

@@ -59,7 +59,10 @@ def test_a_wrong_usage_of_a_signal_is_answered_before_a_warm_start_begins(usage,
 @pytest.mark.slow
 @pytest.mark.usefixtures("_no_warm_start")
 def test_a_right_usage_of_a_signal_begins_a_warm_start():
-    assert "a warm start begins" in findings("WARM +replay=signal +source=failures", ())[0]
+    assert (
+        "a warm start begins"
+        in findings("WARM replay=SignalReplay source=Revisits source.by=failure source.back=near", ())[0]
+    )
 
 
 def test_wrong_usages_are_hundreds_and_each_is_there_once():

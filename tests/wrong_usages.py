@@ -94,12 +94,12 @@ report afile
 report .
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
-sweep --config smoke credit=episode,nosuch --print_jobs ## credit | nosuch
-sweep --config smoke credit=episode,task --launcher slurm
-sweep --config smoke credit=episode,task --jobs 0
+sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
+sweep --config smoke credit=EpisodeCredit,TaskCredit --launcher slurm
+sweep --config smoke credit=EpisodeCredit,TaskCredit --jobs 0
 sweep --table nowhere
 sweep --tabel nowhere ## --tabel | Did you mean --table?
-sweep --config smoke --lancher joblib credit=episode,task ## --lancher | Did you mean --launcher?
+sweep --config smoke --lancher joblib credit=EpisodeCredit,TaskCredit ## --lancher | Did you mean --launcher?
 context show
 context show --state nowhere --version one
 context diff --state nowhere
@@ -145,9 +145,9 @@ report nowhere afile ## nowhere
 report --plots ## runs
 report nowhere --plot ## nowhere
 completion zsh
-sweep --config smoke credit=episode,task --launcher basic --jobs x
-sweep --config smoke credit=episode,task --outt x
-sweep credit=episode,task
+sweep --config smoke credit=EpisodeCredit,TaskCredit --launcher basic --jobs x
+sweep --config smoke credit=EpisodeCredit,TaskCredit --outt x
+sweep credit=EpisodeCredit,TaskCredit
 sweep --config smoke env=levers,levrs --print_jobs ## env | levrs
 sweep --config smoke method=grpo,nosuch --print_jobs ## method
 sweep --config smoke creditt=episode,task --print_jobs ## creditt
@@ -172,7 +172,7 @@ check --env levers --pack_size 100000000
 check --env levers --num_packs 100000000000
 check --env levers --context skillz
 check --env os.path
-sweep --config smoke credit=episode,task --jobs 1000000x
+sweep --config smoke credit=EpisodeCredit,TaskCredit --jobs 1000000x
 sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir | a,b
 sweep --config smoke seed_everything= --print_jobs ## seed_everything
 context log --state .
@@ -180,7 +180,8 @@ context diff --state . --old 1 --new x
 context show --state . --version -1 ## --state
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
 sweep --config smoke method=[grpo,rec] --print_jobs ## method | [grpo,rec] | method=grpo,rec
-sweep --config smoke credit=[task,episode] --print_jobs ## credit | [task,episode] | credit=task,episode
+sweep --config smoke context=[acts_compact,hint_compact] --print_jobs ## context | [acts_compact,hint_compact]
+sweep --config smoke credit=[TaskCredit,EpisodeCredit] --print_jobs ## credit | credit=TaskCredit,EpisodeCredit
 worlds --x
 completion fish
 play --env apps_compact --env.patience 3 ## patience | 3 | protocol=compact
@@ -188,14 +189,14 @@ play --env apps_compact --env.spare_calls 3
 play --env apps_compact --env.question_cost 0.5
 play --env apps_compact --env.feedback plain
 play --env apps_compact --env.difficulties [1,2] ## difficulties | 1, 2
-play --env apps_json --env.split_by [] ## split_by | []
-play --env apps_json --env.split_by [facts,facts] ## split_by | facts
-play --env apps_json --env.split_by [quirk] ## split_by | quirk
-play --env apps_json --env.split_by quirks ## split_by | quirks
-play --env apps_json --env.templates [] ## templates | []
-play --env apps_json --env.templates [send_mial] ## templates | send_mial | Did you mean send_mail?
-play --env apps_json --env.misses 2
-play --env apps_json --env.slots [card] ## slots | card
+play --env apps --env.split_by [] ## split_by | []
+play --env apps --env.split_by [facts,facts] ## split_by | facts
+play --env apps --env.split_by [quirk] ## split_by | quirk
+play --env apps --env.split_by quirks ## split_by | quirks
+play --env apps --env.templates [] ## templates | []
+play --env apps --env.templates [send_mial] ## templates | send_mial | Did you mean send_mail?
+play --env apps --env.misses 2
+play --env apps --env.slots [card] ## slots | card
 play --env grid_compact --env.hills 2 ## hills | 2 | field=lanes
 play --env grid_compact --env.scale_max 0.6
 play --env pde_compact --env.family physical_full_eval_hard
@@ -211,19 +212,19 @@ references --config smoke
 check --env levers --seed 3
 validate --config smoke --suites in_domain ## --suites | validate
 predict --config smoke --suites in_domain ## --suites | predict
-sweep --config smoke method=rec,grpo loss=dapo --print_jobs ## method=rec | method=grpo
+sweep --config smoke method=nft,sdpo loss=GRPO --print_jobs ## method=nft | method=sdpo
 sweep --config smoke env.length_penalty=0,0.0 --print_jobs ## length_penalty=0 | length_penalty=0.0
-sweep --config smoke --config quickstart credit=task,episode --print_jobs ## --config | quickstart
+sweep --config smoke --config quickstart credit=TaskCredit,EpisodeCredit --print_jobs ## --config | quickstart
 sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
 sweep --config smoke seed_everything=1-3 --print_jobs ## seed_everything | 1-3
 fit --config smoke program=nosuch
 sweep --config smoke ckpt_path=a,b
-sweep --config smoke credit=episode,task --ckpt_path last
-sweep --config smoke credit=episode,task --overwrite true
+sweep --config smoke credit=EpisodeCredit,TaskCredit --ckpt_path last
+sweep --config smoke credit=EpisodeCredit,TaskCredit --overwrite true
 sweep --config smoke seed_everything=1,2 --seed_everything 3 ## seed_everything | 1,2 | 3
-sweep --config smoke credit=episode,task model.credit=trajectory ## credit | episode,task | trajectory
+sweep --config smoke source=Uniform,Bandit data.source=Growth ## source | Uniform,Bandit | Growth
 sweep --config smoke hydra.sweeper.params.model.lr=1e-3,2e-3 ## hydra.sweeper.params.model.lr | Write model.lr=1e-3,2e-3
-sweep --config smoke credit=episode,task hydra.sweep.dir=x ## hydra.sweep.dir=x
+sweep --config smoke credit=EpisodeCredit,TaskCredit hydra.sweep.dir=x ## hydra.sweep.dir=x
 play --env LEVERS ## env | LEVERS | Did you mean levers?
 play --env nowhere.yaml
 play --env '' ## --env | empty
@@ -334,13 +335,16 @@ SMOKE data.env.protocol=compackt
 SMOKE --data.context nowhere.Notes
 SMOKE context=notebok_compact
 SMOKE credit=discont
-SMOKE loss=ciscpo
+SMOKE method=ciscpo
+SMOKE method=nft ## loss | nft | method=nft
+SMOKE reward=length ## reward | data.rewards
+SMOKE --warm_start warm_start/levers ## warm_start | warm_start/levers | --warm_start.num_updates
 SMOKE --model.loss.clip_lo 3
 SMOKE strategy=ddpp
 SMOKE colour=red
 SMOKE --data.engine vlm
 SMOKE program=sometimes
-SMOKE env=terminal_hard ## data.env | Terminal | 'Local' | words()
+SMOKE env=terminal_easy ## data.env | Terminal | 'Local' | words()
 SMOKE --trainer.max_epochs x
 SMOKE --trainer.max_epochs 0.5
 SMOKE --trainer.devices 0
@@ -448,7 +452,7 @@ SMOKE --model.credit nowhere.Credit
 SMOKE --model.betas 3
 SMOKE --model.betas 0.9,0.95 ## model.betas | 0.9,0.95
 SMOKE --model.trained_kinds solve,update ## model.trained_kinds | solve,update
-SMOKE source=growth --data.source.num_tasks 2,4 ## num_tasks | 2,4
+SMOKE source=Growth --data.source.num_tasks 2,4 ## num_tasks | 2,4
 SMOKE --model.betas [0.9,0.9,0.9] ## model.betas | 0.9, 0.9, 0.9
 SMOKE --model.policy nowhere.P
 SMOKE --model.policy.num_layers 0
@@ -470,8 +474,8 @@ SMOKE engine=nosuch
 SMOKE source=nosuch
 SMOKE env=
 SMOKE --env.max_turns x
-fit --config quickstart model=sentences ## data.env | FrozenLakeObscure | protocol=natural
-SMOKE context=notebook ## data.context | NotebookContext | words()
+fit --config quickstart model.policy=SentencePolicy ## data.env | FrozenLakeObscure | protocol=natural
+SMOKE context=NotebookContext ## data.context | NotebookContext | words()
 SMOKE --data.env.protocol natural ## data.env | Levers | 'Pull' | words()
 SMOKE --warm_start
 fit --config smoke --trainer.default_root_dir
@@ -589,7 +593,7 @@ SMOKE --sampled_token_budget 1M
 SMOKE --data.deadlines.turn_s 5m
 SMOKE --model.final_lr_fraction 2
 SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
-SMOKE source=bandit ## data.source | Bandit
+SMOKE source=Bandit ## data.source | Bandit
 SMOKE recipe=qwen3 ## model.policy
 SMOKE suite=in_domain
 DEPLOY --split val
@@ -620,29 +624,29 @@ sweep --config smoke seed_everything=1,-1 ## seed_everything | -1
 """
 """Commands that build parsers of Lightning, or more."""
 SIGNALS = """
-WARM +replay=self_imitation --data.replay.init_args.max_age 0 ## data.replay.max_age
-WARM +replay=signal --data.replay.init_args.priority -1 ## data.replay.priority
-WARM +replay=signal loss=rloo ## data.replay
-WARM loss=sdpo --model.loss.init_args.beta 0 ## model.loss.beta
+WARM replay=SelfImitation --data.replay.init_args.max_age 0 ## data.replay.max_age
+WARM replay=SignalReplay --data.replay.init_args.priority -1 ## data.replay.priority
+WARM replay=SignalReplay method=rloo ## data.replay
+WARM method=sdpo --model.loss.init_args.beta 0 ## model.loss.beta
 WARM baseline=Accepted --model.baseline.init_args.at_least nan ## model.baseline
-MIXED +source=bandit --data.source.init_args.temperature 0 ## data.source.temperature | 0
-MIXED +source=bandit --data.source.init_args.step_size 2 ## data.source.step_size | 2
-WARM +source=growth --data.source.init_args.rollouts_per_stage 0 ## data.source.rollouts_per_stage | 0
-WARM +source=growth --data.source.init_args.num_tasks [4,2] ## data.source.num_tasks | [4, 2]
-WARM +source=growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
-WARM +source=growth --data.source.init_args.num_tasks null --data.source.init_args.max_turns [99] ## data.source.max_turns | 99
-WARM +source=learnability --data.source.init_args.by luck
-WARM +source=learnability --data.source.init_args.back never
-WARM +source=regret --data.source.init_args.share 1 ## data.source.share | 1
-WARM +source=regret --data.source.init_args.capacity 0 ## data.source.capacity | 0
-WARM +source=regret --data.source.init_args.candidates 0 ## data.source.candidates | 0
-WARM +source=failures --data.source.init_args.solved_max 1 ## data.source.solved_max | 1
-WARM +source=failures --data.source.init_args.solved_min 0.9 ## data.source.solved_max | 0.75 | solved_min=0.9
-WARM +replay=self_imitation --data.replay.init_args.max_episodes 0 ## data.replay.max_episodes | 0
-WARM +replay=self_imitation --data.replay.init_args.max_tokens 0 ## data.replay.max_tokens | 0
-WARM +replay=self_imitation --data.replay.init_args.episodes_per_update 0 ## data.replay.episodes_per_update | 0
-WARM +replay=self_imitation --data.replay.init_args.warmup_rollouts -1 ## data.replay.warmup_rollouts | -1
-WARM +replay=self_imitation --data.replay.init_args.coefficient 0 ## data.replay.coefficient | 0
+MIXED source=Bandit --data.source.init_args.temperature 0 ## data.source.temperature | 0
+MIXED source=Bandit --data.source.init_args.step_size 2 ## data.source.step_size | 2
+WARM source=Growth --data.source.init_args.rollouts_per_stage 0 ## data.source.rollouts_per_stage | 0
+WARM source=Growth --data.source.init_args.num_tasks [4,2] ## data.source.num_tasks | [4, 2]
+WARM source=Growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
+WARM source=Growth --data.source.init_args.num_tasks null --data.source.init_args.max_turns [99] ## data.source.max_turns | 99
+WARM source=Revisits --data.source.init_args.by luck
+WARM source=Revisits --data.source.init_args.back never
+WARM source=Revisits source.back=near --data.source.share 1 ## data.source.share | 1
+WARM source=Revisits source.back=near --data.source.capacity 0 ## data.source.capacity | 0
+WARM source=Revisits source.back=near --data.source.candidates 0 ## data.source.candidates | 0
+WARM source=Revisits source.by=failure --data.source.solved_max 1 ## data.source.solved_max | 1
+WARM source=Revisits source.by=failure --data.source.solved_min 0.9 ## data.source.solved_max | 0.75 | solved_min=0.9
+WARM replay=SelfImitation --data.replay.init_args.max_episodes 0 ## data.replay.max_episodes | 0
+WARM replay=SelfImitation --data.replay.init_args.max_tokens 0 ## data.replay.max_tokens | 0
+WARM replay=SelfImitation --data.replay.init_args.episodes_per_update 0 ## data.replay.episodes_per_update | 0
+WARM replay=SelfImitation --data.replay.init_args.warmup_rollouts -1 ## data.replay.warmup_rollouts | -1
+WARM replay=SelfImitation --data.replay.init_args.coefficient 0 ## data.replay.coefficient | 0
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms.JSD.beta | 1.0
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"coefficient":0}}] ## model.terms.JSD.coefficient | 0
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{}}] ## model.terms | teacher
@@ -660,37 +664,37 @@ WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"["}}} ## d
 WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"a","bonus":-1.0}}} ## data.rewards.NewFacts.bonus | -1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards.PartlyKnown.share | 1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"transcripts":"nowhere"}}} ## PartlyKnown.transcripts | nowhere
-WARM +reward=noisy --data.rewards.noisy.init_args.false_positive 2 ## data.rewards.NoisyJudge.false_positive | 2
-WARM +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.error 0.5 ## data.rewards.NoisyPairwiseJudge.error | 0.5
-WARM +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
-WARM +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.weight nan ## weight | nan
-WARM +reward=noisy_pairwise --data.program Anchored ## data.rewards.noisy_pairwise | NoisyPairwiseJudge | data.program=Anchored
-WARM +reward=pairwise ## data.rewards.PairwiseJudge.rubric | rubric.txt
-WARM +reward=pairwise --data.rewards.pairwise.init_args.rubric list.yaml ## data.rewards.PairwiseJudge.model
-WARM +reward=pairwise --data.rewards.pairwise.rubric list.yaml --data.rewards.pairwise.model m ## PairwiseJudge.base_url
-WARM +reward=pairwise --data.rewards.pairwise.init_args.kinds [] ## data.rewards.PairwiseJudge.kinds | []
-WARM +reward=pairwise --data.rewards.pairwise.init_args.kinds [sleep] ## kinds | sleep
-WARM +reward=pairwise --data.rewards.pairwise.init_args.max_retries -1 ## data.rewards.PairwiseJudge.max_retries | -1
-WARM +reward=judge ## data.rewards.JudgeReward.rubric | rubric.txt
-WARM +reward=judge --data.rewards.judge.init_args.rubric list.yaml ## data.rewards.JudgeReward.model
+WARM --data.rewards.noisy NoisyJudge --data.rewards.noisy.false_positive 2 ## data.rewards.NoisyJudge.false_positive | 2
+WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.error 0.5 ## data.rewards.NoisyPairwiseJudge.error | 0.5
+WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
+WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.weight nan ## weight | nan
+WARM --data.rewards.pairs NoisyPairwiseJudge program=Anchored ## data.rewards.pairs | NoisyPairwiseJudge | data.program=Anchored
+WARM PAIRWISE.rubric rubric.txt ## data.rewards.PairwiseJudge.rubric | rubric.txt
+WARM PAIRWISE.rubric list.yaml ## data.rewards.PairwiseJudge.model
+WARM PAIRWISE.rubric list.yaml --data.rewards.pairs.model m ## PairwiseJudge.base_url
+WARM PAIRWISE.rubric a --data.rewards.pairs.kinds [] ## data.rewards.PairwiseJudge.kinds | []
+WARM PAIRWISE.rubric a --data.rewards.pairs.kinds [sleep] ## kinds | sleep
+WARM PAIRWISE.rubric a --data.rewards.pairs.max_retries -1 ## data.rewards.PairwiseJudge.max_retries | -1
+WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric rubric.txt ## data.rewards.JudgeReward.rubric | rubric.txt
+WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric list.yaml ## data.rewards.JudgeReward.model
 WARM --data.frozen.kind both ## data.frozen | both
 WARM --data.frozen.kind solve ## data.frozen.kind | solve | model.trained_kinds
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
 WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
 WARM --model.trained_kinds [propose] ## model.trained_kinds | propose
-WARM +program=propose --data.program.init_args.solves 1 ## data.program.solves | 1
-WARM +program=propose --data.program.init_args.solves 3 ## data.program.solves | 3 | data.pack_size
-WARM +program=propose ## data.pack_size | 4 | Set it to 8
-WARM +program=propose --data.program.init_args.solves 2 env=alchemy_compact ## data.program | Alchemy | program=every_task
+WARM program=ProposeAndSolve --data.program.solves 1 ## data.program.solves | 1
+WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 | data.pack_size
+WARM program=ProposeAndSolve ## data.pack_size | 4 | Set it to 8
+WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data.program | Alchemy | program=ConnectTheDots
 WARM --data.program Anchored --data.program.program ProposeAndSolve --data.program.program.solves 2 ## data.program | Anchored
 WARM --data.program Anchored --data.program.positions [4] ## data.program.positions | [4] | 1 to 3
-WARM +program=propose +reward=use ## data.rewards.use | EntryUse | ProposeAndSolve
-WARM +program=propose source=growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
-WARM +program=propose --data.program.init_args.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]
+WARM program=ProposeAndSolve --data.rewards.use EntryUse ## data.rewards.use | EntryUse | ProposeAndSolve
+WARM program=ProposeAndSolve source=Growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
+WARM program=ProposeAndSolve --data.program.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]
 WARM --data.frozen.kind propose --model.trained_kinds [solve] ## data.frozen.kind | propose
 WARM --model.trained_kinds [] ## model.trained_kinds | []
-WARM loss=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1
-WARM loss=nft +replay=signal ## data.replay | NFT
+WARM method=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1
+WARM method=nft replay=SignalReplay ## data.replay | NFT
 WARM --data.max_staleness -1 ## data.max_staleness | -1
 WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | resample_packs
 """
@@ -698,7 +702,7 @@ WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | 
 _SHORT = {
     "SMOKE": "fit --config smoke --warm_start null",
     "WARM": "fit --config smoke",
-    "MIXED": "fit --config experiment/levers_mixture",
+    "MIXED": f"fit --config {Path(__file__).parents[1]}/examples/studies/levers_mixture.yaml",
     "KL_TO_TEACHER": '--model.terms [{PATH:"TERMS.KL",ARGS:{"to":"teacher"}}] --model.scorers',
     "BY_WORLD": '{"teacher":{PATH:"SCORERS.ScorerByWorld",ARGS:{"teachers":',
     "PATH": '"class_path"',
@@ -706,6 +710,7 @@ _SHORT = {
     "TERMS": "cod_lightning.objective.terms",
     "SCORERS": "cod_lightning.training.scorers",
     "SEES_MORE": "cod_lightning.methods.privileged.PrivilegedScorer",
+    "PAIRWISE": "--data.rewards.pairs PairwiseJudge --data.rewards.pairs",
     "LEARNED": "cod_lightning.methods.learned_reward",
     "REWARDS": "cod_lightning.rewards",
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",

@@ -102,7 +102,7 @@ class Checkpoint:
         elif "base" in self.content:
             raise DataError(
                 f"{self.path} holds an adapter for {self.content['base']['name']}, not the weights of a whole model. "
-                "Choose model=lora or model=qlora, or use the config of its own run."
+                "Choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy, or use the config of its own run."
             )
         try:
             model.load_state_dict(weights, strict=base is None, assign=mapped is not None)

@@ -7,7 +7,7 @@ from typing import Any
 from cod_lightning.commands import COMMANDS
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.parser import OneLine, program
-from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
+from cod_lightning.commands.shipped import choices_of, choosable, config_names
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.modules import GRPOModule
@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
         start(_Keys, GRPOModule, RolloutDataModule, ["fit"])
     except _Found as found:
         (keys,) = found.args
-    choices = [f'        {group}) words="{" ".join(choices_of(group))}" ;;' for group in CLASS_KEYS]
-    words = {"commands": COMMANDS, "configs": config_names(), "keys": keys, "groups": [f"{g}=" for g in CLASS_KEYS]}
+    choices = [f'        {group}) words="{" ".join(choices_of(group))}" ;;' for group in choosable()]
+    words = {"commands": COMMANDS, "configs": config_names(), "keys": keys, "groups": [f"{g}=" for g in choosable()]}
     print(_SCRIPT.format(choices="\n".join(choices), **{name: " ".join(each) for name, each in words.items()}), end="")
     return 0

@@ -9,9 +9,6 @@ from typing import Any
 from cod_lightning.commands.shipped import config_folders, config_names, groups
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 
-_SEVERAL = ("reward",)
-"""Groups of which a config may choose several, in brackets: each adds a key of its own."""
-
 
 @dataclass(frozen=True)
 class Composed:
@@ -23,6 +20,13 @@ class Composed:
     """Group -> the choice made in it."""
     axes: dict[str, str]
     """What the file itself sweeps over (`hydra.sweeper.params`)."""
+
+
+def check_single(key: str, value: str) -> None:
+    """Raise `ConfigError` for several choices where one is made."""
+    if value.startswith("["):
+        expected = "one choice, since the last of several takes the place of the others"
+        raise ConfigError(key, value, expected, f"Choose one; sweep ... {key}={value[1:-1]} trains each.")
 
 
 def composed(path: Path, choices: Sequence[str]) -> Composed:
@@ -40,10 +44,7 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
         if key.startswith("hydra."):
             remedy = "--trainer.default_root_dir sets the folder of a run, --out that of a sweep."
             raise ConfigError("command line", choice, "no key of Hydra's own, which only composes configs here", remedy)
-        if value.startswith("[") and key not in _SEVERAL:
-            expected = "one choice, since the last of several takes the place of the others"
-            remedy = f"Choose one; sweep ... {key}={value[1:-1]} trains each."
-            raise ConfigError(key, value, expected, remedy)
+        check_single(key, value)
     try:
         node: Any = OmegaConf.load(path)
         made = _compose(path, node, [])[1].runtime.choices if choices else {}  # with null where there is none yet

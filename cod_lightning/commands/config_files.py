@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from cod_lightning.commands import LIGHTNING
-from cod_lightning.commands.composition import composed
+from cod_lightning.commands.composition import check_single, composed
 from cod_lightning.commands.shipped import (
     CLASS_KEYS,
     choices_of,
@@ -36,8 +36,15 @@ from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
 from cod_lightning.trusted import read_config
 
-_WITH_MODULES = ("env", "engine")
-"""Groups whose classes are imported when a config names them by their paths; a name alone does not find them."""
+_CLASSES = {
+    "program": "program=BestOfN",
+    "source": "source=Bandit",
+    "replay": "replay=SignalReplay",
+    "loss": "--model.loss NFT",
+    "credit": "credit=TaskCredit",
+    "baseline": "baseline=LeaveOneOut",
+}
+"""Keys without a group of files: how a class is chosen for them."""
 _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots", "--dry_run", "--dry-run")
 """Options without a value."""
 _OF_FIT = ("ckpt_path", "weights_only")
@@ -97,7 +104,8 @@ def taken_apart(pairs: Iterable[tuple[str, str | None]]) -> Typed:
             typed.others.append((key_typed, None))
         elif key_typed == "--suites" or key == "data.suites":
             typed.values.append(("data.suites", value, _typed_suites(key_typed, value)))
-        elif group is not None and value[:1] != "[":
+        elif group is not None:
+            check_single(group, value)
             named = shipped_or_class(group, value, key_typed)
             if isinstance(named, Path):
                 typed.choices.append(f"{group}={named.stem}")
@@ -163,9 +171,15 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     if value.endswith(".py") and Path(value).is_file():
         _refuse_code(key, value)
     is_name = "." in value and not value.endswith((".yaml", ".yml"))
-    is_name |= group not in _WITH_MODULES and value[:1].isupper() and value.isidentifier()
-    if is_name or not shipped or value == "null" or value[:1] == "{" or Path(value).is_file():
+    is_name |= (
+        group != "env" and value[:1].isupper() and value.isidentifier()
+    )  # one of those is found by its path alone
+    if is_name or value == "null" or value[:1] == "{" or Path(value).is_file():
         return value
+    if not shipped:
+        meant = f"Did you mean method={value}? " if value in choices_of("method") else ""
+        listed = f"`fit --help {CLASS_KEYS[group]}` lists them; groups of files are {', '.join(sorted(groups()))}."
+        raise ConfigError(key, value or "empty", f"a class by its name, as in {_CLASSES[group]}", f"{meant}{listed}")
     expected = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path"
     listed = "See `worlds`." if group == "env" else "Check the spelling."
     raise ConfigError(key, value or "empty", expected, f"{did_you_mean(value, [*shipped])}{listed}")

@@ -56,7 +56,7 @@ class EvolveCLI(SamplingCLI):
         context = self.datamodule.context
         if not context.updates:
             expected = f"a mechanism that the policy rewrites, unlike {type(context).__name__}"
-            raise ConfigError("data.context", type(context).__name__, expected, "Choose context=hint.")
+            raise ConfigError("data.context", type(context).__name__, expected, "Choose context=HintContext.")
         super().after_instantiate_classes()
 
 

@@ -91,7 +91,7 @@ class LaunchCLI(PlanCLI):
     def _serve_from_elsewhere(self, root: Path) -> None:
         engine = self.config.data.engine
         if engine.class_path.rpartition(".")[2] != VLLMServerEngine.__name__:
-            expected = "engine=vllm_server where machines serve"
+            expected = "engine=VLLMServerEngine where machines serve"
             raise ConfigError("data.engine", engine.class_path, expected, "Choose it, or leave --servers out.")
         asked = engine.init_args
         if asked.urls:

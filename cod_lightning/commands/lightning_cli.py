@@ -35,7 +35,7 @@ from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.checkpoints.resume import AUTO, LAST, named, newest
 from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.commands.parser import OneLine, own_refusals, program
-from cod_lightning.commands.shipped import CLASS_KEYS, config_names
+from cod_lightning.commands.shipped import choosable, config_names
 from cod_lightning.commands.trainer_settings import (
     check_shards,
     check_trainer,
@@ -88,7 +88,7 @@ class OneLineParser(OneLine, LightningArgumentParser):
                 f"  --{group + '.*':<24} {count} keys: {self.prog} --help {group}" for group, count in groups.items()
             ]
             head = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]\n\nkeys:\n"
-            shipped = f"\nGROUP: {', '.join(CLASS_KEYS)}, as in credit=task; env=my.World: a class\n"
+            shipped = f"\nGROUP: {', '.join(choosable())}, as in method=grpo, credit=TaskCredit, env=my.World\n"
             return head + "\n".join([*(_in_a_line(action) for action in own), *lines]) + "\n" + shipped
         chosen = [a for a, name in zip(keys, names, strict=True) if f"{name}.".startswith(f"{self.about}.")]
         if not chosen:

@@ -33,7 +33,7 @@ from cod_lightning.models.pretrained import read_config
 from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.logprobs import scores_bytes
 from cod_lightning.objective.terms import REFERENCE
-from cod_lightning.rollout.lengths import RowLength, row_lengths
+from cod_lightning.rollout.lengths import longest_row
 from cod_lightning.terminal import Screen
 from cod_lightning.training.stochastic_adamw import STEP_SLICE
 
@@ -55,13 +55,11 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     sizes = sizes_of(model, num_adapters * policy.rank, policy.targets) if adapter else sizes_of(model)
     engine, precision, shards = data.engine, str(trainer.precision or "32-true"), num_shards(trainer)
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4
-    most_tokens = num_tokens = max(module.token_budget, policy.window)
     longest = policy.window
-    if lengths := _row_lengths(data, policy):
-        longest = max(one.longest for one in lengths)
-        whole = shards > 1 or policy.gradient_checkpointing  # beginnings are not shared then
-        budget = module.token_budget or most_tokens
-        num_tokens = most_tokens if whole else max(one.computed(budget) for one in lengths)
+    if data.has_chat:
+        pack = first_pack(data.env, data.pack_size, data.seed)
+        longest = longest_row(data.env, data.context, pack, data.chat, policy.window, data.max_new_tokens)
+    num_tokens, most_tokens = (max(module.token_budget, length) for length in (longest, policy.window))
     engine_bytes, work = _engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu)
     stochastic = module.optimizer_name == "adamw_stochastic"
     in_float32 = stochastic and weight_bytes == 2 and not adapter and num_processes(trainer) == 1
@@ -91,13 +89,6 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         own_bytes=0 if on_gpu else _own_bytes(),
     )
     return plan_memory(sizes, run, available, device)
-
-
-def _row_lengths(data: RolloutDataModule, policy: Any) -> tuple[RowLength, ...]:
-    if not data.has_chat:
-        return ()
-    pack = first_pack(data.env, data.pack_size, data.seed)
-    return row_lengths(data.env, data.context, pack, data.chat, policy.window, data.max_new_tokens)
 
 
 def _cached(data: RolloutDataModule, trainer: Any, num_adapters: int, longest: int, window: int) -> dict[str, int]:

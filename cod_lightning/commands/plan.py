@@ -92,7 +92,9 @@ def run(argv: Sequence[str]) -> int:
     policy = cli.model.policy
     if not (isinstance(policy, PretrainedPolicy) and policy.path):
         expected = "a policy from a folder or the hub, whose size is worth a plan"
-        raise ConfigError("model.policy", type(policy).__name__, expected, "Choose model=pretrained, lora or qlora.")
+        raise ConfigError(
+            "model.policy", type(policy).__name__, expected, "Choose model.policy=PretrainedPolicy, or LoRAPolicy."
+        )
     screen = Screen()
     try:
         cli.datamodule.check_with(policy, elsewhere=True)

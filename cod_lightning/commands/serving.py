@@ -81,7 +81,7 @@ def run(argv: Sequence[str], changed: Callable[[str | None], bool]) -> int:
 def _check(options: Any, engine: Any, policy: Any) -> str:
     """The key that the servers ask for. Raises `ConfigError` for what cannot be started here."""
     if not isinstance(engine, VLLMServerEngine):
-        raise ConfigError("data.engine", type(engine).__name__, "VLLMServerEngine", "Choose engine=vllm_server.")
+        raise ConfigError("data.engine", type(engine).__name__, "VLLMServerEngine", "Choose engine=VLLMServerEngine.")
     check_pair(engine, policy)
     if num_gpus := torch.cuda.device_count():
         each = options.gpus_per_server

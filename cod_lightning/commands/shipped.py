@@ -17,17 +17,18 @@ CLASS_KEYS = {
     "credit": "model.credit",
     "baseline": "model.baseline",
 }
-"""Group -> the key whose class its files choose."""
+"""Short name of a key -> the key, whose value is a class; env, context and engine are groups of files, too."""
+_ROOMS = "lifecycles", "methods", "engines"
 
 
 def import_named(text: str) -> None:
-    """Import the programs and methods whose classes the text names, since a parser finds names alone, as in `--model.loss NFT`, of
-    what is imported.
+    """Import the programs, methods and engines whose classes the text names, since a parser finds names alone, as in
+    `--model.loss NFT`, of what is imported.
     """
     words, home = set(re.findall(r"\b[A-Z]\w+", text)), Path(__file__).resolve().parents[1]
-    for file in sorted(file for room in ("lifecycles", "methods") for file in (home / room).glob("[a-z]*.py")):
+    for file in sorted(file for room in _ROOMS for file in (home / room).rglob("[a-z]*.py")):
         if words & set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)):
-            import_module(f"cod_lightning.{file.parent.name}.{file.stem}")
+            import_module(".".join(("cod_lightning", *file.relative_to(home).with_suffix("").parts)))
 
 
 def moved(message: str) -> str:
@@ -54,8 +55,8 @@ def config_folders() -> list[Path]:
 
 
 def config_names() -> list[str]:
-    """Names that `--config` takes: files at the top and under experiment/ and study/."""
-    named = ("", "experiment/", "study/")
+    """Names that `--config` takes: files at the top and under experiment/."""
+    named = ("", "experiment/")
     return sorted(
         f"{of}{path.stem}" for folder in config_folders() for of in named for path in (folder / of).glob("*.yaml")
     )
@@ -64,6 +65,11 @@ def config_names() -> list[str]:
 def groups() -> set[str]:
     """The config groups."""
     return {path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()}
+
+
+def choosable() -> list[str]:
+    """What a command line chooses in: groups of files, and short names of keys whose values are classes."""
+    return [*CLASS_KEYS, *sorted(groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"})]
 
 
 def files_of(group: str) -> dict[str, Path]:

@@ -71,7 +71,9 @@ def run(argv: Sequence[str]) -> int:
             raise ConfigError("--table", beside, "alone, since it runs nothing", "Run the sweep first.")
         return _table(options.table, options, argv)
     if options.config is None:
-        raise ConfigError("--config", "missing", "the config that is varied", "Try --config smoke credit=episode,task.")
+        raise ConfigError(
+            "--config", "missing", "the config that is varied", "Try --config smoke credit=EpisodeCredit,TaskCredit."
+        )
     if [key for key, _ in keys_of(argv)].count("--config") > 1:
         raise ConfigError("--config", options.config, "one config", "Type what another one changes as KEY=VALUE.")
     at_once = _at_once(options)

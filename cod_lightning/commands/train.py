@@ -57,7 +57,7 @@ class TrainCLI(CodCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
         text = "A supervised start before `fit`, unless it is cached; null starts from model.policy. Keys: --warm_start.help."
-        parser.add_argument("--warm_start", type=phase.WarmStart | None, default=None, help=text)
+        parser.add_argument("--warm_start", type=phase.WarmStart | str | None, default=None, help=text)
         text = "Write profile/summary.md, where the time of a step of `fit` went, and profile/trace.json.gz."
         parser.add_argument("--profile", action="store_true", help=text)
         text = "End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer."
@@ -77,6 +77,9 @@ class TrainCLI(CodCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """As ever; the config is kept as it was asked for."""
         super().parse_arguments(parser, args)
+        if isinstance(named := self._own().warm_start, str):
+            expected = "keys of a warm start, or null"
+            raise ConfigError("warm_start", named, expected, "Write --warm_start.num_updates 1500, say.")
         self.asked = yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False))
 
     def before_instantiate_classes(self) -> None:

@@ -4,7 +4,6 @@ from cod_lightning.contexts.base import ContextMechanism as ContextMechanism
 from cod_lightning.contexts.base import ContextUpdate as ContextUpdate
 from cod_lightning.contexts.checked import CheckedContext as CheckedContext
 from cod_lightning.contexts.hint import HintContext as HintContext
-from cod_lightning.contexts.notebook import NotebookContext as NotebookContext
 from cod_lightning.contexts.stacked import StackedContext as StackedContext
 from cod_lightning.contexts.wrapped import StartedContext as StartedContext
 

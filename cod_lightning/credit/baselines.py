@@ -115,7 +115,7 @@ class RoleMean(Baseline):
 class AsymRE(Baseline):
     """A_i = R_i - (mean_k R_k + shift): a baseline below the mean weighs successes more than failures.
 
-    Source: arXiv 2506.20520, with a loss that has no importance weights (`loss=reinforce`) and `model.scale=none`; a
+    Source: arXiv 2506.20520, with a loss that has no importance weights (`method=reinforce`) and `model.scale=none`; a
     baseline above the mean collapses there. Packs in which all returns are equal are imitated with weight -shift.
 
     >>> returns = Returns(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
@@ -139,9 +139,9 @@ class AsymRE(Baseline):
 class Accepted(Baseline):
     """A_i = 1 for what is accepted; everything else is in no row and in no denominator, as if it had not been sampled.
 
-    With `loss=reinforce` that is supervised fine-tuning on the run's own successes, minus the mean log-prob of the accepted tokens:
+    With `method=reinforce` that is supervised fine-tuning on own successes, minus the mean log-prob of the accepted tokens:
     rejection sampling (RFT, arXiv 2308.01825), and expert iteration over rollouts (ReST-EM, arXiv 2312.06585). What is accepted
-    follows the credit: `credit=trajectory` accepts lifecycles as a whole, `credit=episode` (or `task`) episode by episode. What
+    follows the credit: `TrajectoryCredit` accepts lifecycles as a whole, `EpisodeCredit` and `TaskCredit` episode by episode. What
     differs: one update on a rollout's successes, not a new fit from the initial policy; duplicates are kept.
 
     >>> returns = Returns(torch.tensor([[[1.0], [0.5], [0.0]]]), torch.ones(1, 3, 1, dtype=torch.bool))

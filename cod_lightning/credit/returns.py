@@ -40,7 +40,7 @@ class CreditRule(ABC):
             "model.credit",
             type(self).__name__,
             "a rule that credits each episode with what came of it, since attempts from a snapshot measure only that",
-            "Choose credit=episode, or a data.program without attempts.",
+            "Choose credit=EpisodeCredit, or a data.program without attempts.",
         )
 
     @abstractmethod
@@ -131,7 +131,7 @@ class TrajectoryCredit(CreditRule):
     """Coarse credit of earlier work: every episode of a lifecycle, but a proposal, gets the sum of all its task rewards.
 
     Source: the comparison in arXiv 2606.20002, there with division by the group's standard deviation (`model.scale=group`).
-    With that scale and `loss=grpo` it is DCPO (arXiv 2510.12635): a trajectory is cut where the context is edited, and every
+    With that scale and `method=grpo` it is DCPO (arXiv 2510.12635): a trajectory is cut where the context is edited, and every
     segment gets the advantage of the whole. Our episodes are those segments. Checked against its abstract only: which
     normalisation it has, and how it averages over segments, we do not know.
     """

@@ -194,7 +194,7 @@ class _OneTask:
             self._add(began, episode)
         return episode
 
-    async def ask(self, task: Task) -> Task:
+    async def ask(self, task: Task, worth: Any) -> Task:
         """The task as it is: what a deployed agent is given, it does not choose."""
         return task
 

@@ -4,97 +4,14 @@ To add one: a subclass of `Cause` in `CAUSES`. Thresholds are measured: planted 
 docs/results/doctor.md, and the table of docs/guides/doctor.md is made of these docstrings.
 """
 
-import inspect
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from math import log
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
+from cod_lightning.diagnosis.cause import FEWEST, Cause, Finding, Seen, cut, share_of, success_of, unread
 from cod_lightning.diagnosis.evidence import Evidence, PlacedEpisode, episodes
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason
-
-_FEWEST = 16
-"""Episodes of which a share is taken."""
-_MOST_SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A cause that a run has."""
-
-    cause: str
-    seen: str
-    """What was measured, with its figures."""
-    remedy: str
-    shown_by: tuple[str, ...] = ()
-    """Recorded episodes that show it."""
-
-
-Seen = tuple[str, Iterable[PlacedEpisode]]
-"""What was measured, and episodes that show it."""
-
-
-class Cause(ABC):
-    """One way in which a training goes nowhere. Numbers of the class stand in its docstring by their names in braces."""
-
-    remedy: ClassVar[str]
-    explains: ClassVar[tuple[str, ...]] = ()
-    """Names of causes that follow from this one, and are left out beside it."""
-
-    @classmethod
-    def named(cls) -> str:
-        """What it is called: the class's name in words."""
-        return re.sub(r"(?<!^)(?=[A-Z])", " ", cls.__name__).lower()
-
-    @classmethod
-    def described(cls) -> tuple[str, str]:
-        """What goes wrong, and where it is named: the two paragraphs of the docstring."""
-        numbers = {name: value for name, value in vars(cls).items() if isinstance(value, int | float)}
-        text = inspect.cleandoc(cls.__doc__ or "").format_map(numbers)
-        first, _, second = text.partition("\n\n")
-        return " ".join(first.split()), " ".join(second.split())
-
-    @abstractmethod
-    def seen(self, run: Evidence) -> Seen | None:
-        """What shows that the run has it; None where nothing does."""
-
-    def __call__(self, run: Evidence) -> Finding | None:
-        """The finding, if there is one."""
-        if (found := self.seen(run)) is None:
-            return None
-        text, shown = found
-        return Finding(
-            self.named(), text, self.remedy, tuple(str(one) for one, _ in zip(shown, range(_MOST_SHOWN), strict=False))
-        )
-
-
-def _share(
-    among: Sequence[PlacedEpisode], chosen: Callable[[PlacedEpisode], bool]
-) -> tuple[float, list[PlacedEpisode]]:
-    """The share of these episodes, and those; 0 where there are too few."""
-    found = [one for one in among if chosen(one)]
-    return (len(found) / len(among) if len(among) >= _FEWEST else 0.0), found
-
-
-def _success(among: Sequence[PlacedEpisode]) -> float | None:
-    return fmean(bool(one.episode.success) for one in among) if len(among) >= _FEWEST else None
-
-
-def _cut(one: PlacedEpisode) -> bool:
-    """Whether the response limit cut it off before it could be read."""
-    unread = one.episode.kind is not EpisodeKind.UPDATE or not one.episode.success
-    return unread and any(turn.stop is StopReason.LENGTH for turn in one.episode.turns)
-
-
-def _unread(one: PlacedEpisode) -> bool:
-    """Whether the policy's text did not parse."""
-    if one.episode.kind is EpisodeKind.UPDATE:
-        return not one.episode.success
-    return one.episode.status is EpisodeStatus.MALFORMED
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 
 
 class WrongTokenizer(Cause):
@@ -112,7 +29,7 @@ class WrongTokenizer(Cause):
         if drift := run.early("rollout/token_drift"):
             return f"rollout/token_drift is {drift:g}: what was sampled is not what training reads", ()
         solves = episodes(run.first_groups, EpisodeKind.SOLVE)
-        share, found = _share(solves, lambda one: _unread(one) or _cut(one))
+        share, found = share_of(solves, lambda one: unread(one) or cut(one))
         nats = [-value for one in solves for turn in one.episode.turns for value in turn.behaviour_logprobs]
         if not _has_weights(run) or share < self.unread or not nats or fmean(nats) < self.surprise:
             return None
@@ -132,8 +49,8 @@ class TruncatedAnswers(Cause):
 
     def seen(self, run: Evidence) -> Seen | None:
         for kind in EpisodeKind:
-            late, found = _share(episodes(run.late_groups, kind), _cut)
-            first, _ = _share(episodes(run.first_groups, kind), _cut)
+            late, found = share_of(episodes(run.late_groups, kind), cut)
+            first, _ = share_of(episodes(run.first_groups, kind), cut)
             if late >= self.most and first >= self.most:
                 return (
                     f"{late:.0%} of late {kind} episodes end at data.max_new_tokens ({first:.0%} in the first rollout)",
@@ -178,7 +95,7 @@ class DemonstrationsLeaveNothing(Cause):
 
     def seen(self, run: Evidence) -> Seen | None:
         solves = episodes(run.first_groups, EpisodeKind.SOLVE)
-        success = _success(solves)
+        success = success_of(solves)
         if success is None or success < self.solved:
             return None
         return f"{success:.0%} of {len(solves)} solve episodes of the first rollout succeed", solves
@@ -201,7 +118,7 @@ class RewardClippedAway(Cause):
             cells = [list(cell) for _, cell in groupby(solves, key=lambda of: of.episode.position)]
             mixed += [cell for cell in cells if len({of.episode.success for of in cell}) > 1]
         equal = [cell for cell in mixed if len({of.episode.reward for of in cell}) == 1]
-        if len(mixed) < _FEWEST // 4 or len(equal) < self.most * len(mixed):
+        if len(mixed) < FEWEST // 4 or len(equal) < self.most * len(mixed):
             return None
         shown = (one for cell in equal for one in cell if one.episode.success)
         return (
@@ -254,7 +171,7 @@ class RateTooHigh(Cause):
     def seen(self, run: Evidence) -> Seen | None:
         steps = run.metrics.get("engine/policy_moved", {})
         most = max(steps.values(), default=0.0)
-        first, late = (_success(episodes(of, EpisodeKind.SOLVE)) for of in (run.first_groups, run.late_groups))
+        first, late = (success_of(episodes(of, EpisodeKind.SOLVE)) for of in (run.first_groups, run.late_groups))
         if most < self.moved or first is None or late is None or late >= self.kept * first:
             return None
         failed = (one for one in episodes(run.late_groups, EpisodeKind.SOLVE) if not one.episode.success)
@@ -294,9 +211,9 @@ class FormatCollapse(Cause):
 
     def seen(self, run: Evidence) -> Seen | None:
         for kind in EpisodeKind:
-            late, found = _share(episodes(run.late_groups, kind), _unread)
+            late, found = share_of(episodes(run.late_groups, kind), unread)
             if late >= self.most:
-                first, _ = _share(episodes(run.first_groups, kind), _unread)
+                first, _ = share_of(episodes(run.first_groups, kind), unread)
                 return f"{late:.0%} of late {kind} episodes did not parse ({first:.0%} in the first rollout)", found
         return None
 
@@ -313,7 +230,7 @@ class EntropyGone(Cause):
 
     def seen(self, run: Evidence) -> Seen | None:
         late, first = run.late("train/entropy"), run.early("train/entropy")
-        success = _success(solves := episodes(run.late_groups, EpisodeKind.SOLVE))
+        success = success_of(solves := episodes(run.late_groups, EpisodeKind.SOLVE))
         if late is None or first is None or late >= self.nats or first < self.nats or (success or 0.0) >= self.solved:
             return None
         return f"train/entropy fell from {first:.2f} to {late:.4f} nats a token", solves
@@ -332,11 +249,11 @@ class DeadGroups(Cause):
     def seen(self, run: Evidence) -> Seen | None:
         lives = [[life for life in one.group.lifecycles if not life.failed] for one in run.late_groups]
         groups = [{tuple(solve.reward for solve in life.solves) for life in of} for of in lives if len(of) > 1]
-        equal = sum(len(rewards) == 1 for rewards in groups) / len(groups) if len(groups) >= _FEWEST // 4 else 0.0
+        equal = sum(len(rewards) == 1 for rewards in groups) / len(groups) if len(groups) >= FEWEST // 4 else 0.0
         share = max(run.late("train/zero_variance_packs") or 0.0, equal)
         if share < self.most:
             return None
-        success = _success(solves := episodes(run.late_groups, EpisodeKind.SOLVE))
+        success = success_of(solves := episodes(run.late_groups, EpisodeKind.SOLVE))
         said = "" if success is None else f"; {success:.0%} of their tasks are solved"
         return f"in {share:.0%} of the late packs all siblings do equally well{said}", solves
 
@@ -375,7 +292,7 @@ class ContextsIndependent(Cause):
 
     def seen(self, run: Evidence) -> Seen | None:
         found = run.dependence
-        if found is None or found.num_notes < _FEWEST or found.information >= self.least * log(found.num_notes):
+        if found is None or found.num_notes < FEWEST or found.information >= self.least * log(found.num_notes):
             return None
         said = f"{found.num_notes} notes tell {found.information:.2f} nats of their packs, of {log(found.num_notes):.2f} at most"
         return f"{said}; {found.retrieved:.0%} are likeliest behind their own prompt", episodes(

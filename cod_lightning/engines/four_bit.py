@@ -10,7 +10,7 @@ from cod_lightning.errors import ConfigError
 
 _PLUGIN = "vllm_bnb_plugin"
 """Where vLLM's support of bitsandbytes is since release 0.28."""
-_OR_NOT = "set data.engine.dequantise, which takes the memory of the whole model, or choose engine=transformers."
+_OR_NOT = "set data.engine.dequantise, which takes the memory of the whole model, or choose engine=TransformersEngine."
 
 
 def check_four_bit(served: Served, engine: str) -> None:

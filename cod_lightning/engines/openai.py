@@ -54,7 +54,7 @@ class OpenAIEngine(Engine):
         """Check the settings; no request is sent yet."""
         if not isinstance(model, Speller):
             found = type(model).__name__
-            raise ConfigError("model.policy", found, "a policy without weights", "Choose model=endpoint.")
+            raise ConfigError("model.policy", found, "a policy without weights", "Choose model.policy=EndpointPolicy.")
         self.client.check()
         self._speller, self._stop_id = model, min(stop_ids)
 

@@ -144,11 +144,9 @@ class TransformersEngine(Engine):
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
         """Copy weights by name; every parameter must be there. Refused while turns are in flight."""
-        model = self._bound().model
         if live := sum(len(engine._dialogues) for engine in self._by_adapter.values()):
             raise EngineFailure(f"{live} dialogues are live; weights change only between rollouts")
-        own = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
-        missing = set(adapter_weights(model)) or set(own) - _derived(model)
+        own, missing = self._tensors(), set(self.synced())
         with torch.no_grad():
             for name, tensor in weights:
                 own[name].copy_(tensor)
@@ -161,8 +159,16 @@ class TransformersEngine(Engine):
 
     def held(self) -> dict[str, Tensor]:
         """All parameters and buffers of the model that decodes, those of its adapters included."""
-        model = self._bound().model
-        return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+        return self._tensors()
+
+    def synced(self) -> dict[str, Tensor]:
+        """Adapters alone, where there are any."""
+        model, own = self._bound().model, self._tensors()
+        return {name: own[name] for name in adapter_weights(model) or set(own) - _derived(model)}
+
+    def forget(self) -> None:
+        for engine in self._by_adapter.values():
+            engine._reset()
 
     def acting_scales(self) -> dict[str, float]:
         """Of every adapter in the engine that samples by it."""
@@ -195,6 +201,10 @@ class TransformersEngine(Engine):
                 if engine._waiting:
                     engine._keep_pumping(asyncio.get_running_loop())
 
+    def _tensors(self) -> dict[str, Tensor]:
+        model = self._bound().model
+        return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+
     def _keep_pumping(self, loop: asyncio.AbstractEventLoop) -> None:
         last = self._pumping
         if last is None or last.get_loop() is not loop:
@@ -216,6 +226,8 @@ class TransformersEngine(Engine):
         try:
             while True:
                 await asyncio.sleep(0)  # every lifecycle that can go on now hands in its next request
+                if self._pumping is not asyncio.current_task():  # forgotten
+                    return
                 for slot in [slot for slot, turn in self._decoding.items() if turn.future.done()]:
                     del self._decoding[slot]  # cancelled: not its own any more
                 self._joining = self._admit()

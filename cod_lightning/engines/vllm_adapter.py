@@ -69,5 +69,5 @@ def room_for(rank: int, most: int | None) -> int:
     if rank > (most or _RANKS[-1]):
         remedy = "Raise data.engine.max_lora_rank (null takes what fits)" if most else "Lower it"
         expected = f"at most {most or _RANKS[-1]}, the largest rank that vLLM is started for"
-        raise ConfigError("model.policy.rank", rank, expected, f"{remedy}, or choose engine=transformers.")
+        raise ConfigError("model.policy.rank", rank, expected, f"{remedy}, or choose engine=TransformersEngine.")
     return most or next(size for size in _RANKS if size >= rank)

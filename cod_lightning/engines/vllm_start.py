@@ -90,7 +90,7 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
             )
         except (ValueError, NotImplementedError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            remedy = "Change what it names, or choose engine=transformers."
+            remedy = "Change what it names, or choose engine=TransformersEngine."
             raise ConfigError(
                 "data.engine", "VLLMEngine", f"settings that vLLM takes; its error: {lines[-1]}", remedy
             ) from error
@@ -120,7 +120,7 @@ def check_experts(served: Served) -> None:
         if getattr(config, key, None):
             expected = "a model without mixtures of experts: vLLM 0.32 on a CPU does not take new weights for them"
             raise ConfigError(
-                "model.policy", f"{config.model_type} with {key}", expected, "Choose engine=transformers."
+                "model.policy", f"{config.model_type} with {key}", expected, "Choose engine=TransformersEngine."
             )
 
 
@@ -138,7 +138,7 @@ def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
     sizes = CPUAttentionBackend.get_supported_head_sizes()
     if size not in sizes:
         expected = f"one of {', '.join(map(str, sizes))} for vLLM on a CPU"
-        remedy = "Set hidden_size and num_heads of model.policy so, or choose engine=transformers."
+        remedy = "Set hidden_size and num_heads of model.policy so, or choose engine=TransformersEngine."
         raise ConfigError("model.policy (hidden_size / num_heads)", size, expected, remedy)
 
 

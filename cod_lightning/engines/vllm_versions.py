@@ -10,7 +10,7 @@ _OLDEST = "0.32"
 """The first release whose `reload_weights` takes named tensors in the form that the engine hands them in."""
 _INSTALL = (
     "On a GPU: pip install 'vllm>=0.32' in a fresh environment with this project. On a CPU: tests/vllm/make_venv.sh makes one. "
-    "Or choose engine=transformers."
+    "Or choose engine=TransformersEngine."
 )
 
 

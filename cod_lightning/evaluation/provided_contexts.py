@@ -1,11 +1,8 @@
 """Contexts that an agent did not write itself: another pack's, or what the environment's oracle writes."""
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-
-from msgspec import structs
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
@@ -13,10 +10,9 @@ from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.changes import parts_of
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Pack
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
 Contexts = Sequence[Any]
 """[N] the context's state at each position; None where none is known, and the task is left out."""
@@ -60,56 +56,6 @@ def check_oracle(world: TextEnv, pack: Pack, mechanism: ContextMechanism, key: s
     if not written or own_loop(world):
         expected = f"a world whose oracle writes a context that can be read, not {world.name}"
         raise ConfigError(key, value, expected, remedy)
-
-
-class OraclePrompts:
-    """The prompts of a rollout's episodes as they would be if each showed what the environment's oracle writes of the pack.
-
-    Args:
-        groups: By their g in the credit table.
-        setting: In which they were played.
-    """
-
-    def __init__(self, groups: Mapping[int, Group], setting: Setting) -> None:
-        self.groups, self.setting = groups, setting
-        self._packs: dict[int, tuple[str, Sequence[Any], Contexts]] = {}
-        """The rules, the tools and the oracle's contexts of packs that were asked for."""
-        self._found: dict[tuple[int, int, int], tuple[int, ...] | None] = {}
-
-    def __call__(self, g: int, k: int, e: int, ids: Sequence[int]) -> Sequence[int] | None:
-        """For a row of these ids; None where it does not begin with the episode's first prompt, or would not fit the window."""
-        life = self.groups[g].lifecycles[k]
-        first = life.episodes[e].turns[0].new_ids
-        if tuple(ids[: len(first)]) != first:
-            return None
-        if (g, k, e) not in self._found:
-            self._found[g, k, e] = self._prompt(g, life, life.episodes[e])
-        found, window = self._found[g, k, e], self.setting.sampler.window
-        return None if found is None or len(found) + len(ids) - len(first) > window else found
-
-    def _prompt(self, g: int, life: Lifecycle, episode: Episode) -> tuple[int, ...] | None:
-        mechanism, chat = self.setting.mechanism, self.setting.sampler.chat
-        rules, tools, contexts = self._packs.get(g) or self._packs.setdefault(g, self._of_pack(self.groups[g].pack))
-        if (state := contexts[episode.position]) is None:
-            return None
-        if episode.kind is not EpisodeKind.UPDATE:
-            observation = episode.turns[0].observation
-            return first_ids(chat, mechanism.prepare(state, rules, observation).system, observation, tools)
-        solved = next(one for one in life.solves if one.position == episode.position)
-        text = mechanism.text(state)
-        seen = structs.replace(solved, context_before=text, context_after=text, state_before=state, state_after=state)
-        asking = mechanism.update(state, rules, seen, chat)
-        opening = next(asking)
-        assert not isinstance(opening, str), "an update begins with its opening messages"
-        asking.close()
-        return chat.opening(chat.prefixed(opening))
-
-    def _of_pack(self, pack: Pack) -> tuple[str, Sequence[Any], Contexts]:
-        world = copy.deepcopy(self.setting.env)
-        world.reset(options={"task": pack.tasks[0]})
-        rules, tools = world.rules, world.tools
-        world.close()
-        return rules, tools, oracle_contexts(self.setting.env, [pack], self.setting.mechanism)[0]
 
 
 def _oracle_state(world: TextEnv, part: Pack, mechanism: ContextMechanism) -> Any:

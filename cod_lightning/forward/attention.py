@@ -26,8 +26,8 @@ _ROW = 2**18
 """Most scores of so many queries, all heads together, that are written out."""
 _CHUNK = 2**19
 """About how many scores are written out at a time."""
-ROWS = "unpadded_rows"
-"""Keyword of such a layer, for rows that come one after the other (`forward/unpadded.py`)."""
+ROWS = "row_tree"
+"""Keyword of such a layer, for the nodes of rows (`forward/row_tree.py`)."""
 _READ = "_cod_lightning_read"
 """Attribute of an attention layer: where its output is read."""
 
@@ -72,16 +72,20 @@ def grouped_attention(
 ) -> tuple[Tensor, None]:
     """As `sdpa_attention_forward`: query [b, heads, width, dim], key and value [b, kv_heads, columns, dim], mask [b, 1, width,
     columns], true where a query sees; the output is [b, width, heads, dim]. A `softcap` bounds the scores, which torch's
-    kernel does not know. Rows that come one after the other are [1, heads, T, dim], and so is the output."""
+    kernel does not know. With a tree of rows (`forward/row_tree.py`) N nodes come in place of width and columns, b is 1.
+    """
     positions: Tensor | None = getattr(module, _READ, None)
-    if (rows := kwargs.pop(ROWS, None)) is None:
+    if (tree := kwargs.pop(ROWS, None)) is None:
         return _attended_at(positions, module, query, key, value, attention_mask, dropout, scaling, **kwargs), None
-    positions = None if positions is None else rows.apart(positions)
 
-    def in_rectangle(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        return _attended_at(positions, module, query, key, value, mask, dropout, scaling, **kwargs)
+    def along_paths(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return _attended_at(None, module, query, key, value, None, dropout, scaling, **kwargs)
+        return attend(query, key, value, mask, scaling, dropout, kwargs.get("softcap"))
 
-    return rows.attended(in_rectangle, query, key, value, kwargs.get("sliding_window")), None
+    return tree.attended(
+        along_paths, query, key, value, kwargs.get("sliding_window"), predicting=positions is not None
+    ), None
 
 
 def _attended_at(

@@ -55,7 +55,7 @@ class OneByOne:
                 use_cache=True,
             )
             if out.get("past_key_values") is None:
-                raise EngineFailure(f"{type(self.model).__name__} keeps no cache; choose engine=vllm")
+                raise EngineFailure(f"{type(self.model).__name__} keeps no cache; choose engine=VLLMEngine")
             cache.of_slot[slot] = out.past_key_values
             hidden.append(out.last_hidden_state[0, -1])
         return torch.stack(hidden)

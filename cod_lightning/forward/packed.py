@@ -21,7 +21,7 @@ from transformers.masking_utils import sdpa_mask
 from cod_lightning.forward.attention import GROUPED, attend, fused, grouped_attention, reads_some, use_grouped_attention
 from cod_lightning.forward.decode_graphs import DecodeGraphs
 from cod_lightning.forward.last_layer import read_only_at
-from cod_lightning.forward.shared_prefix import keeps_keys_and_values
+from cod_lightning.forward.row_tree import keeps_keys_and_values
 from cod_lightning.forward.slots import SlotCache
 
 _NAME = "packed_sdpa"

@@ -65,8 +65,11 @@ class Agent(Protocol):
         """
         ...
 
-    async def ask(self, task: Task) -> Task:
-        """The task that the agent proposes when asked for one in place of this; this one where it proposes none."""
+    async def ask(self, task: Task, worth: Any) -> Task:
+        """The task that the agent proposes when asked for one in place of this; this one where it proposes none.
+
+        `worth`, a `rewards.ProposalReward`, pays the proposal once the solve episodes after it have ended.
+        """
         ...
 
     def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
@@ -146,7 +149,7 @@ class _Noting:
         if self._updates:
             self.steps.append(OutlineStep(EpisodeKind.UPDATE, solved.position, self._solved[solved.position]))
 
-    async def ask(self, task: Task) -> Task:
+    async def ask(self, task: Task, worth: Any) -> Task:
         self.steps.append(OutlineStep(EpisodeKind.PROPOSE, len(self._solved), self._index[task.id]))
         return task
 

@@ -19,10 +19,10 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct, structs
 
 from cod_lightning.contexts.base import ContextEntry, History, Intervention, Prepared, Spoken, TokenView, UpdateDialogue
-from cod_lightning.contexts.notebook import NotebookContext, NotebookState
-from cod_lightning.contexts.notebook_wording import Operation, OperationKind
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.acts_wording import ACTS_WORDINGS
+from cod_lightning.methods.notebook import NotebookContext, NotebookState
+from cod_lightning.methods.notebook_wording import Operation, OperationKind
 from cod_lightning.types import Episode, Message, Role
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.contexts.hint_wording import fenced, suggested_length
-from cod_lightning.contexts.notebook_wording import CompactNotebook, NaturalNotebook, Operation, OperationKind
+from cod_lightning.methods.notebook_wording import CompactNotebook, NaturalNotebook, Operation, OperationKind
 from cod_lightning.types import Message
 
 

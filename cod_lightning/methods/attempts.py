@@ -80,7 +80,8 @@ class Anchored(_Attempted):
             raise ConfigError("data.program.attempts", self.attempts, f"at least 2, {why}", "4 is the default.")
 
     def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
-        return ["own"] * (self.attempts - 1) if position in (self.positions or (position,)) else []
+        shows: list[Shows] = ["own"]
+        return shows * (self.attempts - 1 if position in (self.positions or (position,)) else 0)
 
     @property
     def beside(self) -> Counter[AttemptKind]:
@@ -109,7 +110,8 @@ class Counterfactual(_Attempted):
         check_at_least("data.program.attempts", self.attempts, 1, "2 is the default.")
 
     def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
-        return [self.instead] * self.attempts if rewritten else []
+        shows: list[Shows] = [self.instead]
+        return shows * (self.attempts if rewritten else 0)
 
     @property
     def beside(self) -> Counter[AttemptKind]:

@@ -52,7 +52,7 @@ class Bandit(PackSource):
             raise ConfigError("data.source.step_size", self.step_size, "in (0, 1]", "0.5 is the default.")
         check_positive("data.source.temperature", self.temperature, "0.2 is the default.")
         if len(self.categories) < 2:
-            expected = f"source=uniform in an environment of one category ({', '.join(self.categories)})"
+            expected = f"source=Uniform in an environment of one category ({', '.join(self.categories)})"
             raise ConfigError(
                 "data.source", "Bandit", expected, "A bandit needs an env such as Mixture, with two worlds."
             )

@@ -11,7 +11,7 @@ from cod_lightning.types import EntryEventKind, Episode, Task
 class EntryUse(SiblingReward):
     """A bonus for a solved task that used an entry of its context: a skill that it chose, a record that it was shown.
 
-    The entry is one that the context held before the task. By `credit=episode` the bonus reaches the update that wrote it, too, as
+    The entry is one that the context held before the task. By `EpisodeCredit` the bonus reaches the update that wrote it, too, as
     all later rewards do. Where the mechanism shows all that it keeps (a hint, a notebook), every solved task earns it once the
     context is not empty. In training alone, since what was shown is known once the lifecycle has ended.
 

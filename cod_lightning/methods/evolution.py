@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from cod_lightning.contexts import StartedContext
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import EnvironmentFailure, described
 from cod_lightning.rollout.boundaries import FAULTS, crossing
@@ -131,10 +130,9 @@ class Evolution:
 
     def _played(self, state: Any, packs: Sequence[Pack]) -> list[Lifecycle]:
         """A lifecycle through each pack; sampling noise is the same for all candidates."""
-        begun = StartedContext(self.setting.mechanism)
-        begun.first = state
+        first = self.setting.mechanism.dump(state)
         self.num_lifecycles += len(packs)
-        groups = run_groups(packs, 1, replace(self.setting, mechanism=begun), label="evolution")
+        groups = run_groups([replace(pack, context=first) for pack in packs], 1, self.setting, label="evolution")
         return [group.lifecycles[0] for group in groups]
 
     def _reflected(self, begun: Candidate, played: Sequence[Lifecycle], packs: Sequence[Pack], who: str) -> Episode:

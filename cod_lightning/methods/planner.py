@@ -11,7 +11,7 @@ class PlanAndSolve(Program):
     """write_0 -> solve_0 -> rewrite_0 -> write_1 -> ...: the policy sees how a task begins, writes a plan, then solves the task.
 
     A plan is compared with the siblings' plans at its position, and credited with the rewards of the solve episodes after it, as
-    far as the credit rule looks ahead: not by `credit=task`. Source: Plan-and-Solve prompting (arXiv 2305.04091). What differs: the
+    far as the credit rule looks ahead: not by `TaskCredit`. Source: Plan-and-Solve prompting (arXiv 2305.04091). What differs: the
     plan is an episode of its own, trained by what came of it, and a task is shown it as a part of the rules.
     """
 

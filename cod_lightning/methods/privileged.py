@@ -1,13 +1,24 @@
 """A teacher that sees the hidden rule: the policy, or another model, with the oracle's context in its prompts."""
 
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
+from msgspec import structs
 from torch import Tensor
 
+from cod_lightning.evaluation.provided_contexts import Contexts, oracle_contexts
 from cod_lightning.objective.batch import Batch
-from cod_lightning.training.scorers import Forward, Prompt, Scorer
+from cod_lightning.rollout.asked import first_ids
+from cod_lightning.training.scorers import Forward, Played, Scorer
+from cod_lightning.types import Episode, EpisodeKind, Lifecycle, Pack
+
+Prompt = Callable[[int, int, int, Sequence[int]], Sequence[int] | None]
+"""From (g, k, e) of a row of this rollout, and its ids, to the prompt that its episode would begin with if it were shown the
+context of the environment's oracle. None where there is none, or where the row does not begin with its episode's first prompt."""
 
 
 class PrivilegedScorer(Scorer):
@@ -36,33 +47,83 @@ class PrivilegedScorer(Scorer):
     def num_weight_bytes(self) -> int:
         return 0 if self.teacher is None else self.teacher.num_weight_bytes()
 
-    def rows(self, rows: Batch, prompt: Prompt) -> tuple[Batch, Bool[Tensor, " B"]]:
+    def rows(self, rows: Batch, played: Played) -> tuple[Batch, Bool[Tensor, " B"]]:
         """The same responses after other prompts."""
-        first = [row.index(True) for row in rows.action_mask.tolist()]
-        ids = [row[:length] for row, length in zip(rows.token_ids.tolist(), rows.lengths.tolist(), strict=True)]
-        known, begins = torch.ones(len(rows), dtype=torch.bool), []
-        for b, place in enumerate(rows.place.tolist()):
-            g, k, e = place
-            found = None if rows.is_replayed[b] else prompt(g, k, e, ids[b])
-            known[b] = found is not None
-            begins.append(ids[b][: first[b]] if found is None else list(found))
-        rest = [(row[at:], mask[at : len(row)]) for row, mask, at in zip(ids, rows.action_mask, first, strict=True)]
-        lengths = rows.lengths.new_tensor([len(begin) + len(row) for begin, (row, _) in zip(begins, rest, strict=True)])
-        token_ids = rows.token_ids.new_zeros(len(rows), int(lengths.max()) if len(rows) else 0)
-        action_mask = torch.zeros_like(token_ids, dtype=torch.bool)
-        for b, (begin, (row, mask)) in enumerate(zip(begins, rest, strict=True)):
-            token_ids[b, : lengths[b]] = torch.tensor(begin + row)
-            action_mask[b, len(begin) : lengths[b]] = mask
-        none = torch.zeros_like(token_ids, dtype=rows.behaviour_logprobs.dtype)
-        return replace(
-            rows,
-            token_ids=token_ids,
-            action_mask=action_mask,
-            lengths=lengths,
-            behaviour_logprobs=none,
-            old_logprobs=None,
-            scores={},
-        ), known
+        return after(rows, OraclePrompts(played))
 
     def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
         return forward(None, rows) if self.teacher is None else self.teacher.score(rows, forward)
+
+
+class OraclePrompts:
+    """The prompts of a rollout's episodes as they would be if each showed what the environment's oracle writes of the pack."""
+
+    def __init__(self, played: Played) -> None:
+        self.groups, self.setting = played.groups, played.setting
+        self._packs: dict[int, tuple[str, Sequence[Any], Contexts]] = {}
+        """The rules, the tools and the oracle's contexts of packs that were asked for."""
+        self._found: dict[tuple[int, int, int], tuple[int, ...] | None] = {}
+
+    def __call__(self, g: int, k: int, e: int, ids: Sequence[int]) -> Sequence[int] | None:
+        """For a row of these ids; None where it does not begin with the episode's first prompt, or would not fit the window."""
+        life = self.groups[g].lifecycles[k]
+        first = life.episodes[e].turns[0].new_ids
+        if tuple(ids[: len(first)]) != first:
+            return None
+        if (g, k, e) not in self._found:
+            self._found[g, k, e] = self._prompt(g, life, life.episodes[e])
+        found, window = self._found[g, k, e], self.setting.sampler.window
+        return None if found is None or len(found) + len(ids) - len(first) > window else found
+
+    def _prompt(self, g: int, life: Lifecycle, episode: Episode) -> tuple[int, ...] | None:
+        mechanism, chat = self.setting.mechanism, self.setting.sampler.chat
+        rules, tools, contexts = self._packs.get(g) or self._packs.setdefault(g, self._of_pack(self.groups[g].pack))
+        if (state := contexts[episode.position]) is None:
+            return None
+        if episode.kind is not EpisodeKind.UPDATE:
+            observation = episode.turns[0].observation
+            return first_ids(chat, mechanism.prepare(state, rules, observation).system, observation, tools)
+        solved = next(one for one in life.solves if one.position == episode.position)
+        text = mechanism.text(state)
+        seen = structs.replace(solved, context_before=text, context_after=text, state_before=state, state_after=state)
+        asking = mechanism.update(state, rules, seen, chat)
+        opening = next(asking)
+        assert not isinstance(opening, str), "an update begins with its opening messages"
+        asking.close()
+        return chat.opening(chat.prefixed(opening))
+
+    def _of_pack(self, pack: Pack) -> tuple[str, Sequence[Any], Contexts]:
+        world = copy.deepcopy(self.setting.env)
+        world.reset(options={"task": pack.tasks[0]})
+        rules, tools = world.rules, world.tools
+        world.close()
+        return rules, tools, oracle_contexts(self.setting.env, [pack], self.setting.mechanism)[0]
+
+
+def after(rows: Batch, prompt: Prompt) -> tuple[Batch, Bool[Tensor, " B"]]:
+    """The same responses after these prompts, and which rows have one."""
+    first = [row.index(True) for row in rows.action_mask.tolist()]
+    ids = [row[:length] for row, length in zip(rows.token_ids.tolist(), rows.lengths.tolist(), strict=True)]
+    known, begins = torch.ones(len(rows), dtype=torch.bool), []
+    for b, place in enumerate(rows.place.tolist()):
+        g, k, e = place
+        found = None if rows.is_replayed[b] else prompt(g, k, e, ids[b])
+        known[b] = found is not None
+        begins.append(ids[b][: first[b]] if found is None else list(found))
+    rest = [(row[at:], mask[at : len(row)]) for row, mask, at in zip(ids, rows.action_mask, first, strict=True)]
+    lengths = rows.lengths.new_tensor([len(begin) + len(row) for begin, (row, _) in zip(begins, rest, strict=True)])
+    token_ids = rows.token_ids.new_zeros(len(rows), int(lengths.max()) if len(rows) else 0)
+    action_mask = torch.zeros_like(token_ids, dtype=torch.bool)
+    for b, (begin, (row, mask)) in enumerate(zip(begins, rest, strict=True)):
+        token_ids[b, : lengths[b]] = torch.tensor(begin + row)
+        action_mask[b, len(begin) : lengths[b]] = mask
+    none = torch.zeros_like(token_ids, dtype=rows.behaviour_logprobs.dtype)
+    return replace(
+        rows,
+        token_ids=token_ids,
+        action_mask=action_mask,
+        lengths=lengths,
+        behaviour_logprobs=none,
+        old_logprobs=None,
+        scores={},
+    ), known

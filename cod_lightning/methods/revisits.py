@@ -89,7 +89,7 @@ class Revisits(PackSource):
             if value not in known:
                 raise ConfigError(f"{key}.{name}", value, f"one of {', '.join(known)}", f"{known[0]} is the default.")
         if not 0 < self.share < 1:
-            raise ConfigError(f"{key}.share", self.share, "in (0, 1)", "0.5 is the default; source=uniform is 0.")
+            raise ConfigError(f"{key}.share", self.share, "in (0, 1)", "0.5 is the default; source=Uniform is 0.")
         for name, value in (("capacity", self.capacity), ("candidates", self.candidates)):
             check_at_least(f"{key}.{name}", value, 1, "Leave it out for the default.")
         if not self.solved_min < self.solved_max < 1:

@@ -26,7 +26,7 @@ class SelfImitation(Replay):
 
     Source: SPEAR (arXiv 2509.22601 and its code, whose buffer has 2048 trajectories of at most 10 steps of age, with the median of
     10240 rewards and a rise over 200 steps); priorities are those of Oh et al., "Self-Imitation Learning" (arXiv 1806.05635),
-    whose exponent is 0.6. What differs: an episode is what is stored, compared at its place, so that with `credit=trajectory` a
+    whose exponent is 0.6. What differs: an episode is what is stored, compared at its place, so that with `TrajectoryCredit` a
     lifecycle is good as a whole; some episodes join every update, where the source waits until its buffer is full, trains on
     all of it and empties it; no reward for tool calls, and the clip by covariance is a loss of its own (`ClipCov`).
 

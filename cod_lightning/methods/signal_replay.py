@@ -20,7 +20,7 @@ class SignalReplay(Replay):
 
     Source: ARPO (arXiv 2505.16282), whose tasks come again in every epoch: it stores successful trajectories by task and puts
     one in place of a failed one where all siblings of a task fail. What differs: the stored lifecycle joins, so that no sibling is
-    taken out and theirs remain without advantage; packs that never come again, as those of `source=uniform`, are replaced by
+    taken out and theirs remain without advantage; packs that never come again, as those of `source=Uniform`, are replaced by
     others; a pack in which all siblings succeed has no signal either.
 
     Args:

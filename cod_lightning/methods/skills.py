@@ -3,7 +3,7 @@
 Sources: SAGE (arXiv 2512.17102), where skills written in earlier tasks of a chain are offered in later ones and training rewards
 their later use; ReMe (arXiv 2512.10696), a pool of procedures that is refined, and loses what is used often and helps seldom.
 Differs: skills are text and not code; what a later use earns reaches the update that wrote the skill by the returns
-(`credit=episode`), and a use is paid by itself only with the part `+reward=use`; the choice is a turn of the policy, trained with
+(`EpisodeCredit`), and a use is paid by itself only with the part `EntryUse`; the choice is a turn of the policy, trained with
 the task that it begins; and a skill that was revised starts its record anew.
 """
 

@@ -30,7 +30,7 @@ class BaseWeights:
         """Raise `DataError` unless `kept`, of the checkpoint at `path`, is this base. The name may differ: folders move."""
         if not isinstance(kept, dict):
             raise DataError(
-                f"{path} holds the weights of a whole model, not of an adapter. Choose model=pretrained, or another checkpoint."
+                f"{path} holds the weights of a whole model, not of an adapter. Choose PretrainedPolicy, or another checkpoint."
             )
         if (self.dtype, self.digest) == (kept["dtype"], kept["digest"]):
             return

@@ -6,14 +6,15 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import is_adapter
+from cod_lightning.forward.row_tree import MOST_ALIKE
 
 GIB = 2**30
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes of a weight in NF4 with double quantisation: 4 bits, 8 bits for 64 of them, a float32 for 256 of those."""
 _MOMENT_8BIT = 1 + 4 / 256
 """Bytes of a moment in 8 bits: and a float32 for 256 of them."""
-_FEWER = "choose model=qlora, which keeps linear layers in 4 bits"
-_SHARED = "choose model=lora or model=qlora, whose engine shares the base"
+_FEWER = "choose model.policy=QLoRAPolicy, which keeps linear layers in 4 bits"
+_SHARED = "choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy, whose engine shares the base"
 _CONTEXT = 0.8 * GIB
 """What a CUDA context, its kernels and the allocator's gaps take. A guess."""
 _GRAPHS = 1.0 * GIB
@@ -71,6 +72,8 @@ class RunSizes:
     """That a micro-batch puts through the model, about."""
     most_tokens: int | None = None
     """Of a micro-batch at worst; None: as many."""
+    shares: bool = True
+    """Whether rows share what goes through the model; attention has copies of their keys and values, up to `MOST_ALIKE` of one."""
     scores_bytes: int
     """Of the log-probs of a micro-batch: all kept, or a chunk's."""
     engine_copies_base: bool = True
@@ -266,7 +269,9 @@ def _optimizer(model: ModelSizes, run: RunSizes) -> list[MemoryItem]:
             "gradients",
             trained * gradient / run.num_shards,
             f"{trained / 1e6:.1f} M x {gradient} bytes{_of(run.num_shards)}",
-            "" if adapter else "choose model=lora or model=qlora, which train an adapter only",
+            ""
+            if adapter
+            else "choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy, which train an adapter only",
         ),
         MemoryItem(
             "optimizer",
@@ -300,7 +305,7 @@ def _sharded(model: ModelSizes, run: RunSizes, trained: int) -> list[MemoryItem]
             "gradients of micro-batches",
             4 * trained,
             f"{trained / 1e6:.1f} M x 4 bytes, whole until the last one",
-            "choose model=lora or model=qlora",
+            "choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy",
             during=(TRAINING,),
         ),
         MemoryItem("gathered weights", gathered, "both ends and two layers, whole", "", False, (TRAINING,)),
@@ -391,12 +396,13 @@ def _layer_activations(model: ModelSizes, run: RunSizes) -> float:
 
     Inputs of linear layers; queries, keys and values before and after norm and rotation; gate, up and their product. In half
     precision norms keep their input in float32. Over a frozen base weights ask for nothing, but each adapted layer keeps its own
-    input: in float32, which the adapter is in, except under autocast. On a GPU rows may go without padding: the output of attention
-    is then there twice, in its rectangle and out of it, and the rest for fewer tokens, which is not counted.
+    input: in float32, which the adapter is in, except under autocast. Where rows go through the model as a tree, the output of
+    attention is there twice, in its rectangle and out of it, and each row has a copy of the keys and values that it shares.
     """
     h, q, kv, i = model.hidden, model.query, model.key_value, model.intermediate
     frozen = model.num_adapter_weights > 0
-    size = run.activation_bytes * (4 * h + 3 * q + 3 * kv + 4 * i + (0 if frozen else 2 * h + q + kv + q * run.on_gpu))
+    copies = q + 2 * (MOST_ALIKE - 1) * kv if run.shares else 0
+    size = run.activation_bytes * (4 * h + 3 * q + 3 * kv + 4 * i + copies + (0 if frozen else 2 * h + q + kv))
     if run.activation_bytes == 2:
         size += 2 * (2 * h + q + kv)
         if frozen:

@@ -53,6 +53,9 @@ class QLoRAPolicy(LoRAPolicy):
             layer.support_avx512bf16_for_cpu = False
         if not layers:
             raise ConfigError(
-                "model.policy.path", self.path, "a model with linear layers to quantise", "Choose model=lora."
+                "model.policy.path",
+                self.path,
+                "a model with linear layers to quantise",
+                "Choose model.policy=LoRAPolicy.",
             )
         return model

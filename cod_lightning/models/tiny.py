@@ -87,7 +87,7 @@ class TinyPolicy(Policy):
         """One token a word, plus the roles; words outside the vocabulary become `<unk>`."""
         if not words:
             expected = "a world and a context with protocol=compact"
-            remedy = "Set data.env.protocol and data.context.protocol, or choose model=sentences."
+            remedy = "Set data.env.protocol and data.context.protocol, or choose model.policy=SentencePolicy."
             raise ConfigError("model.policy", "TinyPolicy", expected, remedy)
         vocabulary = [*_SPECIAL, *dict.fromkeys(words)]
         backend = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=UNKNOWN))

@@ -97,6 +97,11 @@ class Batch:
         chosen = torch.isin(self.place[:, 0], torch.tensor(packs, device=self.place.device))
         return self.rows(chosen.nonzero().squeeze(1))
 
+    def of_episodes(self, entries: Sequence[int]) -> "Batch":
+        """The rows of these episodes, each by its entry in the rollout's table."""
+        chosen = torch.isin(self.episode, torch.tensor(entries, device=self.episode.device))
+        return self.rows(chosen.nonzero().squeeze(1))
+
     def rows(self, index: Int[Tensor, " b"]) -> "Batch":
         """The chosen rows, as wide as the longest of them."""
         width = int(self.lengths[index].max()) if len(index) else 0

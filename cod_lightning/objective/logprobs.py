@@ -21,11 +21,12 @@ def action_logprobs(
     chunk: int | None = None,
     entropy_gradient: bool = False,
     recompute: bool | None = None,
+    parent: Int[Tensor, " T"] | None = None,
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
     """Log-probability (nats) of each action token given the tokens before it, 0 elsewhere, and the entropy (nats) of its
     distribution, which has a gradient with `entropy_gradient` only.
 
-    out[:, t] = log softmax(output_layer(hidden[:, t-1]))[token_ids[:, t]]
+    out[:, t] = log softmax(output_layer(hidden[:, t-1]))[token_ids[:, t]], or of hidden[:, parent[t]] where parents are named
 
     Logits are computed only where they predict an action token, `chunk` positions at a time, so that [B, T, V] never
     exists. With `recompute` a backward pass computes each chunk's scores again instead of keeping them: at most twice the
@@ -36,9 +37,10 @@ def action_logprobs(
     >>> action_logprobs(hidden, torch.nn.Identity(), ids, torch.tensor([[False, False, True]]))
     (tensor([[ 0.0000,  0.0000, -1.3863]]), tensor([[0.0000, 0.0000, 1.3863]]))
     """
-    rows, columns = action_mask[:, 1:].nonzero(as_tuple=True)
-    predicting = hidden[rows, columns]
-    targets = token_ids[rows, columns + 1]
+    rows, columns = action_mask[:, 1:].nonzero(as_tuple=True) if parent is None else action_mask.nonzero(as_tuple=True)
+    at = (rows, columns + 1 if parent is None else columns)
+    predicting = hidden[rows, columns if parent is None else parent[columns]]
+    targets = token_ids[at]
     if recompute is None:
         recompute = 4 * len(rows) * _num_scores(output_layer) >= _LARGE
     if chunk is None:
@@ -63,7 +65,6 @@ def action_logprobs(
     if not found:
         return blank + hidden.sum() * 0, blank
     logprobs, entropies = (torch.cat(values) for values in zip(*found, strict=True))
-    at = (rows, columns + 1)
     return blank.index_put(at, logprobs), blank.index_put(at, entropies)
 
 

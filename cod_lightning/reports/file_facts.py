@@ -22,7 +22,7 @@ def file_facts(
     beside = {} if logprobs is None else {logprobs.path.name: dict(logprobs.left_out)}
     return {
         "label": file.label,
-        "lifecycles": sum(len(group.lives) for group in groups),
+        "lifecycles": sum(len(group.lives) for group in groups) + file.num_unread,
         "left_out": {file.path.name: dict(file.left_out)} | beside,
         "words": num_sampled > 0 and sum(group.num_worded for group in groups) >= _WORDED * num_sampled,
         "advantages": _remark(file, credit, groups),
@@ -55,7 +55,7 @@ def _gap_remark(logprobs: LogprobFile, groups: Sequence[ShortGroup]) -> str:
     without = [one for one in sampled if one["gap"] is None]
     unmoved = sum(one["advantage"] is not None and abs(one["advantage"]) < _NO_ADVANTAGE for one in without)
     known = (
-        f"Log-prob gaps are known for {len(sampled) - len(without):,} of the {len(sampled):,} episodes of this file."
+        f"Log-prob gaps are known for {len(sampled) - len(without):,} of the {len(sampled):,} episodes that were read."
     )
     dropped = f" {unmoved:,} had advantage 0, so that no update put their tokens through the model." if unmoved else ""
     lost = (

@@ -4,6 +4,8 @@
 """
 
 import json
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,6 +16,9 @@ from cod_lightning.errors import DataError
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.transcript import PlayedGroup
 
+_HEAD = re.compile(rb'\{"schema":(\d+),"step":(\d+),"pack":\{"id":("(?:[^"\\]|\\.)*")')
+"""How a line begins, as `transcript.dump` writes it."""
+
 
 @dataclass(slots=True)
 class LifecycleFile:
@@ -21,12 +26,41 @@ class LifecycleFile:
 
     path: Path
     left_out: Counter[str] = field(default_factory=Counter)
-    """Lines that were not read, by reason."""
+    """Lines that could not be read, by reason."""
+    num_unread: int = 0
+    """Lines that `spread` passed over."""
 
     @property
     def label(self) -> str:
         """What was played, as in `train`, `validation` or `test_SUITE_CONDITION`."""
         return self.path.name.removesuffix(".jsonl")
+
+    def spread(self, most_bytes: int) -> Iterator[PlayedGroup]:
+        """All groups of a file that is no larger; else of a larger one as many whole groups as that, taken evenly."""
+        size, self.num_unread = self.path.stat().st_size, 0
+        if size <= most_bytes:
+            yield from self.groups()
+            return
+        share = most_bytes / size
+        for place, (begin, end, num_lines) in enumerate(self._runs()):
+            if math.floor(place * share) != math.floor((place - 1) * share):
+                yield from self.groups(max(0, begin - 1), end)
+            else:
+                self.num_unread += num_lines
+
+    def _runs(self) -> Iterator[tuple[int, int, int]]:
+        """Begin, end and number of the lines that stand together for one step and pack: a group, or the same one played again."""
+        begin, end, num_lines, latest = 0, 0, 0, None
+        with self.path.open("rb") as file:
+            for line in file:
+                head = _HEAD.match(line)
+                own = None if head is None else head.groups()
+                if num_lines and own != latest:
+                    yield begin, end, num_lines
+                    begin, num_lines = end, 0
+                latest, end, num_lines = own, end + len(line), num_lines + bool(line.strip())
+        if num_lines:
+            yield begin, end, num_lines
 
     def groups(self, begin: int = 0, end: int | None = None) -> Iterator[PlayedGroup]:
         """Groups in the order of the file; a group ends where the pack, the step or the order of siblings changes.
@@ -43,8 +77,8 @@ class LifecycleFile:
 
     def _read(self, line: bytes) -> PlayedGroup | None:
         try:
-            text = line.decode("utf-8")
-            record: Any = json.loads(text)
+            text, head = line.decode("utf-8"), _HEAD.match(line)
+            record: Any = json.loads(text) if head is None else {"schema": int(head[1]), "step": head[2]}
             schema = record["schema"]
             if schema != transcript.SCHEMA:
                 self.left_out[f"schema {schema!r:.20}, not {transcript.SCHEMA}"] += 1

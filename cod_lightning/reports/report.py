@@ -10,13 +10,15 @@ from cod_lightning import __version__
 from cod_lightning.reports.advantages import Credit
 from cod_lightning.reports.file_facts import file_facts, is_training, notes_of
 from cod_lightning.reports.gaps import LogprobFile
-from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.lines import LifecycleFile, PlayedGroup
 from cod_lightning.reports.page import embedded
 from cod_lightning.reports.records import Shelf, ShortGroup, short_group
 from cod_lightning.reports.run import RunFolder, read_run, run_names
 
 MOST_BYTES = 18_000_000
 """Of lifecycles in the page, before compression; if they are more, whole groups are left out evenly, with a note in the report."""
+MOST_READ = 96_000_000
+"""Bytes of lifecycles that are read of all runs together; of more, whole groups are left out evenly in every file."""
 _REPEATED = 5
 """Lifecycles whose texts are longer than so many times that are thinned before repeated texts are counted once."""
 
@@ -26,14 +28,18 @@ def read_runs(folders: Sequence[Path]) -> list[RunFolder]:
     return [read_run(folder, name) for folder, name in zip(folders, run_names(list(folders)), strict=True)]
 
 
-def report_data(runs: Sequence[RunFolder], most_bytes: int = MOST_BYTES) -> tuple[dict[str, Any], dict[str, Any]]:
+def report_data(
+    runs: Sequence[RunFolder], most_bytes: int = MOST_BYTES, most_read: int = MOST_READ
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """(what the page draws at once, the lifecycles to browse); `config` has the settings in which the runs differ."""
+    share = most_read / max(1, sum(file.path.stat().st_size for run in runs for file in run.files))
     files: list[dict[str, Any]] = []
     groups: list[ShortGroup] = []
     for index, run in enumerate(runs):
         for file in run.files:
             logprobs = LogprobFile.beside(file.path) if is_training(file) else None
-            own = list(_short_groups(file, len(files), run.credit, logprobs))
+            played = file.spread(math.ceil(share * file.path.stat().st_size))
+            own = list(_short_groups(file, played, len(files), run.credit, logprobs))
             files.append({"run": index} | file_facts(file, run.credit, logprobs, own))
             groups += own
     lives, kept = _fitting(groups, most_bytes)
@@ -71,9 +77,13 @@ def report_data(runs: Sequence[RunFolder], most_bytes: int = MOST_BYTES) -> tupl
 
 
 def _short_groups(
-    file: LifecycleFile, number: int, credit: Credit | str, logprobs: LogprobFile | None
+    file: LifecycleFile,
+    groups: Iterator[PlayedGroup],
+    number: int,
+    credit: Credit | str,
+    logprobs: LogprobFile | None,
 ) -> Iterator[ShortGroup]:
-    for played in file.groups():
+    for played in groups:
         try:
             credited = credit.of(played.group) if isinstance(credit, Credit) and is_training(file) else None
             yield short_group(number, played, credited, None if logprobs is None else logprobs.of(played))

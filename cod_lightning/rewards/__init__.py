@@ -12,9 +12,9 @@ from cod_lightning.rewards.base import WorldReward as WorldReward
 from cod_lightning.rewards.base import rewards_of as rewards_of
 from cod_lightning.rewards.base import scored as scored
 from cod_lightning.rewards.judge import JudgeReward as JudgeReward
-from cod_lightning.rewards.learnability import Learnability as Learnability
-from cod_lightning.rewards.learnability import paid as paid
 from cod_lightning.rewards.pairwise import Pairwise as Pairwise
 from cod_lightning.rewards.pairwise import PairwiseJudge as PairwiseJudge
+from cod_lightning.rewards.proposals import ProposalReward as ProposalReward
+from cod_lightning.rewards.proposals import paid as paid
 from cod_lightning.rewards.siblings import SiblingReward as SiblingReward
 from cod_lightning.rewards.siblings import compared as compared

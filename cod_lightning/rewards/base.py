@@ -2,7 +2,7 @@
 
 `world` (what the environment gave a solve episode) and `context` (what the context mechanism gave an update) are always there;
 `data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`, of `SiblingReward`
-(`siblings.py`) for what compares siblings, or of `Learnability` (`learnability.py`) for what a proposal is worth.
+(`siblings.py`) for what compares siblings, or of `ProposalReward` (`proposals.py`) for what a proposal is worth.
 """
 
 import asyncio

@@ -7,7 +7,6 @@ Whatever code beyond a boundary raises, `sys.exit()`, `KeyboardInterrupt` and ca
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -32,6 +31,7 @@ from cod_lightning.errors import (
 from cod_lightning.lifecycles.base import Program
 from cod_lightning.markdown import visible
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.threads import in_thread
 from cod_lightning.types import Episode, EpisodeStatus, Message, Role, StopReason
 
 _T = TypeVar("_T")
@@ -62,29 +62,26 @@ def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: object 
 
 async def answered(env: TextEnv, call: Callable[[], Any]) -> Any:
     """What a call of the environment gives: from a thread where it blocks, awaited where it is asynchronous; the caller blames."""
-    found = await asyncio.to_thread(crossing, EnvironmentFailure, call) if env.blocking else call()
+    found = await in_thread(partial(crossing, EnvironmentFailure, call), bounded=True) if env.blocking else call()
     return await found if asyncio.isfuture(found) else found
 
 
 async def closed(env: TextEnv, limit_s: float | None) -> None:
     """Close the environment. Raises `EnvironmentFailure`, also where that takes longer than `limit_s` seconds.
 
-    A blocking one in a thread of its own: all the others may wait in calls that only closing ends.
+    A blocking one in a thread that is not counted: all that are may wait in calls that only closing ends.
     """
-    threads, limit = ThreadPoolExecutor(1) if env.blocking else None, asyncio.timeout(limit_s)
+    limit = asyncio.timeout(limit_s)
     try:
         async with limit:
             close = partial(crossing, EnvironmentFailure, env.close)
-            found: Any = asyncio.get_running_loop().run_in_executor(threads, close) if threads else close()
+            found: Any = await in_thread(close) if env.blocking else close()
             if asyncio.isfuture(found):
                 await found
     except BaseException as error:
         if limit.expired():
             raise EnvironmentFailure(f"not closed after data.deadlines.episode_s={limit_s:g} s") from None
         blame(EnvironmentFailure, error)
-    finally:
-        if threads is not None:
-            threads.shutdown(wait=False)
 
 
 def check_reward(reward: float, env: TextEnv) -> None:

@@ -95,6 +95,11 @@ class Liveness:
         """From now on every mark raises this, so that whatever goes by this liveness ends with its current turn; None: no more."""
         self._over = error
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it was given up."""
+        return self._over is not None
+
     def at(self, identity: str, place: str) -> None:
         """The episode `identity` is now in the `engine` or in the `world`."""
         if self._over is not None:

@@ -19,18 +19,19 @@ from typing import Any
 
 from cod_lightning.errors import Stopped
 from cod_lightning.rewards import compared
+from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
 
-_LOOK_S, _AWAKE_S = 0.05, 0.5
+_LOOK_S, _AWAKE_S, _STOP_S = 0.05, 0.5, 1.0
 _LEAST_GROWTH, _SHARE = 2**27, 0.25
 """Bytes, and share of what the process held after the last collection, by which it grows before the next one."""
 _MOST_FILES = 0.125
 """Share of the descriptors that the process may have by which they grow before the next one."""
 _STATM, _FILES = Path("/proc/self/statm"), Path("/proc/self/fd")
 _MOST_THREADS = 1024
-"""Blocking worlds that wait for something outside at the same time; asynchronous ones need none."""
+"""Rewards that wait for something outside in `asyncio.to_thread` at the same time."""
 
 
 async def run_group(
@@ -59,8 +60,8 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
             while tasks := asyncio.all_tasks(loop):
                 for task in tasks:
                     task.cancel()
-                with contextlib.suppress(Stopped, KeyboardInterrupt):
-                    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+                with contextlib.suppress(Stopped, KeyboardInterrupt):  # a world that does not close is cancelled again
+                    loop.run_until_complete(asyncio.wait(tasks, timeout=_STOP_S))
             raise
 
 
@@ -70,16 +71,22 @@ def _unless_stopped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
         loop.default_exception_handler(context)
 
 
-def _stay_awake(loop: asyncio.AbstractEventLoop) -> None:
-    """Wake the loop now and then: a signal that comes just before it goes to sleep waits for the next event."""
-    loop.call_later(_AWAKE_S, _stay_awake, loop)
+def _stay_awake(loop: asyncio.AbstractEventLoop, liveness: Liveness) -> None:
+    """Wake the loop now and then: a signal that comes just before it goes to sleep waits for the next event.
+
+    What another thread gives up ends here where it waits for something outside.
+    """
+    if liveness.is_over and threading.current_thread() is not threading.main_thread():
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+    loop.call_later(_AWAKE_S, _stay_awake, loop, liveness)
 
 
-def prepare(loop: asyncio.AbstractEventLoop) -> None:
-    """Make it ready for lifecycles."""
+def prepare(loop: asyncio.AbstractEventLoop, liveness: Liveness) -> None:
+    """Make it ready for lifecycles, which `liveness` ends."""
     loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
     loop.set_exception_handler(_unless_stopped)
-    _stay_awake(loop)
+    _stay_awake(loop, liveness)
 
 
 def run_groups(
@@ -93,7 +100,7 @@ def run_groups(
     groups: list[Group] = []
 
     async def run_all() -> None:  # returns nothing: asyncio puts a result of `run` into words when it is over
-        prepare(asyncio.get_running_loop())
+        prepare(asyncio.get_running_loop(), setting.sampler.liveness)
         groups.extend(await asyncio.gather(*(run_group(pack, num_siblings, setting) for pack in packs)))
 
     setting.monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))

@@ -1,8 +1,6 @@
-"""How long a run's rows of tokens can become, from its first prompts, before anything is played."""
+"""How long a run's rows of tokens become, from its first prompts, before anything is played."""
 
 import copy
-from dataclasses import dataclass
-from itertools import takewhile
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
@@ -14,25 +12,12 @@ _ROOM = 1.5
 """For what is not counted: what the environment answers, and responses that take more tokens as a part of another prompt."""
 
 
-@dataclass(frozen=True)
-class RowLength:
-    """Of the rows of one kind of episode."""
-
-    longest: int
-    """Tokens, about: the first prompt and responses of full length; at most the window."""
-    alike: int
-    """First tokens that are the same whatever the task."""
-
-    def computed(self, budget: int) -> int:
-        """Tokens of a full micro-batch that go through the model, its beginning once (`forward/shared_prefix.py`)."""
-        rows = max(1, budget // self.longest)
-        return rows * self.longest - (rows - 1) * self.alike
-
-
-def row_lengths(
+def longest_row(
     env: TextEnv, context: ContextMechanism, pack: Pack, chat: Chat, window: int, max_new_tokens: int
-) -> tuple[RowLength, ...]:
-    """Of solve and update episodes, from the first prompts of two tasks with an empty context. Empty where one cannot be made."""
+) -> int:
+    """Tokens of the longest solve or update episode, about: the first prompt of two tasks with an empty context, and responses of
+    full length. The window where such a prompt cannot be made.
+    """
     solving: list[tuple[int, ...]] = []
     updating: list[tuple[int, ...]] = []
     try:
@@ -46,15 +31,12 @@ def row_lengths(
                 updating.append(chat.opening(chat.prefixed(list(opening) if not isinstance(opening, str) else [])))
             world.close()
     except Exception:  # rows may then be as long as the window
-        return ()
+        return window
 
-    def length(prompts: list[tuple[int, ...]], responses: int) -> RowLength:
-        full = max(map(len, prompts)) + responses * max_new_tokens
-        alike = list(takewhile(lambda ids: len(set(ids)) == 1, zip(*prompts, strict=False)))
-        return RowLength(min(window, int(_ROOM * full)), len(alike))
-
-    solved = length(solving, env.max_turns + 1)  # and a context
-    return (solved, length(updating, env.max_turns + 2)) if updating else (solved,)
+    longest = 0
+    for prompts, num_responses in ((solving, env.max_turns + 1), (updating, env.max_turns + 2)):  # and a context
+        longest = max(longest, max(map(len, prompts), default=0) + num_responses * max_new_tokens * bool(prompts))
+    return min(window, int(_ROOM * longest))
 
 
 def _unanswered(observation: str, state: object) -> Episode:

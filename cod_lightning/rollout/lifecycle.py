@@ -58,6 +58,8 @@ class Life:
         self.tasks: dict[int, Task] = {}
         """What was solved, by position."""
         self.proposed: list[Task] = []
+        self.worth: Any = None
+        """What pays proposals where no part of the reward does."""
         self.ends: float | None = None
         """When the episodes have to be over, by the clock of the event loop."""
         self.failed = False
@@ -92,7 +94,8 @@ class Life:
             return self.skip(EpisodeKind.UPDATE) if self.setting.mechanism.updates else None
         return await self._episode(EpisodeKind.UPDATE, solved.position, partial(self._rewrite, solved))
 
-    async def ask(self, task: Task) -> Task:
+    async def ask(self, task: Task, worth: Any) -> Task:
+        self.worth = worth
         num = len(self.proposed)
         await self._episode(EpisodeKind.PROPOSE, self.position, partial(self._ask, task))
         return self.proposed[num] if len(self.proposed) > num else task
@@ -257,7 +260,7 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
     if any(episode.kind is EpisodeKind.PROPOSE for episode in episodes):
-        episodes = await paid(episodes, pack.tasks, setting.rewards, setting.sampler.deadlines.reward_s)
+        episodes = await paid(episodes, pack.tasks, setting.rewards, agent.worth, setting.sampler.deadlines.reward_s)
     attempts = tuple([await begun for begun in agent.forks])
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=attempts)
     setting.monitor.lifecycle(lifecycle)

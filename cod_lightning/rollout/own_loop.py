@@ -9,6 +9,7 @@ from cod_lightning.rollout.boundaries import check_reward, checked_text, crossin
 from cod_lightning.rollout.endpoint import PolicyEndpoint
 from cod_lightning.rollout.recorder import Recorder
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.threads import in_thread
 from cod_lightning.types import EpisodeKind, Task
 
 _ENDPOINT = PolicyEndpoint()
@@ -31,7 +32,7 @@ async def play(env: OwnLoop, system: str, recorder: Recorder) -> tuple[str, floa
     """
     async with _ENDPOINT.serving(recorder) as access:
         program = asyncio.ensure_future(
-            asyncio.to_thread(crossing, EnvironmentFailure, lambda: env.play(system, access))
+            in_thread(partial(crossing, EnvironmentFailure, partial(env.play, system, access)), bounded=True)
         )
         ended = asyncio.ensure_future(recorder.ended.wait())
         try:

@@ -1,30 +1,23 @@
-"""Runs the rollouts of a process, one at a time, and reports them to observers.
+"""Runs the rollouts of a process, one at a time, and reports them to observers."""
 
-The next training rollouts may be played in a thread of their own while training goes on with an earlier one.
-"""
-
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cod_lightning.engines.base import Engine
-from cod_lightning.errors import GivenUp
 from cod_lightning.ranks import gathered_at_first, rank
+from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
 from cod_lightning.types import Episode, Group, Lifecycle
 
-_GIVE_UP_S = 30.0
-"""Longest wait, at the end of a failed run, for the engine's current turn in a rollout that is given up."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class RolloutObserver(RolloutMonitor):
@@ -77,6 +70,17 @@ class RolloutPart:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Owed:
+    """Rollouts ahead that a signal had given up, and the weights that played them."""
+
+    rollouts: Sequence[Any]
+    """What they were begun by (`RolloutAhead.begin`), in their order."""
+    weights: "Mapping[str, Tensor]"
+    """As a sync brings them; none of an engine that does not show its own, which plays them again by those of now."""
+    version: int
+
+
 class RolloutRunner(RolloutMonitor):
     """Runs rollouts one at a time: each has the engine for itself, is timed, watched for stalls and reported to observers.
 
@@ -98,6 +102,8 @@ class RolloutRunner(RolloutMonitor):
         self.liveness = Liveness()
         self.ahead = RolloutAhead(self.liveness)
         """The next training rollouts, with `data.max_staleness` above 0."""
+        self.owed: Owed | None = None
+        """What a signal has given up of them, in this run or in the one that it goes on from."""
         self._observers: list[RolloutObserver] = []
 
     def start(self, folder: Path, stop_ids: frozenset[int]) -> None:
@@ -118,9 +124,8 @@ class RolloutRunner(RolloutMonitor):
 
     def run(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:
         """This rank's part of a rollout, which is played now and reported."""
-        if not self.engine.in_flight:
-            self.ahead.settle()
-        with self.ahead.between(), self.interruptible():
+        self.settle()
+        with self.interruptible(), self.ahead.between():
             part = self.timed(label, play, replacing=replacing)
         self.report(label, part)
         return part
@@ -150,10 +155,33 @@ class RolloutRunner(RolloutMonitor):
     @contextmanager
     def engine_at_rest(self, label: str) -> Iterator[None]:
         """Nothing samples within, unless weights change in flight; a stall is reported under that label."""
-        if not self.engine.in_flight:
-            self.ahead.settle()
+        self.settle()
         with self.watched(label):
             yield
+
+    def settle(self) -> None:
+        """Wait for the rollouts ahead, unless weights change in flight. Those that a signal gives up are noted in `owed`, with the
+        weights that they were played by: a sync may come next."""
+        if self.engine.in_flight:
+            return
+        self.ahead.settle()
+        if not self.ahead.stopped or self.owed is not None or not (rollouts := self.ahead.given_up()):
+            return
+        if not self.ahead.idle:  # a world holds up their thread, and with it all that it would do with the engine
+            self.engine.forget()
+        weights = {name: tensor.clone() for name, tensor in self.engine.synced().items()}
+        self.owed = Owed(rollouts=rollouts, weights=weights, version=self.engine.policy_version)
+
+    @contextmanager
+    def sampling_by(self, owed: Owed) -> Iterator[None]:
+        """The engine samples by those weights within; an exception leaves them there."""
+        engine = self.engine
+        weights, version = {name: tensor.clone() for name, tensor in engine.synced().items()}, engine.policy_version
+        if weights:
+            engine.update_weights(owed.weights.items(), owed.version)
+        yield
+        if weights:
+            engine.update_weights(weights.items(), version)
 
     def phase(self, label: str) -> Watchdog:
         """Watch what is called by that name, in which nothing is counted: it has `stall_s` seconds to be over."""
@@ -197,123 +225,3 @@ class RolloutRunner(RolloutMonitor):
     def end(self) -> None:
         for observer in list(self._observers):
             observer.end()
-
-
-class RolloutAhead:
-    """Rollouts ahead of training, in their order: those that are over, the one under way in a thread, those to come.
-
-    The thread makes no collective call. The engine is free for other work after `settle`, and within `between`.
-
-    Args:
-        liveness: Marked by all episodes of a rollout; `give_up` ends them through it.
-    """
-
-    def __init__(self, liveness: Liveness) -> None:
-        self._liveness = liveness
-        self._waiting: deque[Future[Any]] = deque()
-        """Begun and not taken."""
-        self._plays: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        """Those of them to come."""
-        self._guard, self._engine = threading.Lock(), threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._playing = False
-        self._waited_s = 0.0
-
-    def __len__(self) -> int:
-        """Rollouts that were begun and not taken."""
-        return len(self._waiting)
-
-    def begin(self, play: Callable[[], Any]) -> None:
-        """Play it after those that were begun before, beside whatever this thread does next."""
-        future: Future[Any] = Future()
-        self._waiting.append(future)
-        with self._guard:
-            self._plays.append((future, play))
-            if self._playing:
-                return
-            self._playing = True
-        self._thread = threading.Thread(target=self._play, name="rollout ahead", daemon=True)
-        self._thread.start()
-
-    def _play(self) -> None:
-        while True:
-            with self._guard:
-                if not self._plays:
-                    self._playing = False
-                    return
-                future, play = self._plays.popleft()
-            with self._engine:
-                try:
-                    played = play()
-                except BaseException as error:  # raised again where it is taken
-                    future.set_exception(error)
-                else:
-                    future.set_result(played)
-
-    def put(self, played: Any) -> None:
-        """Have a rollout wait that is over: one of a checkpoint."""
-        future: Future[Any] = Future()
-        future.set_result(played)
-        self._waiting.append(future)
-
-    def settle(self, most: int | None = None) -> None:
-        """Wait until all, or the first `most`, are over. Signals are handled meanwhile."""
-        begun = time.perf_counter()
-        wait(list(self._waiting)[:most])  # `join` alone would handle no signal
-        if most is None or len(self._waiting) <= most:
-            self._join()
-        self._waited_s += time.perf_counter() - begun
-
-    @contextmanager
-    def between(self) -> Iterator[None]:
-        """Wait for the one under way; none begins within."""
-        begun = time.perf_counter()
-        with self._engine:
-            self._waited_s += time.perf_counter() - begun
-            yield
-
-    def over(self) -> list[Any]:
-        """Those that are over, without taking them, up to the first that is not or failed."""
-        return [one.result() for one in takewhile(lambda one: one.done() and not one.exception(), list(self._waiting))]
-
-    def take(self, place: int = 0) -> Any:
-        """The one at this place in the queue once it is over, None where none was begun. Raises what ended it."""
-        self.settle(place + 1)
-        if not self._waiting:
-            return None
-        future = self._waiting[place]
-        del self._waiting[place]
-        return future.result()
-
-    def waited_s(self) -> float:
-        """Seconds that were waited since the last call of this."""
-        waited, self._waited_s = self._waited_s, 0.0
-        return waited
-
-    def drop(self) -> None:
-        """Wait for the one under way and forget all."""
-        wait(self._under_way())
-        self._join()
-        self._waiting.clear()
-
-    def give_up(self) -> None:
-        """End the one under way after its current turn and forget all; what it left in the engine is not cleaned up."""
-        under_way = self._under_way()
-        self._waiting.clear()
-        if any(not future.done() for future in under_way):
-            self._liveness.give_up(GivenUp("the run is over"))
-            if not wait(under_way, timeout=_GIVE_UP_S).not_done:
-                self._liveness.give_up(None)
-                self._join()
-
-    def _under_way(self) -> list[Future[Any]]:
-        """All but those to come, which will not be played any more."""
-        with self._guard:
-            to_come = {future for future, _ in self._plays}
-            self._plays.clear()
-        return [future for future in self._waiting if future not in to_come]
-
-    def _join(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
-        self._thread = None

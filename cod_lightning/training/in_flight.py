@@ -18,9 +18,10 @@ from msgspec import structs
 from cod_lightning.errors import TooManyFailures
 from cod_lightning.ranks import gathered, num_ranks, owners, rank
 from cod_lightning.rollout import transcript
+from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.group import collected_by_growth, prepare
-from cod_lightning.rollout.runner import RolloutAhead, RolloutPart, RolloutRunner
+from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
 from cod_lightning.rollout.stats import stop_if_too_many
 from cod_lightning.training.packs import PackChoice, TrainingPacks
 from cod_lightning.training.played import PlayedPack
@@ -113,7 +114,7 @@ class GroupsInFlight(RolloutAhead):
             asyncio.run(self._drive())
 
     async def _drive(self) -> None:
-        prepare(asyncio.get_running_loop())
+        prepare(asyncio.get_running_loop(), self._liveness)
         under_way = set[asyncio.Task[None]]()
         while True:
             with self._guard:

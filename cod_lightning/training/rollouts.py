@@ -5,9 +5,9 @@ A rollout that was played and is not trained on yet is kept by checkpoints.
 
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Protocol
 
 from cod_lightning.credit.credited import Credited
@@ -15,7 +15,7 @@ from cod_lightning.credit.table import EpisodeTable
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranks import gathered, owners, rank
-from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
+from cod_lightning.rollout.runner import Owed, RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.seeds import derive_seed
@@ -24,7 +24,7 @@ from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.played import PlayedPack, PlayedRollout, own_groups, restored, saved, table_of
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay_buffer import ReplayBuffer
-from cod_lightning.training.scorers import Prompt
+from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
 
@@ -35,7 +35,7 @@ class Learner(Protocol):
     credited: Callable[[EpisodeTable], Credited]
     """Advantages of a rollout of all ranks."""
 
-    def score(self, rows: Batch, prompt: Prompt, *, several_updates: bool) -> Batch:
+    def score(self, rows: Batch, played: Played, *, several_updates: bool) -> Batch:
         """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now; with a
         critic also with an advantage for each token."""
         ...
@@ -50,8 +50,8 @@ class TrainingRollouts:
     """K siblings of each pack, by the engine's weights."""
     runner: RolloutRunner
     learner: Callable[[], Learner]
-    prompts: Callable[[Mapping[int, Group]], Prompt]
-    """Prompts for models that see more than the policy, in these groups by their g."""
+    for_scorers: Callable[[Mapping[int, Group]], Played]
+    """What models that score rows may look at, of these groups by their g."""
     pad_id: Callable[[], int]
     dump: Callable[[Any], str] = str
     """The state of a context as text (`ContextMechanism.dump`)."""
@@ -72,6 +72,8 @@ class TrainingRollouts:
     updates_per_rollout: int
     """Of one pass."""
     passes_per_rollout: int = 1
+    shuffle_episodes: bool = False
+    """Whether an update takes episodes of all packs, shuffled; else whole packs."""
     resample_packs: int = 0
     seed: int = 0
 
@@ -95,15 +97,15 @@ class TrainingRollouts:
         Each of these updates is then `GRPOModule.training_step`.
         """
         played, num_packs, figures = self._next_played(number, first)
-        table = table_of(played.packs)
-        credit = self.learner().credited(table)
-        rows, shares = self._rows(played, table, credit), self._shares(number)
+        table = table_of(played.packs)  # an entry for each episode, of all ranks
+        credit = self.learner().credited(table)  # rewards -> returns -> advantages
+        rows, shares = self._rows(played, table, credit), self._shares(number, credit)
         if self.replay is not None:
             rows, shares = self.replay.join(number, rows, credit, shares)
             figures |= self.replay.metrics
         self.runner.engine.sleep()  # what scores takes memory as training does
         own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
-        rows = self.learner().score(rows, self.prompts(own), several_updates=len(shares) > 1)
+        rows = self.learner().score(rows, self.for_scorers(own), several_updates=len(shares) > 1)
         self._observe(played, credit)
         stats = reduce(RolloutStats.__add__, [part.stats for part in played.parts])
         figures |= {**credit.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}
@@ -154,14 +156,27 @@ class TrainingRollouts:
         if self.flies:
             taken = self.in_flight.take(number, first)
             return [], taken and PlayedRollout(packs=taken[0], parts=[taken[1]])
-        # a signal ends the wait; a checkpoint then waits for this rollout, and for no next one
-        with self.runner.interruptible():
+        self._play_owed()
+        with self.runner.interruptible():  # a signal ends the wait
             self.runner.ahead.settle(1 if self.buffer is None else self.buffer.num_eligible(number))
         if self.buffer is None:
             return [], self.runner.ahead.take()
         num_dropped, place = self.buffer.choose(number, self._max_age)
         dropped = [self.runner.ahead.take() for _ in range(num_dropped)]
         return dropped, None if place is None else self.runner.ahead.take(place)
+
+    def _play_owed(self) -> None:
+        """Play what a signal gave up in the run that this one goes on from, by the weights that had played it."""
+        if (owed := self.runner.owed) is None:
+            return
+        with self.runner.interruptible(), self.runner.sampling_by(owed):
+            choices = [[PackChoice(**choice) for choice in one["choices"]] for one in owed.rollouts]
+            drawn = [[(choice, self.packs.pack(choice)) for choice in of] for of in choices]
+            run = partial(self.runner.timed, "train")
+            played = [self.played(one["first"], run, of) for one, of in zip(owed.rollouts, drawn, strict=True)]
+        for one in played:
+            self.runner.ahead.put(one)
+        self.runner.owed = None
 
     def _to_begin(self, number: int, most: float) -> range:
         """The places in the queue of the rollouts that begin now: until `most` are ahead, or as a buffer says."""
@@ -186,9 +201,9 @@ class TrainingRollouts:
         except ConfigError as error:  # raised again where the rollout is taken
             self.runner.ahead.begin(partial(_raise, error))
         else:
-            self.runner.ahead.begin(
-                partial(self.played, first + num_waiting, partial(self.runner.timed, "train"), drawn)
-            )
+            key = {"first": first + num_waiting, "choices": [asdict(choice) for choice, _ in drawn]}
+            run = partial(self.runner.timed, "train")
+            self.runner.ahead.begin(partial(self.played, first + num_waiting, run, drawn), key)
 
     def played(
         self,
@@ -259,30 +274,37 @@ class TrainingRollouts:
         of_ranks = [iter(of_rank) for of_rank in gathered(own)]
         return [next(of_ranks[one.rank]) for one in packs]
 
-    def _shares(self, number: int) -> list[list[int]]:
-        """The packs of each update: in their order in the first pass, shuffled anew for every further one."""
+    def _shares(self, number: int, credit: Credited) -> list[list[int]]:
+        """The packs of each update: in their order in the first pass, shuffled anew for every further one; or the episodes with an
+        advantage, shuffled for every pass and dealt out as evenly as can be."""
         shares: list[list[int]] = []
-        size = self.packs_per_rollout // self.updates_per_rollout
+        known = (~credit.advantages.isnan()).nonzero().squeeze(1).tolist()
+        all_of_it = known if self.shuffle_episodes else range(self.packs_per_rollout)
         for done in range(self.passes_per_rollout):
-            order = list(range(self.packs_per_rollout))
-            if done:
+            order = list(all_of_it)
+            if done or self.shuffle_episodes:
                 random.Random(derive_seed("pass", self.seed, number, done)).shuffle(order)
-            shares += [order[start : start + size] for start in range(0, len(order), size)]
+            cuts = [len(order) * update // self.updates_per_rollout for update in range(self.updates_per_rollout + 1)]
+            shares += [order[start:end] for start, end in pairwise(cuts)]
         return shares
 
     def state_dict(self) -> dict[str, Any]:
         """The state of source and replay, and the rollouts ahead; every rank has to call it.
 
-        All that were begun are waited for, except where weights change in flight.
+        All that were begun are waited for, except where weights change in flight, or after a signal.
         """
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
         buffer = {} if self.buffer is None else {"buffer": self.buffer.state_dict()}
         kept = {"source": self.packs.state_dict(), **replay, **buffer}
         if self.flies:
             return kept | {"ahead": [], "in_flight": self.in_flight.state()}
-        if not self.runner.engine.in_flight:
-            self.runner.ahead.settle()
-        return kept | {"ahead": self._kept()}
+        self.runner.settle()
+        over, owed = self._kept(), self.runner.owed
+        if owed is None or len(over) + len(owed.rollouts) < len(
+            self.runner.ahead
+        ):  # one that failed comes before those
+            return kept | {"ahead": over}
+        return kept | {"ahead": over, "owed": vars(owed)}
 
     def _kept(self) -> list[dict[str, Any]]:
         over = self.runner.ahead.over()
@@ -313,9 +335,11 @@ class TrainingRollouts:
         self.in_flight.restore(flying)
         for state in state_dict["ahead"]:
             self.runner.ahead.put(restored(state, self.packs.pack))
+        self.runner.owed = Owed(**state_dict["owed"]) if "owed" in state_dict else None
         if self.buffer is not None and "buffer" in state_dict:
             self.buffer.load_state_dict(state_dict["buffer"])
-            del self.buffer.waiting[len(self.runner.ahead) :]
+            num_owed = 0 if self.runner.owed is None else len(self.runner.owed.rollouts)
+            del self.buffer.waiting[len(self.runner.ahead) + num_owed :]
 
 
 def _raise(error: Exception) -> None:

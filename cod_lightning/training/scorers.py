@@ -9,7 +9,8 @@ import contextlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,11 @@ from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.models.gguf import checkpoint_folder
 from cod_lightning.models.pretrained import read_model, read_tokenizer
 from cod_lightning.objective.batch import Batch
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Group
 
 Forward = Callable[[PreTrainedModel | None, Batch], Float[Tensor, "B T"]]
 """Log-probs of a batch's action tokens under a model, by the training forward; None is the policy as it is."""
-
-Prompt = Callable[[int, int, int, Sequence[int]], Sequence[int] | None]
-"""From (g, k, e) of a row of this rollout, and its ids, to the prompt that its episode would begin with if it were shown the
-context of the environment's oracle. None where there is none, or where the row does not begin with its episode's first prompt."""
 
 MOST_MISSING = 0.5
 """Share of a rollout's action tokens that a scorer may leave without a score; beyond, the run ends."""
@@ -42,11 +41,21 @@ _SCORED = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
 _SAME_TOKENIZER = "Choose a teacher of the same family, or of the same run."
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What the rows of a rollout were made of."""
+
+    groups: Mapping[int, Group]
+    """This rank's, by their g in the credit table."""
+    setting: Setting
+    """In which they were played."""
+
+
 class Scorer(ABC):
     """A model that is asked and not trained."""
 
     needs_oracle: bool = False
-    """Whether it asks for prompts with the oracle's context, which not every environment has."""
+    """Whether it needs contexts of the environment's oracle, which not every environment has."""
 
     def check(self, key: str, vocabulary: dict[str, int]) -> None:
         """Raise `ConfigError` unless it can score tokens of this vocabulary; runs before any training. `key` is its own."""
@@ -55,7 +64,7 @@ class Scorer(ABC):
         """Bytes of its weights in this process, for the memory plan."""
         return 0
 
-    def rows(self, rows: Batch, prompt: Prompt) -> tuple[Batch, Bool[Tensor, " B"]]:
+    def rows(self, rows: Batch, played: Played) -> tuple[Batch, Bool[Tensor, " B"]]:
         """The rows that it is asked about in place of those of a rollout, with the same action tokens; and which of them at all."""
         return rows, torch.ones(len(rows), dtype=torch.bool)
 

@@ -52,7 +52,7 @@ class Rollout:
     batch: Batch
     """Every row of it, once."""
     shares: Sequence[Sequence[int]]
-    """Packs of each update to come, by their g; several passes name a pack several times."""
+    """Packs of each update to come, by their g, or episodes by their entries; several passes name each several times."""
     num_packs: int
     """Training packs that it took, those that were replaced included."""
 
@@ -68,6 +68,7 @@ class TrainStream:
         updates_per_rollout: Updates made of a rollout, all passes together.
         runner: Reports updates to observers.
         rollouts_per_sync: Rollouts from one weight sync to the next.
+        by_episode: Whether the shares of a rollout are of episodes.
     """
 
     def __init__(
@@ -77,7 +78,9 @@ class TrainStream:
         updates_per_rollout: int,
         runner: RolloutRunner,
         rollouts_per_sync: int = 1,
+        by_episode: bool = False,
     ) -> None:
+        self._part = Batch.of_episodes if by_episode else Batch.of_packs
         self._rollouts_per_sync = rollouts_per_sync
         self._next_rollout, self._updates_per_rollout, self._runner = next_rollout, updates_per_rollout, runner
         self._length = rollouts_per_epoch * updates_per_rollout
@@ -112,7 +115,7 @@ class TrainStream:
                 self.num_packs += rollout.num_packs
             assert self._batch is not None, "updates to come without their rows"
             self.left -= 1
-            update = self._batch.of_packs(self._shares.popleft())
+            update = self._part(self._batch, self._shares.popleft())
             if not self._shares:
                 self._batch = None
             before_sync = -self.num_rollouts % self._rollouts_per_sync
@@ -130,7 +133,7 @@ class TrainStream:
 
         It is the same on every rank, and every rank has to call it.
         """
-        batch = self._batch and self._batch.of_packs(sorted(set(chain.from_iterable(self._shares))))
+        batch = self._batch and self._part(self._batch, sorted(set(chain.from_iterable(self._shares))))
         whole, row_ranks = (None, None) if batch is None else batch_of_all(batch)
         return {
             "num_rollouts": self.num_rollouts,

@@ -209,12 +209,15 @@ def alike(vectors: Float[np.ndarray, "W D"]) -> float:
     return round(float(((unit @ unit.T).sum() - count) / (count * (count - 1))), 4)
 
 
+CHANGED = {"lake 4x4": {"size_min": 4, "size_max": 4}}
+
+
 @cache
 def world_of(name: str) -> TextEnv:
     """The world."""
     spec = yaml.safe_load((ROOT / "configs" / "env" / f"{WORLDS[name]}.yaml").read_text())
     module, _, of = spec["class_path"].rpartition(".")
-    return getattr(import_module(module), of)(**spec["init_args"])
+    return getattr(import_module(module), of)(**spec["init_args"] | CHANGED.get(name, {}))
 
 
 def by_chance(name: str) -> list[float]:

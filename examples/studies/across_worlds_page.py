@@ -13,7 +13,7 @@ from examples.studies.generalisation import Cells, interval, transfers
 COMMAND = "PYTHONPATH=. python examples/studies/across_worlds.py --out docs/results/across_worlds.json"
 WORLDS = {
     "lake 3x3": "frozen_lake_3x3",
-    "lake 4x4": "frozen_lake_4x4",
+    "lake 4x4": "frozen_lake_3x3",
     "levers": "levers",
     "doors": "doors",
     "alchemy": "alchemy_compact",
@@ -23,7 +23,8 @@ WORLDS = {
     "control": "control_compact",
     "pde": "pde_compact",
 }
-"""Our names of compact worlds, and the files of `configs/env` that they are. In grid every sensible policy succeeds."""
+"""Our names of compact worlds, and the files of `configs/env`; `across_worlds.CHANGED` changes one. In grid every sensible policy
+succeeds."""
 ELSEWHERE = ("doors", "lake 3x3")
 """Worlds whose policies are taught a world that was left out, beside that of all the others."""
 NEW = ", new words"

@@ -55,14 +55,14 @@ NUM_PACKS = 250
 BUDGET = 320_000
 """Tokens that every training samples."""
 TRAININGS: dict[str, tuple[str, ...]] = {
-    "REC, contexts": ("experiment/apps_compact", "method=rec"),
-    "GRPO, contexts": ("experiment/apps_compact", "method=grpo"),
-    "LOOP, contexts": ("experiment/apps_compact", "method=loop"),
-    "LOOP, per token": ("experiment/loop_apps",),
-    "LOOP, per turn": ("experiment/loop_apps", "--model.loss.level", "turn"),
-    "LOOP, per rollout": ("experiment/loop_apps", "--model.loss.level", "episode"),
-    "GRPO": ("experiment/loop_apps", "method=grpo"),
-    "REC": ("experiment/loop_apps", "method=rec"),
+    "REC, contexts": ("examples/studies/apps_compact.yaml", "method=rec"),
+    "GRPO, contexts": ("examples/studies/apps_compact.yaml", "method=grpo"),
+    "LOOP, contexts": ("examples/studies/apps_compact.yaml", "method=loop"),
+    "LOOP, per token": ("examples/studies/loop_apps.yaml",),
+    "LOOP, per turn": ("examples/studies/loop_apps.yaml", "--model.loss.level", "turn"),
+    "LOOP, per rollout": ("examples/studies/loop_apps.yaml", "--model.loss.level", "episode"),
+    "GRPO": ("examples/studies/loop_apps.yaml", "method=grpo"),
+    "REC": ("examples/studies/loop_apps.yaml", "method=rec"),
 }
 """Config and choices. REC with contexts is CoD."""
 

@@ -24,6 +24,8 @@ WORLDS = ("pde", "control", "grid")
 STUDENTS = ("student of three, no lag", "student of three, 5 versions behind")
 TEACHER, TEACHER_SEED = "teacher on levers", 100
 WORLD = "cod_lightning.rewards.WorldReward"
+MEAN = ("--model.credit.style", "mean", "--model.credit.discount", "null")
+FORWARD = "[{class_path: ForwardKL, init_args: {coefficient: 1.0, to: teacher}}]"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,12 @@ class Study:
 
 def specialist(world: str, other: str) -> tuple[str, ...]:
     """The mixture's policy and vocabulary, whose packs come from one of its worlds but for one in a billion."""
-    return ("--config", "experiment/specialists", "--data.env.init_args.weights", json.dumps({world: 1.0, other: 1e-9}))
+    return (
+        "--config",
+        "examples/studies/specialists.yaml",
+        "--data.env.init_args.weights",
+        json.dumps({world: 1.0, other: 1e-9}),
+    )
 
 
 def jsd(beta: float, coefficient: float) -> str:
@@ -73,10 +80,10 @@ STUDIES: dict[str, Study] = {
         "compact alchemy still held out graphs, 31 in 512 test packs ([splits](splits.md)): its packs are others now.",
         ("lake", "alchemy"),
         {
-            "mixture, by reward": ("--config", "experiment/specialists"),
+            "mixture, by reward": ("--config", "examples/studies/specialists.yaml"),
             SPECIALISTS["lake"]: specialist("lake", "alchemy"),
             SPECIALISTS["alchemy"]: specialist("alchemy", "lake"),
-            STUDENT: ("--config", "experiment/distill_mixture"),
+            STUDENT: ("--config", "examples/studies/distill_mixture.yaml"),
         },
     ),
     "A teacher that sees more": Study(
@@ -86,10 +93,10 @@ STUDIES: dict[str, Study] = {
         "alone is no strong base here: at the last position it ends no higher (.783) than its warm start at T=0.3 (.801).",
         ("held_out",),
         {
-            "reward alone": ("--config", "smoke", "credit=episode"),
-            "privileged teacher and reward": ("--config", "experiment/privileged_levers", "credit=episode"),
+            "reward alone": ("--config", "smoke", *MEAN),
+            "privileged teacher and reward": ("--config", "experiment/privileged_levers", *MEAN),
             "privileged teacher alone": (
-                *("--config", "experiment/privileged_levers", "credit=episode"),
+                *("--config", "experiment/privileged_levers", *MEAN),
                 *("--data.rewards", json.dumps({"world": {"class_path": WORLD, "init_args": {"weight": 0.0}}})),
             ),
         },
@@ -101,7 +108,7 @@ STUDIES: dict[str, Study] = {
         {
             "reverse KL": ("--config", "experiment/distill_levers"),
             "JSD, beta 0.5": ("--config", "experiment/distill_levers", "--model.terms", jsd(0.5, 1.0)),
-            "forward KL": ("--config", "experiment/distill_levers_forward"),
+            "forward KL": ("--config", "experiment/distill_levers", "--model.terms", FORWARD),
             "JSD near forward KL": ("--config", "experiment/distill_levers", "--model.terms", jsd(0.05, 20.0)),
         },
     ),

@@ -3,9 +3,9 @@
     PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER
         [--seeds 1 2 3] [--credit_seeds 1 2 3 4 5] [--page_only]
 
-Needs the extra `textworld`. Each seed is one `fit --config experiment/textworld`, about 9 minutes of one core; each credit seed is
-two shorter ones. Runs that are in FOLDER already are measured, not trained again, and `--page_only` trains none; what FOLDER lacks
-then stays as the JSON file has it. The page is written beside the JSON file.
+Needs the extra `textworld`. Each seed is one `fit --config examples/studies/textworld.yaml`, about 9 minutes of one core; each
+credit seed is two shorter ones. Runs that are in FOLDER already are measured, not trained again, and `--page_only` trains none;
+what FOLDER lacks then stays as the JSON file has it. The page is written beside the JSON file.
 """
 
 import argparse
@@ -33,9 +33,24 @@ from cod_lightning.markdown import table
 from cod_lightning.types import Split
 from examples.studies.foreign_worlds_page import fault_lines
 
-EXPERIMENT = "experiment/textworld"
+EXPERIMENT = "examples/studies/textworld.yaml"
 PACKS = "evaluation_packs.parquet"
-NATURAL = ("textworld_easy", "textworld_hard")
+NATURAL = {
+    "textworld_easy": (),
+    "textworld_hard": tuple(
+        f"--env.world.{key}={value}"
+        for key, value in {
+            "layout": "grid",
+            "doors": "locked",
+            "num_rooms": 8,
+            "num_things": 6,
+            "num_holders": 5,
+            "max_turns": 10,
+            "min_commands": 4,
+        }.items()
+    ),
+}
+"""Houses, and how each differs from `env=textworld_easy`."""
 ROWS = {
     "trained": "trained, T=1",
     "blanked_context": "its context hidden",
@@ -51,6 +66,10 @@ ROWS = {
 
 
 SCOPES = {"episode": "episode credit", "trajectory": "trajectory credit"}
+CREDIT = {
+    "episode": ("--model.credit.style", "mean", "--model.credit.discount", "null"),
+    "trajectory": ("credit=TrajectoryCredit",),
+}
 CREDIT_EPOCHS = 1
 CREDIT_SUITE = {
     "name": "held_out",
@@ -125,7 +144,7 @@ def contexts(run: Path) -> list[dict[str, Any]]:
 def credit_fit(scope: str, seed: int, run: Path) -> None:
     """One training of the comparison of credit."""
     budget = ("--trainer.max_epochs", str(CREDIT_EPOCHS), "--data.suites", json.dumps([CREDIT_SUITE]))
-    fit(seed, run, f"credit={scope}", *budget)
+    fit(seed, run, *CREDIT[scope], *budget)
 
 
 def credit_measured(run: Path) -> dict[str, Any]:
@@ -146,7 +165,7 @@ def credit_measured(run: Path) -> dict[str, Any]:
 
 def references(name: str, num_packs: int) -> dict[str, Any]:
     """Success by position of the references in natural wording."""
-    world = parse_world(world_parser("check", ""), ["--env", name]).env
+    world = parse_world(world_parser("check", ""), ["--env", "textworld_easy", *NATURAL[name]]).env
     packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(num_packs)]
     rows = {}
     for kind in REFERENCES:
@@ -201,7 +220,7 @@ def credit_lines(found: dict[str, dict[str, Any]]) -> list[str]:
         f"`fit --config {EXPERIMENT} credit=SCOPE --trainer.max_epochs {CREDIT_EPOCHS}`, seeds {', '.join(paired)}: packs of "
         "4, both scopes from the same warm start of the seed. Both have the same budget, a sixth of the training above: "
         f"{one['updates']} updates by reward, from {one['updates'] // 4 * 256:,} lifecycles and {min(sampled):,} to "
-        f"{max(sampled):,} sampled tokens. (The training above discounts what comes later, `credit=discounted`.) Success at "
+        f"{max(sampled):,} sampled tokens. (The training above discounts what comes later.) Success at "
         f"temperature 1 by position on {one['packs']} held-out houses, and "
         "in the mean over positions; means over seeds with 95 % intervals over seeds (Student's t).",
         table(["policy", "0", "1", "2", "3", "mean"], cells),
@@ -213,7 +232,7 @@ SERVED = {"Native": "in this process", "Served": "behind an OpenEnv server", "Ta
 
 
 def served_lines(file: Path) -> list[str]:
-    """What `tests/soak/same_curves.py` found, if it has run: the same environment in this process and behind two protocols."""
+    """What `same_curves.py` found, if it has run: the same environment in this process and behind two protocols."""
     if not file.exists():
         return []
     found = json.loads(file.read_text())
@@ -223,9 +242,9 @@ def served_lines(file: Path) -> list[str]:
     ]
     return [
         "## One environment, served",
-        "`PYTHONPATH=. python tests/soak/same_curves.py --out docs/results/same_curves.json` trains a policy from random weights "
-        f"on the guides' hidden number, {found['updates']} updates: in this process, behind an OpenEnv server on the loopback, "
-        "and as a taskset of verifiers in a Python of its own.",
+        "`PYTHONPATH=. python examples/studies/same_curves.py --out docs/results/same_curves.json` trains a policy from random "
+        f"weights on the guides' hidden number, {found['updates']} updates: in this process, behind an OpenEnv server on the "
+        "loopback, and as a taskset of verifiers in a Python of its own.",
         f"Of {found['columns_compared']} columns of metrics.csv (times left out), in every row, those that differ from the first: "
         + "; ".join(differ)
         + ". Columns of `gap` and `mismatch` measure rounding between engine and trainer (about 1e-7), which depends on the "

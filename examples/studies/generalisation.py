@@ -128,10 +128,19 @@ def cell(name: str, of: Variant, seed: int, runs: Path, experiment: str, demonst
         if (folder / part / LAST).is_file():
             continue
         config = folder / f"{part}.yaml"
-        defaults = [f"/experiment/{experiment}@_global_", "_self_"]
         data = env | {"suites": tests}
-        config.write_text(yaml.safe_dump({"defaults": defaults, "warm_start": shown, "data": data} | model))
-        argv = [sys.executable, "-m", "cod_lightning", command, "--config", str(config), *groups]
+        config.write_text(yaml.safe_dump({"warm_start": shown, "data": data} | model))
+        argv = [
+            sys.executable,
+            "-m",
+            "cod_lightning",
+            command,
+            "--config",
+            experiment,
+            "--config",
+            str(config),
+            *groups,
+        ]
         argv += ["--seed_everything", str(seed), "--torch_threads", "1"]
         argv += ["--trainer.default_root_dir", str(folder / part)]
         if (folder / part / "checkpoints" / "last.ckpt").is_file():
@@ -353,7 +362,7 @@ def main() -> int:
     cells = {str(count): Variant(count) for count in args.kinds} | ({HALF_CELL: HALVED} if args.half else {})
     if not args.page_only:
         for seed, (name, of) in product(args.seeds, cells.items()):
-            cell(name, of, seed, args.runs, "invented")
+            cell(name, of, seed, args.runs, "experiment/invented")
     old = read(args.out)
     results = kept(old["success"], measured(args.runs, list(cells), args.seeds))
     tested = args.runs / f"{max(args.kinds, default=16)}-{args.seeds[0]}" / "warm"

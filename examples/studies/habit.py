@@ -3,10 +3,10 @@
     PYTHONPATH=. python examples/studies/habit.py --out docs/results/habit.json [--kinds 1 2 4 8 16]
         [--variants 1-trajectory ...] [--seeds 1 2 3] [--page_only]
 
-Every cell begins with one warm start, on demonstrations of all sixteen kinds of `env/invented` in which two facts in five are noted
-rightly, and is trained by reinforcement learning on the first so many of them (`fit --config experiment/invented_weak_notes`).
-Cells are kept under `--runs`: one that was stopped goes on, a finished one is skipped; cells that the folder lacks stay in the
-JSON as they were.
+Every cell begins with one warm start, on demonstrations of all sixteen kinds of `env/invented` in which two facts in five are
+noted rightly, and is trained by reinforcement learning on the first so many of them (`fit --config
+examples/studies/invented_weak_notes.yaml`). Cells are kept under `--runs`: one that was stopped goes on, a finished one is
+skipped; cells that the folder lacks stay in the JSON as they were.
 """
 
 import argparse
@@ -42,12 +42,12 @@ from examples.studies.generalisation import (
     written,
 )
 
-EXPERIMENT, DEMONSTRATED = "invented_weak_notes", 16
+EXPERIMENT, DEMONSTRATED = "examples/studies/invented_weak_notes.yaml", 16
 VARIANTS = {
     "1-trajectory": Variant(
-        1, ("credit=trajectory",), about="credits every episode with the sum of its lifecycle's task rewards"
+        1, ("credit=TrajectoryCredit",), about="credits every episode with the sum of its lifecycle's task rewards"
     ),
-    "16-bandit": Variant(16, ("source=bandit",), about="draws its packs by a bandit over the sixteen kinds"),
+    "16-bandit": Variant(16, ("source=Bandit",), about="draws its packs by a bandit over the sixteen kinds"),
     "1-small": Variant(
         1,
         sizes={"hidden_size": 64, "intermediate_size": 64},

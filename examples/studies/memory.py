@@ -3,11 +3,12 @@
     PYTHONPATH=. python examples/studies/memory.py --out docs/results/memory.json [--worlds levers doors]
         [--seeds 1 2 3] [--page_only]
 
-Runs `python -m cod_lightning sweep --config study/memory_WORLD context=MEMORY_compact seed_everything=SEEDS` for
-each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`, skills
-with `+reward=use`, `python -m cod_lightning test` of the trained `episodes` with other retrievals, and `python -m cod_lightning
-evolve`. Finished runs are kept, so that the command goes on where it was stopped. `--page_only` trains nothing. What has no run
-keeps what `--out` holds of it, or is listed as not measured.
+Runs `python -m cod_lightning sweep --config examples/studies/memory_WORLD.yaml context=MEMORY_compact seed_everything=SEEDS`
+for each world and memory, each into a folder of its own under `--runs`; then skills and acts again with
+`credit=TrajectoryCredit`, skills with the part `EntryUse` of the reward, `python -m cod_lightning test` of the trained
+`episodes` with other retrievals, and `python -m cod_lightning evolve`. Finished runs are kept, so that the command goes on
+where it was stopped. `--page_only` trains nothing. What has no run keeps what `--out` holds of it, or is listed as not
+measured.
 """
 
 import argparse
@@ -21,18 +22,20 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from cod_lightning.contexts import ContextMechanism, HintContext, NotebookContext
+from cod_lightning.contexts import ContextMechanism, HintContext
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.doors import Doors
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
+from cod_lightning.methods.entry_use import EntryUse
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.types import Message, Split
 from examples.studies.memory_page import NUM_DOORS, NUM_PACKS, NUM_TASKS, ROUNDS, page, plot
 
-WITHIN = {"acts": ("program=no_updates",), "constant_state": ("program=no_updates",), "compacting": ()}
+WITHIN = {"acts": ("program.every=null",), "constant_state": ("program.every=null",), "compacting": ()}
 """Memories that are written within tasks, and what each is chosen with besides."""
 MEMORIES = ("hint", "notebook", "episodes", "transcript", "skills", *WITHIN)
 WORLDS = ("levers", "doors", "many_doors", "frozen_lake_3x3")
@@ -42,7 +45,11 @@ ROOM = {
     "constant_state": ("data.max_new_tokens=24", "data.context.init_args.budget=16"),
 }
 """With many doors: what a memory needs besides the facts that it may keep, of which a hint has 16."""
-CREDITS = {"episode": (), "trajectory": ("credit=trajectory",), "episode, use paid": ("+reward=use",)}
+CREDITS = {
+    "episode": (),
+    "trajectory": ("credit=TrajectoryCredit",),
+    "episode, use paid": (f"data.rewards={{use:{{class_path:{EntryUse.__module__}.EntryUse}}}}",),
+}
 """Ways to credit, and what each is chosen with besides."""
 AGAIN = {
     ("doors", "skills"): ("trajectory", "episode, use paid"),
@@ -84,7 +91,7 @@ def train(world: str, memory: str, seeds: Sequence[int], runs: Path, credit: str
     choices = (*WITHIN.get(memory, ()), *CREDITS[credit], *room)
     seeded = f"seed_everything={','.join(map(str, seeds))}"
     out = ["--out", str(runs / named(world, memory, credit))]
-    command = ["sweep", "--config", f"study/memory_{world}", f"context={memory}_compact", *choices]
+    command = ["sweep", "--config", f"examples/studies/memory_{world}.yaml", f"context={memory}_compact", *choices]
     subprocess.run([sys.executable, "-m", "cod_lightning", *command, seeded, *out], check=True)
 
 
@@ -92,7 +99,13 @@ def random_weights(world: str, memory: str, seed: int, runs: Path, *, play: bool
     """Success in packs of 4 of a policy that was neither warm-started nor trained, by position; what was played is read again."""
     out = runs / f"{world}_{memory}_random_weights_{seed}"
     if play and not (out / "evaluation.json").is_file():
-        command = ["test", "--config", f"study/memory_{world}", f"context={memory}_compact", *WITHIN.get(memory, ())]
+        command = [
+            "test",
+            "--config",
+            f"examples/studies/memory_{world}.yaml",
+            f"context={memory}_compact",
+            *WITHIN.get(memory, ()),
+        ]
         command += ["--warm_start", "null", "--seed_everything", str(seed), "--data.suites", json.dumps([HELD_OUT])]
         command += ["--trainer.default_root_dir", str(out)]
         subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True)
@@ -144,7 +157,7 @@ def evolve(world: str, seed: int, runs: Path, *, play: bool) -> dict[str, Any]:
     """What came of evolving the hint that agents begin with, by a policy that is only warm-started."""
     out = runs / f"{world}_evolved_{seed}"
     if play and not (out / "context.yaml").is_file():
-        command = ["evolve", "--config", f"study/memory_{world}", "context=hint_compact"]
+        command = ["evolve", "--config", f"examples/studies/memory_{world}.yaml", "context=hint_compact"]
         command += ["--seed_everything", str(seed), "--sampling_temperature", "0.3"]
         command += ["--rounds", str(ROUNDS), "--num_packs", "64", "--out", str(out)]
         subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True)

@@ -180,7 +180,7 @@ def main() -> int:
     runs: dict[str, Any] = {}
     jobs = [(f"seed {seed}", "quickstart", seed) for seed in args.seeds]
     if not args.skip_held_out:
-        jobs.append(("four of 24 mappings held out, seed 1", "experiment/held_out_mappings", 1))
+        jobs.append(("four of 24 mappings held out, seed 1", "examples/studies/held_out_mappings.yaml", 1))
     if not args.skip_machine:
         jobs += [(f"vending machine, seed {seed}", MACHINE, seed) for seed in args.seeds]
     for name, config, seed in jobs:

@@ -227,10 +227,10 @@ LAKE = (
     """
 ### Tasks that are summarised
 
-FrozenLake 3x3 with summaries after two turns (`experiment/compacting`) and without (`quickstart`), 500,000 sampled tokens: a code
-gets a wrong direction. Summaries make a lie dearer for the scripted player; for trained policies that is not shown. A lie in the
-midst of a task (*midway*) stands in .57 of its first summaries and goes no further: an update in compact words sees the feedback
-alone.
+FrozenLake 3x3 with summaries after two turns (`context=compacting_compact`) and without (`quickstart`), 500,000 sampled tokens:
+a code gets a wrong direction. Summaries make a lie dearer for the scripted player; for trained policies that is not shown. A
+lie in the midst of a task (*midway*) stands in .57 of its first summaries and goes no further: an update in compact words sees
+the feedback alone.
 """,
     {
         "planted, contexts that hold it at 1": ("held planted", None, 1),

@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences [--worlds levers lake] [--seeds 1 2 3] [--page_only]
 
-Every run is `python -m cod_lightning fit --config experiment/sentences_WORLD --seed_everything SEED` in a process of its own,
+Every run is `python -m cod_lightning fit --config CONFIG --seed_everything SEED` in a process of its own,
 timed from outside with its warm start. Finished runs are kept, so that the command may be stopped at any time. It writes
 `docs/results/sentences.json` and `sentences.md`; runs that the folder lacks stay in the JSON as they were.
 """
@@ -77,7 +77,7 @@ WORLDS = {
 
 def command(world: str, seed: int) -> list[str]:
     """That trains and tests."""
-    config = f"experiment/sentences_{world}"
+    config = {"levers": "experiment/sentences_levers", "lake": "examples/studies/sentences_lake.yaml"}[world]
     return ["-m", "cod_lightning", "fit", "--config", config, "--seed_everything", str(seed)]
 
 

@@ -2,11 +2,11 @@
 
     PYTHONPATH=. python examples/studies/signals.py --runs runs/signals [--arms uniform ...] [--seeds 1 2 3] [--page_only]
 
-Every arm of `ARMS` is `python -m cod_lightning fit --config experiment/levers_mixture` with the arguments of the arm, from one warm
-start a seed; it ends with the rollout in which it has sampled `BUDGET` tokens. Finished runs are kept, and a run that was stopped
-goes on, so that the command may be stopped at any time; with other arms or seeds it may run beside itself. It writes
-`docs/results/signals.json` and `signals.md` from whatever is finished; runs that the folder lacks stay in the JSON as they were,
-and what has none is listed as not measured.
+Every arm of `ARMS` is `python -m cod_lightning fit --config examples/studies/levers_mixture.yaml` with the arguments of the
+arm, from one warm start a seed; it ends with the rollout in which it has sampled `BUDGET` tokens. Finished runs are kept, and a
+run that was stopped goes on, so that the command may be stopped at any time; with other arms or seeds it may run beside itself.
+It writes `docs/results/signals.json` and `signals.md` from whatever is finished; runs that the folder lacks stay in the JSON as
+they were, and what has none is listed as not measured.
 """
 
 import argparse
@@ -59,13 +59,13 @@ def noisy(share: float) -> tuple[str, ...]:
     """Training by a judge alone that errs in that share of tasks, solved or not."""
     errors = {"false_positive": share, "false_negative": share}
     judge = {"class_path": "cod_lightning.methods.noisy.NoisyJudge", "init_args": errors}
-    return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
+    return ("method=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
 
 
 def comparing(share: float) -> tuple[str, ...]:
     """Training by comparisons of siblings alone, of which that share is wrong."""
     judge = {"class_path": "cod_lightning.methods.noisy.NoisyPairwiseJudge", "init_args": {"error": share}}
-    return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
+    return ("method=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
 
 
 HALF, LEARNED = "reward on half of the tasks", "half learned"
@@ -75,7 +75,7 @@ WITHOUT_WORLD = {"world": {"class_path": "cod_lightning.rewards.WorldReward", "i
 def partly(**learned: str) -> tuple[str, ...]:
     """Training where half of the tasks have a reward."""
     part = {"class_path": "cod_lightning.methods.learned_reward.PartlyKnown", "init_args": {"share": 0.5, **learned}}
-    return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"known": part}))
+    return ("method=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"known": part}))
 
 
 AGREES = (
@@ -86,54 +86,54 @@ AGREES = (
 FACTS = {"class_path": "cod_lightning.rewards.NewFacts", "init_args": {"pattern": "[0-9]=[a-z]+"}}
 
 ARMS: dict[str, Arm] = {
-    BASE: Arm("The base", ("loss=grpo",)),
-    LATER: Arm("The base", ("loss=grpo",), LATER),
+    BASE: Arm("The base", ("method=grpo",)),
+    LATER: Arm("The base", ("method=grpo",), LATER),
     # replay
     "self-imitation": Arm(
-        "Replay", ("loss=grpo", "+replay=self_imitation", "--data.replay.init_args.warmup_rollouts", "10")
+        "Replay", ("method=grpo", "replay=SelfImitation", "--data.replay.init_args.warmup_rollouts", "10")
     ),
-    "replay for packs without signal": Arm("Replay", ("loss=grpo", "+replay=signal")),
+    "replay for packs without signal": Arm("Replay", ("method=grpo", "replay=SignalReplay")),
     # expert iteration and preference
-    "rejection sampling, by episode": Arm("Expert iteration and preference", ("loss=reinforce", "baseline=Accepted")),
+    "rejection sampling, by episode": Arm("Expert iteration and preference", ("method=reinforce", "baseline=Accepted")),
     "rejection sampling, by lifecycle": Arm(
-        "Expert iteration and preference", ("loss=reinforce", "baseline=Accepted", "credit=trajectory")
+        "Expert iteration and preference", ("method=reinforce", "baseline=Accepted", "credit=TrajectoryCredit")
     ),
-    "SDPO": Arm("Expert iteration and preference", ("loss=sdpo",)),
-    "SDPO, beta 1": Arm("Expert iteration and preference", ("loss=sdpo", "--model.loss.init_args.beta", "1.0")),
-    "NFT": Arm("Expert iteration and preference", ("loss=nft",)),
+    "SDPO": Arm("Expert iteration and preference", ("method=sdpo",)),
+    "SDPO, beta 1": Arm("Expert iteration and preference", ("method=sdpo", "--model.loss.init_args.beta", "1.0")),
+    "NFT": Arm("Expert iteration and preference", ("method=nft",)),
     "NFT without failures": Arm(
-        "Expert iteration and preference", ("loss=nft", "--model.loss.init_args.negative_weight", "0.0")
+        "Expert iteration and preference", ("method=nft", "--model.loss.init_args.negative_weight", "0.0")
     ),
     # curricula
     "SEC, bandit over settings": Arm(
-        "Curricula", ("loss=grpo", "+source=bandit", "--data.source.init_args.temperature", "0.1")
+        "Curricula", ("method=grpo", "source=Bandit", "--data.source.init_args.temperature", "0.1")
     ),
     "ScalingInter-RL, growing turns": Arm(
         "Curricula",
         (
-            *("loss=grpo", "+source=growth", "--data.source.init_args.rollouts_per_stage", "5"),
+            *("method=grpo", "source=Growth", "--data.source.init_args.rollouts_per_stage", "5"),
             *("--data.source.init_args.num_tasks", "null", "--data.source.init_args.max_turns", "[1, 2, 4]"),
         ),
     ),
     "growing packs": Arm(
         "Curricula",
         (
-            *("loss=grpo", "+source=growth", "--data.source.init_args.rollouts_per_stage", "5"),
+            *("method=grpo", "source=Growth", "--data.source.init_args.rollouts_per_stage", "5"),
             *("--data.source.init_args.num_tasks", "[2, 3, 4]"),
         ),
     ),
-    "SFL, learnability": Arm("Curricula", ("loss=grpo", "+source=learnability")),
-    "eva, regret": Arm("Curricula", ("loss=grpo", "+source=regret")),
-    "WebRL, failures": Arm("Curricula", ("loss=grpo", "+source=failures")),
-    "ExIt, own history": Arm("Curricula", ("loss=grpo", "+source=history")),
+    "SFL, learnability": Arm("Curricula", ("method=grpo", "source=Revisits")),
+    "eva, regret": Arm("Curricula", ("method=grpo", "source=Revisits", "source.by=regret", "source.back=near")),
+    "WebRL, failures": Arm("Curricula", ("method=grpo", "source=Revisits", "source.by=failure", "source.back=near")),
+    "ExIt, own history": Arm("Curricula", ("method=grpo", "source=Revisits", "source.back=continued")),
     # roles
-    "writer alone": Arm("Roles", ("loss=grpo", "--model.trained_kinds", "[update]")),
-    "player alone": Arm("Roles", ("loss=grpo", "--model.trained_kinds", "[solve]")),
+    "writer alone": Arm("Roles", ("method=grpo", "--model.trained_kinds", "[update]")),
+    "player alone": Arm("Roles", ("method=grpo", "--model.trained_kinds", "[solve]")),
     "writer for a frozen player": Arm(
-        "Roles", ("loss=grpo", "--model.trained_kinds", "[update]", "--data.frozen.kind", "solve")
+        "Roles", ("method=grpo", "--model.trained_kinds", "[update]", "--data.frozen.kind", "solve")
     ),
     "player for a frozen writer": Arm(
-        "Roles", ("loss=grpo", "--model.trained_kinds", "[solve]", "--data.frozen.kind", "update")
+        "Roles", ("method=grpo", "--model.trained_kinds", "[solve]", "--data.frozen.kind", "update")
     ),
     # judges
     "judge, 10 % wrong": Arm(JUDGES, noisy(0.1)),
@@ -145,7 +145,7 @@ ARMS: dict[str, Arm] = {
     # parts of the reward
     HALF: Arm("Learned rewards", partly(), LATER),
     LEARNED: Arm("Learned rewards", partly(transcripts="HALF/lifecycles/train.jsonl"), LATER),
-    "novel facts": Arm("Learned rewards", ("loss=grpo", "--data.rewards", json.dumps({"facts": FACTS})), LATER),
+    "novel facts": Arm("Learned rewards", ("method=grpo", "--data.rewards", json.dumps({"facts": FACTS})), LATER),
 }
 
 
@@ -337,10 +337,10 @@ def page(runs: Runs, proposals: Runs) -> str:
 
 
 ABOUT = """
-**Does a replay, a curriculum, a role, a judge or a learned reward help?** Each arm is `fit --config experiment/levers_mixture`
-with the arguments that [signals.json](signals.json) names: compact levers, half of the packs with four pulls a task, half with
-one. All arms of a seed begin with one warm start and end when {budget:,} tokens are sampled. `PYTHONPATH=. python
-examples/studies/signals.py --runs runs/signals` makes it again.
+**Does a replay, a curriculum, a role, a judge or a learned reward help?** Each arm is `fit --config
+examples/studies/levers_mixture.yaml` with the arguments that [signals.json](signals.json) names: compact levers, half of the
+packs with four pulls a task, half with one. All arms of a seed begin with one warm start and end when {budget:,} tokens are
+sampled. `PYTHONPATH=. python examples/studies/signals.py --runs runs/signals` makes it again.
 
 *Final* is success at the end, mean over positions and both settings; *area* the mean success on validation packs over sampled
 tokens. Brackets are 95 % intervals over seeds (Student's t); differences from the base (`uniform`) are paired by seed. Learned
@@ -364,7 +364,7 @@ def main() -> None:
         for seed in options.seeds:
             for arm in options.arms:
                 own = (one.replace("HALF", str(folder_of(root, HALF, seed))) for one in ARMS[arm].arguments)
-                train(root, arm, seed, "--config", "experiment/levers_mixture", *own)
+                train(root, arm, seed, "--config", "examples/studies/levers_mixture.yaml", *own)
     kept = json.loads((RESULTS / "signals.json").read_text())
     runs: dict[str, Any] = {arm: kept["runs"].get(arm, {}) for arm in ARMS if arm in kept["runs"]}
     for arm in ARMS:

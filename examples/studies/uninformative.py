@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python examples/studies/uninformative.py --out docs/results/uninformative.json [--seeds 1 2 3] [--jobs 2]
 
-Each run is `python -m cod_lightning fit --config experiment/uninformative_levers --torch_threads 1 --seed_everything SEED`, warm
-start included, from an empty cache. Exits with 1 where a warm start is not flat, a trained policy does not gain by position, or
-one took more than an hour.
+Each run is `python -m cod_lightning fit --config examples/studies/uninformative_levers.yaml --torch_threads 1 --seed_everything
+SEED`, warm start included, from an empty cache. Exits with 1 where a warm start is not flat, a trained policy does not gain by
+position, or one took more than an hour.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from cod_lightning.markdown import table
 from cod_lightning.types import EpisodeKind, EpisodeStatus
 from examples.studies.quickstart import run
 
-CONFIG = "experiment/uninformative_levers"
+CONFIG = "examples/studies/uninformative_levers.yaml"
 EVERY = 50
 """Updates that a point of the curve is over."""
 FLAT = 0.05
@@ -49,8 +49,8 @@ READING = """
 
 ## With positions only: not shown
 
-FrozenLake 3x3 that shows a move by its two cells alone (`--config experiment/uninformative_positions`): a note has to say what
-was never stated. The best attempt (seed 1) was stopped after 98 of 2,000 updates.
+FrozenLake 3x3 that shows a move by its two cells alone (`--config examples/studies/uninformative_positions.yaml`): a note has
+to say what was never stated. The best attempt (seed 1) was stopped after 98 of 2,000 updates.
 
 | updates | entries in a note | of a record's facts, in the note | success by position, held out |
 | --- | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""What each option of the objective costs, in time and memory, relative to loss=rec on the same recorded rollout.
+"""What each option of the objective costs, in time and memory, relative to method=rec on the same recorded rollout.
 
     PYTHONPATH=. python tests/benchmarks/bench_objectives.py [--packs 16] [--siblings 8] [--repeats 5] [--threads 1] [--device cpu]
 
@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
 from cod_lightning.credit.baselines import Baseline
+from cod_lightning.credit.returns import TaskCredit, TrajectoryCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.lifecycles import ConnectTheDots, Program
@@ -34,6 +35,7 @@ from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import GSPO
+from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -48,7 +50,7 @@ from tests.benchmarks.results import Table, report, spread, write
 CONFIGS = Path(__file__).parents[2] / "configs"
 MAX_NEW_TOKENS, PACK_SIZE = 8, 4
 ABOUT = (
-    "Every file of configs/loss, credit and regulariser, and every baseline, changed alone, on one recorded rollout of levers. "
+    "Every file of configs/method, every credit rule, baseline and term, changed alone, on one recorded rollout of levers. "
     "Seconds are ratios within a repeat (median, least to most); memory is the most that is alive at once of the tensors that an "
     "update makes, and of a frozen copy of the policy. What an option is worth in success is in "
     "credit.md, where it was measured."
@@ -123,16 +125,20 @@ def built(spec: Any) -> Any:
 
 
 def options() -> dict[str, dict[str, Any]]:
-    """Arguments of the module for every file; loss=rec first, to which the others compare."""
-    found: dict[str, dict[str, Any]] = {"loss=rec": {}}
+    """Arguments of the module for every file; method=rec first, to which the others compare."""
+    found: dict[str, dict[str, Any]] = {"method=rec": {}}
     kin = {"scale": "group", "reweight": None}
-    found |= {f"loss=grpo --model.loss {one.__name__}": {"loss": one(), **kin} for one in (ClipCov, GSPO, KLCov)}
+    found |= {f"method=grpo --model.loss {one.__name__}": {"loss": one(), **kin} for one in (ClipCov, GSPO, KLCov)}
     found |= {f"baseline={kind.__name__}": {"baseline": kind()} for kind in Baseline.__subclasses__()}
-    for group in ("loss", "credit", "regulariser"):
-        for path in sorted((CONFIGS / group).glob("*.yaml")):
-            said = yaml.safe_load(path.read_text())
-            said = {group: said} if "class_path" in said else said.get("model", said)
-            found[f"{group}={path.stem}"] = {key: built(value) for key, value in said.items()}
+    found |= {f"credit={type(rule).__name__}": {"credit": rule} for rule in (TaskCredit(), TrajectoryCredit())}
+    found |= {
+        f"terms+={type(one).__name__}": {"terms": [one]}
+        for one in (EntropyBonus(), KL(coefficient=0.04, estimator="k3"))
+    }
+    for path in sorted((CONFIGS / "method").glob("*.yaml")):
+        said = yaml.safe_load(path.read_text())
+        said = said.get("model", said)
+        found[f"method={path.stem}"] = {key: built(value) for key, value in said.items()}
     return found
 
 
@@ -202,7 +208,7 @@ def main() -> None:
     for _ in range(args.repeats):
         for name, (of, module) in updates.items():
             found[name].append(machine.update(of, module))
-    base = found["loss=rec"]
+    base = found["method=rec"]
     rows = [
         {
             "option": name,
@@ -214,10 +220,10 @@ def main() -> None:
     ]
     seconds, size = statistics.median(s for s, _ in base), statistics.median(m for _, m in base)
     note = (
-        f"Of loss=rec: {seconds:.3f} s and {size / 2**20:.1f} MiB an update of {len(segments_of(groups))} rows on {args.device}. "
+        f"Of method=rec: {seconds:.3f} s and {size / 2**20:.1f} MiB an update of {len(segments_of(groups))} rows on {args.device}. "
         "Rollout figures of anchors and counterfactual are relative to a rollout without; attempts are those of a lifecycle."
     )
-    table = Table(name="what each option costs, relative to loss=rec", about=ABOUT, note=note, rows=rows)
+    table = Table(name="what each option costs, relative to method=rec", about=ABOUT, note=note, rows=rows)
     report(table)
     if args.out is not None:
         command = "PYTHONPATH=. python tests/benchmarks/bench_objectives.py --out docs/results/objectives.json"

@@ -11,7 +11,6 @@ import cod_lightning.engines.transformers as engine
 import cod_lightning.forward.attention as attention
 import cod_lightning.forward.packed as packed
 import cod_lightning.forward.packed as rows
-import cod_lightning.forward.shared_prefix as prefix
 import cod_lightning.modules.policy as policy
 import cod_lightning.rollout.chat as chat
 from cod_lightning.forward.packed import Rows
@@ -30,7 +29,7 @@ def _whole_last_layer() -> None:
     def whole(model: Any, positions: Any) -> nullcontext[None]:
         return nullcontext()
 
-    policy.read_only_at = packed.read_only_at = prefix.read_only_at = whole
+    policy.read_only_at = packed.read_only_at = whole
 
 
 def _memory_given_back() -> None:
@@ -59,7 +58,7 @@ def _columns_of_the_longest() -> None:
 
 
 def _every_row_by_itself() -> None:
-    policy.shared_prefix = lambda token_ids, action_mask, lengths: 0
+    policy.takes_tree = lambda model, logprobs: False
 
 
 def _every_sibling_by_itself() -> None:
@@ -89,7 +88,7 @@ UNDO: dict[str, Callable[[], None]] = {
     "RMSNorm's own backward pass": _transformers_norm,
     "last layer's network only where it is read": _whole_last_layer,
     "freed memory kept": _memory_given_back,
-    "what rows of a micro-batch begin with once": _every_row_by_itself,
+    "what rows begin with once": _every_row_by_itself,
     "rollout's rows without padding, prompts and tokens in one pass": _rectangles,
     "rows with few columns apart from those with many": _columns_of_the_longest,
     "siblings' first prompt once": _every_sibling_by_itself,

@@ -55,7 +55,8 @@ def fit(
         max_new_tokens=3,
         seed=3,
     )
-    trainer = quiet_trainer(folder, WeightSync(), Transcripts(train_per_rollout=kept), updates, max_steps=max_steps)
+    own = (WeightSync(), Transcripts(train_per_rollout=kept), updates)
+    trainer = quiet_trainer(folder, *own, max_steps=max_steps, limit_val_batches=0)
     trainer.fit(grpo, data, ckpt_path=resume)
     return grpo, updates, trainer
 

@@ -9,7 +9,6 @@ from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -124,8 +123,3 @@ def run_one(world: TextEnv) -> Group:
 def test_zero_keeps_none(tmp_path: Path) -> None:
     fit(tmp_path, Transcripts(train_per_rollout=0))
     assert not (tmp_path / "lifecycles" / "train.jsonl").exists()
-
-
-def test_a_negative_number_is_refused() -> None:
-    with pytest.raises(ConfigError, match="train_per_rollout"):
-        Transcripts(train_per_rollout=-1)

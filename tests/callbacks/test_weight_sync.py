@@ -69,9 +69,12 @@ def fit(folder, engine, sync):
     return logged.values
 
 
-def test_every_sync_is_timed_and_its_gap_logged(tmp_path):
+def test_every_sync_is_timed_and_its_gap_and_how_far_it_moved_the_policy_are_logged(tmp_path):
     values = fit(tmp_path, TransformersEngine(), WeightSync())
     assert all(0 <= v["engine/self_test_gap"] < 1e-4 and v["time/sync_s"] > 0 for v in values)
+    moved = [v.get("engine/policy_moved") for v in values]
+    assert moved[0] is None
+    assert all(value > 1e-3 for value in moved[1:])
 
 
 def test_an_engine_that_goes_on_with_old_weights_stops_the_run(tmp_path):
@@ -100,12 +103,6 @@ def test_a_wider_tolerance_lets_an_engine_pass_that_computes_coarsely(tmp_path):
     with pytest.raises(EngineMismatch, match="it computes otherwise"):
         fit(tmp_path / "strict", RoundingEngine(), WeightSync())
     assert len(fit(tmp_path, RoundingEngine(), WeightSync(SelfTest(tolerance=0.25)))) == 6
-
-
-def test_a_sync_logs_how_far_it_moved_the_policy(tmp_path):
-    moved = [v.get("engine/policy_moved") for v in fit(tmp_path, TransformersEngine(), WeightSync())]
-    assert moved[0] is None
-    assert all(value > 1e-3 for value in moved[1:])
 
 
 def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes_its_own(tmp_path, monkeypatch):

@@ -24,11 +24,11 @@ def script():
     [
         ("f", ["fit"]),
         ("fit --config sm", ["smoke"]),
-        ("fit env = lev", ["levers", "levers_forbidden"]),
-        ("fit credit =", choices_of("credit")),
+        ("fit env = lev", ["levers"]),
+        ("fit context =", choices_of("context")),
         ("fit credit", ["credit="]),
         ("fit --model.gradient_cl", ["--model.gradient_clip_val"]),
-        ("sweep --config study/le", ["study/levers"]),
+        ("sweep --config experiment/three", ["experiment/three_worlds"]),
         ("fit --nothing", []),
     ],
 )

@@ -4,7 +4,6 @@ import json
 import random
 
 import pytest
-from tests.evaluation.test_evolution import SECRET, Weak
 
 from cod_lightning.cli import main
 from cod_lightning.commands import phase
@@ -13,6 +12,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.rollout.player import Player
 from cod_lightning.types import Message, Role, Split
 from tests.chat_server import ChatServer, said
+from tests.methods.test_evolution import SECRET, Weak
 
 pytestmark = pytest.mark.slow
 

@@ -281,7 +281,7 @@ def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
     [
         (
             ["--servers", "1"],
-            "data.engine is cod_lightning.engines.transformers.TransformersEngine; expected engine=vllm_server",
+            "data.engine is cod_lightning.engines.transformers.TransformersEngine; expected engine=VLLMServerEngine",
         ),
         (["--data.packs_per_rollout", "4"], "data.packs_per_rollout is 4; expected a multiple of"),
         (["--model.lr", "fast"], "Parser key \"model.lr\": Expected a <class 'float'>. Got value: fast"),
@@ -294,9 +294,9 @@ def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
         (["--gpus", "8", "--gpus_per_server", "3"], "--gpus_per_server is 3; expected a divisor of --gpus, which is 8"),
         (["--gpus", "-1"], 'Parser key "gpus"'),
         (["--sky", "none.yaml", "--to", "sky"], 'Parser key "sky"'),
-        (["engine=vllm_server", "--servers", "1", "--data.engine.urls", "[http://a:1]"], "data.engine.urls is"),
+        (["engine=VLLMServerEngine", "--servers", "1", "--data.engine.urls", "[http://a:1]"], "data.engine.urls is"),
         (
-            ["engine=vllm_server", "--servers=1", "--gpus=8", "--data.engine.local.arguments", "[-tp, '2']"],
+            ["engine=VLLMServerEngine", "--servers=1", "--gpus=8", "--data.engine.local.arguments", "[-tp, '2']"],
             "--gpus_per_server is 1; expected at least 2, since data.engine.local.arguments spread",
         ),
     ],
@@ -321,7 +321,7 @@ def test_a_config_that_cannot_work_is_refused_in_one_line_before_anything_is_wri
 def test_servers_get_a_folder_that_all_see_and_no_address_before_the_job_runs(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")
-    argv = ["launch", "--config", "smoke", "engine=vllm_server", "--nodes", "3", "--servers", "1", "--gpus", "4"]
+    argv = ["launch", "--config", "smoke", "engine=VLLMServerEngine", "--nodes", "3", "--servers", "1", "--gpus", "4"]
     assert main([*argv, "--warm_start", "null", "--data.packs_per_rollout", "32", "--dry-run"]) == 0
     assert "#SBATCH --nodes=3" in capsys.readouterr().out
     assert [*tmp_path.iterdir()] == []

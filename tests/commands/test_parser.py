@@ -37,6 +37,9 @@ def test_a_key_that_is_not_there_is_met_with_the_nearest_that_is(capsys, argv, m
 
 
 MOVED = {
+    "contexts.notebook.NotebookContext": "methods.notebook.NotebookContext",
+    "rewards.OverlongReward": "methods.overlong.OverlongReward",
+    "lifecycles.planner.PlanAndSolve": "methods.planner.PlanAndSolve",
     "contexts.ActsContext": "methods.acts.ActsContext",
     "contexts.skills.SkillsContext": "methods.skills.SkillsContext",
     "contexts.transcript.TranscriptContext": "methods.transcript.TranscriptContext",

@@ -29,7 +29,6 @@ EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cach
     "one_80gb_full_1_7b": ("1.7B", 80, 1, False, False, 16_384, 20, 256, True),
     "one_80gb_lora_8b": ("8B", 80, 1, True, False, 8192, 20, 256, True),
     "loop_apps_8b": ("8B", 80, 1, True, False, 32_000, 20, 256, True),
-    "one_80gb_lora_14b": ("14B", 80, 1, True, False, 8192, 10, 256, True),
     "eight_80gb_full_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
     "pde_control_grid": ("8B", 80, 8, False, False, 26_000, 20, 256, True),
     "mixed_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
@@ -100,6 +99,8 @@ def peak_by_definition(size, ranks, adapter, four_bit, tokens, cache, requests, 
     scores = 4 * 64 * 2**20  # four arrays of a chunk
     saved = 2 * tokens * hidden * layers  # a checkpointed layer's input
     one_layer = 2 * tokens * (6 * hidden + 4 * heads * 128 + 4 * 1024 + 4 * width + 2 * hidden + heads * 128 + 1024)
+    one_layer += 2 * tokens * 2 * 3 * 1024  # keys and values of rows that share theirs
+    one_layer += 2 * tokens * 2 * 3 * 1024  # copies of keys and values that rows share
     if adapter:  # of each adapted layer an input in float32
         one_layer += 4 * tokens * (5 * hidden + heads * 128 + width)
     sharded = 4 * count + 2 * (ends + 2 * in_linear / layers) if ranks > 1 else 0  # whole gradients; gathered weights
@@ -148,15 +149,15 @@ def llama(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("model", ["pretrained", "lora"])
-def test_on_a_cpu_the_plan_is_about_the_measured_peak_or_up_to_half_as_much_again(model, llama, tmp_path):
+@pytest.mark.parametrize("policy", [pytest.param("PretrainedPolicy", marks=pytest.mark.soak), "LoRAPolicy"])
+def test_on_a_cpu_the_plan_is_about_the_measured_peak_or_up_to_half_as_much_again(policy, llama, tmp_path):
     small = ["--data.pack_size", "2", "--data.packs_per_rollout", "1", "--data.val_packs", "1"]
     small += ["--data.updates_per_rollout", "1"]
     small += ["--data.rollouts_per_epoch", "1", "--data.max_new_tokens", "32", "--data.suites", "null"]
     small += ["--model.policy.path", str(llama), "--torch_threads", "1"]
     small += ["--data.env.init_args.labels", "fixed"]  # rows are as long as those that the plan looked at
-    chosen = [f"model={model}", "--model.policy.dtype", "float32", "--model.policy.window", "2048"]
-    argv = ["fit", "--config", "pretrained", "--warm_start", "null", *chosen, "regulariser=entropy", *small]
+    chosen = [f"model.policy={policy}", "--model.policy.dtype", "float32", "--model.policy.window", "2048"]
+    argv = ["fit", "--config", "pretrained", "--warm_start", "null", *chosen, "--model.terms+=EntropyBonus", *small]
     done = cod(*argv, cwd=tmp_path, fresh=True)
     assert done.returncode == 0, done.stderr[-2000:]
     ((peak, planned),) = re.findall(r"at most ([\d.]+) GiB of RAM .* planned ([\d.]+) GiB", done.stdout)
@@ -175,19 +176,26 @@ def test_a_plan_that_does_not_fit_names_the_keys(checkpoints, capsys):
     code, said = plan(capsys, "eight_80gb_full_8b", checkpoints["8B"], "--trainer.devices", "1", gigabytes=24)
     assert code == 1
     assert "GiB too much in" in said
-    assert "choose model=lora or model=qlora" in said
+    assert "choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy" in said
 
 
 def test_without_sleep_the_engine_is_there_while_training_goes_on(checkpoints, capsys):
     awake = ("--data.engine.init_args.sleep", "false")
-    code, said = plan(capsys, "one_80gb_lora_14b", checkpoints["14B"], *awake, gigabytes=74)
+    code, said = plan(capsys, "one_24gb_lora_1_7b", checkpoints["14B"], *awake, gigabytes=74)
     assert code == 1
     assert "set data.engine.sleep" in said
-    assert plan(capsys, "one_80gb_lora_14b", checkpoints["14B"], gigabytes=74)[0] == 0
+    assert plan(capsys, "one_24gb_lora_1_7b", checkpoints["14B"], gigabytes=74)[0] == 0
 
 
 def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(checkpoints, tmp_path, capsys):
-    argv = ["fit", "--config", "experiment/eight_80gb_full_8b", "engine=transformers", "--trainer.strategy", "auto"]
+    argv = [
+        "fit",
+        "--config",
+        "experiment/eight_80gb_full_8b",
+        "engine=TransformersEngine",
+        "--trainer.strategy",
+        "auto",
+    ]
     argv += ["--model.policy.path", str(checkpoints["8B"]), "--data.suites", "null", "--trainer.devices", "1"]
     assert main([*argv, "--trainer.accelerator", "cpu", "--trainer.default_root_dir", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err

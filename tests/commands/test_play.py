@@ -8,9 +8,10 @@ from rich.console import Console
 
 from cod_lightning.cli import main
 from cod_lightning.commands.play import Game, Person, Watched, _in_form, _one_of
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.levers import Levers
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.types import EpisodeStatus, Split
 from tests.envs.scripted_life import live
 

@@ -16,6 +16,7 @@ def test_the_report_lies_in_the_runs_folder_and_is_named(tmp_path, capsys):
     assert f"{folder / 'report.html'} (0.1 MB, 2 lifecycles)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_several_runs_make_one_report_with_plots_where_it_is_asked_for(tmp_path, capsys):
     folders = [str(write_run(tmp_path / name, GROUPS)) for name in ("one", "two")]
     out = tmp_path / "new" / "both.html"

@@ -48,7 +48,7 @@ class Serving:
     def __init__(self, folder, base, *more, under=()):
         path = stand_in_vllm.install(folder / "path")
         self.folder, self.port = folder, free_ports()
-        line = [*COMMAND, "serve", "--config", "smoke", "engine=vllm_server", "--warm_start", "null", *more]
+        line = [*COMMAND, "serve", "--config", "smoke", "engine=VLLMServerEngine", "--warm_start", "null", *more]
         line += ["--model.policy", "cod_lightning.models.PretrainedPolicy", "--model.policy.path", str(base)]
         line += ["--model.policy.window", "64", "--model.policy.dtype", "float32", "--logs", str(folder / "logs")]
         line += ["--port", str(self.port), "--num_servers", "2", "--host", "0.0.0.0", "--until", str(folder / "ended")]
@@ -136,8 +136,11 @@ def test_no_server_outlives_what_started_it(tmp_path, base):
     ("more", "message"),
     [
         ([], "data.engine is TransformersEngine; expected VLLMServerEngine"),
-        (["engine=vllm_server", "--port", "70000"], "--port is 70000"),
-        (["engine=vllm_server"], r"export VLLM_API_KEY=$(openssl rand -hex 32) here, and the same for the training."),
+        (["engine=VLLMServerEngine", "--port", "70000"], "--port is 70000"),
+        (
+            ["engine=VLLMServerEngine"],
+            r"export VLLM_API_KEY=$(openssl rand -hex 32) here, and the same for the training.",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_refused_in_one_line(more, message, capsys, monkeypatch):

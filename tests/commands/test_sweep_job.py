@@ -14,7 +14,7 @@ from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_recor
 JOB = JobRecord(
     label="cell seed=1",
     config="smoke",
-    overrides=("credit=task",),
+    overrides=("credit=TaskCredit",),
     setting={"credit": "task"},
     seed=1,
 )

@@ -14,7 +14,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobStatus, write_record
 
 pytestmark = pytest.mark.slow
-AXES = ("credit=episode,task", "seed_everything=1,2", "sampled_token_budget=5000")
+AXES = ("credit=EpisodeCredit,TaskCredit", "seed_everything=1,2", "sampled_token_budget=5000")
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,10 @@ def jobs(tmp_path_factory):
 
 def test_every_combination_is_a_job(jobs):
     assert [job.record.seed for job in jobs] == [1, 2, 1, 2]
-    assert [job.record.label for job in jobs[:2]] == ["smoke credit=episode seed=1", "smoke credit=episode seed=2"]
+    assert [job.record.label for job in jobs[:2]] == [
+        "smoke credit=EpisodeCredit seed=1",
+        "smoke credit=EpisodeCredit seed=2",
+    ]
 
 
 def test_a_job_has_every_key_of_its_own_in_its_config(jobs):
@@ -38,7 +41,9 @@ def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
     root = jobs[0].folder.parent
     for job in jobs:
         write_record(job.folder, job.record)
-    more = plan("smoke", ("credit=task,trajectory", "loss=rec", "seed_everything=2", AXES[2]), root, threads=1)
+    more = plan(
+        "smoke", ("credit=TaskCredit,TrajectoryCredit", "method=rec", "seed_everything=2", AXES[2]), root, threads=1
+    )
     known = {job.folder for job in jobs}
     assert [job.folder in known for job in more] == [True, False], "task, trajectory"
     assert more[0].folder == jobs[3].folder
@@ -75,9 +80,9 @@ def test_arguments_of_the_file_s_world_are_not_given_to_another_one(tmp_path):
 
 
 def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
-    typed = plan("study/levers", ("credit=task", "method=grpo,loop"), tmp_path, threads=1)
+    typed = plan("examples/studies/levers.yaml", ("credit=TaskCredit", "method=grpo,loop"), tmp_path, threads=1)
     assert len(typed) == 2 * 5, "the file's five seeds, two methods, the typed credit alone"
-    assert {job.record.setting["credit"] for job in typed} == {"task"}
+    assert {job.record.setting["credit"] for job in typed} == {"TaskCredit"}
     assert {job.config["model"]["baseline"]["class_path"].rpartition(".")[2] for job in typed} == {
         "GroupMean",
         "LeaveOneOut",
@@ -94,7 +99,7 @@ def test_an_axis_may_hold_names_of_what_ships_and_class_paths(tmp_path):
 @pytest.mark.parametrize(
     ("axis", "said"),
     [
-        ("credit=nothing", "credit is nothing; expected one of discounted"),
+        ("context=nothing", "context is nothing; expected one of acts_compact"),
         ("model.lr=interval(0,1)", "does not support sweep type"),
         ("seed_everything=a,b", "seed_everything is a; expected a whole number"),
         ("data.suites=[nowhere]", "is nowhere; expected a YAML file"),
@@ -107,12 +112,12 @@ def test_axes_that_cannot_be_are_refused(axis, said, tmp_path):
 
 def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
     line = ["sweep", "--config", "smoke", "--out", str(tmp_path / "out"), "--print_jobs", "warm_start=null"]
-    assert main([*line, "credit=episode,task"]) == 0
+    assert main([*line, "credit=EpisodeCredit,TaskCredit"]) == 0
     assert "2 jobs, 0 finished" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
-    (job, _) = plan("smoke", ("warm_start=null", "credit=episode,task"), tmp_path / "out", threads=1)
+    (job, _) = plan("smoke", ("warm_start=null", "credit=EpisodeCredit,TaskCredit"), tmp_path / "out", threads=1)
     write_record(job.folder, job.record.__class__(**{**vars(job.record), "status": JobStatus.FINISHED}))
-    assert main([*line, "credit=episode,task"]) == 0
+    assert main([*line, "credit=EpisodeCredit,TaskCredit"]) == 0
     printed = capsys.readouterr().out
     assert "2 jobs, 1 finished" in printed
     assert printed.startswith("finished  smoke")
@@ -130,7 +135,7 @@ def test_a_key_that_fit_does_not_know_is_refused_before_anything_runs(tmp_path, 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["credit=task"], "--config is missing"),
+        (["credit=TaskCredit"], "--config is missing"),
         (["--config", "smok"], "Did you mean smoke?"),
         (["--config", "smoke", "--jobs", "1"], "threads a job, and --launcher joblib"),
         (["--config", "smoke", "--launcher", "joblib", "--jobs", "9999"], "Threads that share a core spin and crawl"),
@@ -155,7 +160,7 @@ def test_a_job_s_config_is_one_that_fit_takes(jobs):
 
 
 def test_the_folder_says_what_the_job_is(jobs):
-    assert Path(jobs[0].folder).name.startswith("smoke,credit=episode,seed=1-")
+    assert Path(jobs[0].folder).name.startswith("smoke,credit=EpisodeCredit,seed=1-")
 
 
 def test_a_launcher_that_is_not_installed_says_what_to_install(monkeypatch, capsys):
@@ -171,28 +176,29 @@ def test_a_key_that_the_launcher_does_not_have_is_a_mistake_in_one_line(tmp_path
 
 @pytest.mark.parametrize("world", ["levers", "frozen_lake_3x3", "frozen_lake_4x4", "alchemy"])
 def test_runs_of_the_study_end_by_tokens_and_meet_the_same_packs(world):
-    made = composed(find_config(f"study/{world}"), [])
+    made = composed(find_config(f"examples/studies/{world}.yaml"), [])
     assert made.plain["sampled_token_budget"] > 0
     assert made.plain["trainer"]["max_epochs"] == -1
     (suite,) = made.plain["data"]["suites"]
     assert suite["num_packs"] >= 512
     assert suite["controls"] == ["blanked_context"]
-    assert made.axes == {"credit": "episode,trajectory,task", "seed_everything": "1,2,3,4,5"}
-    assert made.choices["credit"] == "episode"
+    assert made.axes == {"credit": "EpisodeCredit,TrajectoryCredit,TaskCredit", "seed_everything": "1,2,3,4,5"}
+    assert made.plain["model"]["credit"]["init_args"]["style"] == "mean"
 
 
 @pytest.mark.parametrize(
     ("method", "loss", "baseline", "reweighted"),
     [
         ("grpo", "GRPO", "GroupMean", False),
-        ("rec_without_red", "REC", "GroupMean", False),
+        ("nft", "NFT", "GroupMean", False),
+        ("rloo", "RLOO", "LeaveOneOut", False),
         ("rec", "REC", "GroupMean", True),
         ("loop", "LOOP", "LeaveOneOut", False),
         ("cispo", "CISPO", "GroupMean", False),
     ],
 )
 def test_a_method_is_a_loss_with_the_baseline_that_belongs_to_it(method, loss, baseline, reweighted):
-    model = composed(find_config("study/levers"), [f"method={method}"]).plain["model"]
+    model = composed(find_config("examples/studies/levers.yaml"), [f"method={method}"]).plain["model"]
     assert model["loss"]["class_path"].endswith(f".{loss}")
     assert model["baseline"]["class_path"].endswith(f".{baseline}")
     assert (model["reweight"] is not None) == reweighted

@@ -99,6 +99,7 @@ def test_a_world_that_does_not_exist_is_named_with_the_nearest_one(capsys):
     assert "Did you mean levers?" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_worlds_and_play_start_without_torch_and_fast():
     code = (
         "from cod_lightning.cli import main; "

@@ -3,13 +3,14 @@
 import pytest
 
 from cod_lightning import contexts
-from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext, StackedContext, StartedContext
+from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, StartedContext
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.errors import DataError
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.chat import Chat

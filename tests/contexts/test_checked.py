@@ -3,17 +3,16 @@
 import time
 
 import pytest
-import yaml
 
-from cod_lightning.commands.shipped import config_folders
-from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext, StackedContext
+from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
 from cod_lightning.contexts.base import Answer, Intervention
-from cod_lightning.contexts.notebook_wording import Operation, OperationKind
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
+from cod_lightning.methods.notebook_wording import Operation, OperationKind
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
@@ -159,11 +158,8 @@ def test_a_penalty_below_zero_is_refused():
         CheckedContext(HintContext(), penalty=-1)
 
 
-def test_the_shipped_one_keeps_the_rule_of_the_forbidden_lever():
-    content = yaml.safe_load((config_folders()[0] / "context" / "hint_checked.yaml").read_text())
-    options, inside = content["init_args"], content["init_args"].pop("inside")
-    assert content["class_path"].endswith(f".{CheckedContext.__name__}")
-    mechanism = CheckedContext(HintContext(**inside["init_args"]), **options)
+def test_a_rule_that_is_kept_stands_in_every_rewrite():
+    mechanism = CheckedContext(HintContext("compact"), kept=[r"never=\d"])
     assert not rewritten(mechanism, "never=3 1=?", "1=red").parsed
     assert rewritten(mechanism, "never=3 1=?", "never=3 1=red").parsed
 
@@ -181,7 +177,8 @@ def test_what_tags_spell_is_read_and_a_hidden_letter_is_no_part_of_a_context():
         assert "U+E0069" in found.reason
 
 
-def test_a_text_that_makes_a_rule_endless_costs_a_second_and_its_lifecycle():
+def test_a_text_that_makes_a_rule_endless_costs_the_time_that_a_rule_has_and_its_lifecycle(monkeypatch):
+    monkeypatch.setattr(checked, "_RULE_S", 0.05)
     mechanism = CheckedContext(HintContext(), forbidden=["(x+x+)+y"])
     begun = time.perf_counter()
     with pytest.raises(TimeoutError):

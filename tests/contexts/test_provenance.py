@@ -6,15 +6,15 @@ import time
 import pytest
 from msgspec import structs
 
-from cod_lightning.contexts import NotebookContext
 from cod_lightning.contexts.base import Answer
-from cod_lightning.contexts.notebook_wording import Operation, OperationKind
 from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
+from cod_lightning.methods.notebook_wording import Operation, OperationKind
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
@@ -162,6 +162,7 @@ def test_its_tokens_count_in_the_budget(protocol):
                 assert ("tokens of" in written(context, context.empty(), "2=red").reason) == (budget < needed)
 
 
+@pytest.mark.slow
 @KINDS
 @PROTOCOLS
 def test_scripted_play_reads_through_it(kind, protocol):

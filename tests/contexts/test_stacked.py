@@ -2,7 +2,7 @@
 
 import pytest
 
-from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext, StackedContext, StartedContext
+from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, StartedContext
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
@@ -12,6 +12,7 @@ from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.episode import check_hooks
@@ -37,7 +38,7 @@ def stacks(protocol):
 STACKS = pytest.mark.parametrize("name", stacks("natural"))
 
 
-@PROTOCOLS
+@pytest.mark.parametrize("protocol", ["natural", pytest.param("compact", marks=pytest.mark.slow)])
 @STACKS
 def test_scripted_play_goes_by_all_of_them_and_no_update_is_refused(name, protocol):
     env, context = Levers(protocol=protocol), stacks(protocol)[name]

@@ -2,10 +2,11 @@
 
 import pytest
 
-from cod_lightning.contexts import HintContext, NotebookContext, StartedContext
+from cod_lightning.contexts import HintContext, StartedContext
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.constant_state import ConstantStateContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 
 

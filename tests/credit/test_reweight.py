@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from cod_lightning.credit.credited import AdaptiveRED
-from cod_lightning.errors import ConfigError
 
 
 def draw(seed):
@@ -73,18 +72,3 @@ def test_the_bisection_ends_where_the_tilted_sum_is_zero():
         torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[[1], [3]]]), torch.ones(1, 2, 1).bool()
     )
     assert temperature == pytest.approx(2 / math.log(3), abs=0.05)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("max_temperature", math.inf),
-        ("tolerance", math.nan),
-        ("max_rounds", 0),
-        ("trigger", -1.0),
-        ("trigger", math.nan),
-    ],
-)
-def test_numbers_by_which_it_would_always_tilt_or_never_end_are_refused_by_key(key, value):
-    with pytest.raises(ConfigError, match=rf"model\.reweight\.{key} is {value}"):
-        AdaptiveRED(**{key: value})

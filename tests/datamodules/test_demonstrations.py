@@ -55,7 +55,7 @@ def fit(world, num_updates, seed=0, lr=3e-3):
     return losses, data, module
 
 
-@pytest.mark.parametrize("world", [lake, lambda: Levers(protocol="compact")])
+@pytest.mark.parametrize("world", [pytest.param(lake, marks=pytest.mark.slow), lambda: Levers(protocol="compact")])
 def test_the_loss_falls_and_no_word_is_unknown(world):
     losses, data, _ = fit(world(), 60)
     assert sum(losses.values[-10:]) < 0.7 * sum(losses.values[:10])

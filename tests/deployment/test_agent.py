@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Intervention, Prepared, TextState
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import Reference
@@ -24,6 +24,7 @@ from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext

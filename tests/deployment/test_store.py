@@ -290,7 +290,7 @@ def grown(folder, num_tasks, reopened=False):
     return store, entries
 
 
-@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("reopened", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_store_grows_with_what_is_new_and_not_with_what_is_old(tmp_path, reopened):
     sizes = []
     for num in (30, 60):

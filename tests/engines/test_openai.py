@@ -318,5 +318,5 @@ def test_the_address_may_come_from_the_environment(monkeypatch):
 def test_a_model_in_this_process_is_refused():
     policy = TinyPolicy()
     model = policy.model(policy.tokenizer(WORLD.words()))
-    with pytest.raises(ConfigError, match="model=endpoint"):
+    with pytest.raises(ConfigError, match=r"model\.policy=EndpointPolicy"):
         OpenAIEngine("m", "http://h/v1").bind(model, [2])

@@ -82,6 +82,7 @@ def test_a_reply_that_raises_or_has_no_ids_is_an_engine_failure_that_keeps_its_c
     assert isinstance(caught.value.__cause__, (ZeroDivisionError, ValueError))
 
 
+@pytest.mark.slow
 def test_scripted_play_needs_no_torch():
     imports = "import cod_lightning.engines.scripted, cod_lightning.rollout.player"
     check = "assert not {'torch', 'transformers', 'lightning'} & sys.modules.keys()"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.engines.base import Request, digest
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.errors import EngineFailure
 from cod_lightning.forward.decode_graphs import DecodeGraphs
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
@@ -364,11 +364,6 @@ def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engin
 def test_an_engine_without_a_model_says_what_to_call():
     with pytest.raises(EngineFailure, match="bind"):
         ask(TransformersEngine(), request([1]))
-
-
-def test_impossible_sizes_are_refused_by_key():
-    with pytest.raises(ConfigError, match=r"data\.engine\.max_dialogues is 0"):
-        TransformersEngine(max_dialogues=0)
 
 
 def test_a_stop_token_in_the_last_place_that_was_allowed_is_a_stop_and_one_place_fewer_is_a_limit(engine):

@@ -333,7 +333,7 @@ def test_a_mixture_of_experts_is_refused_on_a_cpu_by_key():
     config = MixtralConfig(
         vocab_size=32, hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
     )
-    with pytest.raises(ConfigError, match=r"model\.policy is mixtral with num_\w*experts.*engine=transformers"):
+    with pytest.raises(ConfigError, match=r"model\.policy is mixtral with num_\w*experts.*engine=TransformersEngine"):
         VLLMEngine().bind(MixtralForCausalLM(config), stop_ids=[2], window=64)
 
 

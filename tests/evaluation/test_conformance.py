@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
-from cod_lightning.contexts import HintContext, NotebookContext, default_mechanism
+from cod_lightning.contexts import HintContext, default_mechanism
 from cod_lightning.contexts.base import ContextUpdate, TextState
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.envs.levers import Levers
@@ -20,6 +20,7 @@ from cod_lightning.envs.levers.world import LeverTask
 from cod_lightning.evaluation import conformance
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.conformance_context import check_context
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.types import Split
 
 
@@ -253,18 +254,10 @@ def test_a_word_that_only_a_success_or_the_context_shows_is_found():
 
 
 HIDING = sorted(set(own_worlds()) - {"terminal_reference"})
-LONG = [
-    "apps",
-    "apps_compact",
-    "pde_compact",
-    "learn2ask_compact",
-    "terminal_compact",
-    *(name for name in HIDING if "_" in name and not name.endswith("_compact")),
-]
-"""Those that take long, and other sizes of one that is there."""
+QUICK = {"levers", "doors", "frozen_lake_3x3"}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in HIDING])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in HIDING])
 def test_shipped_worlds_keep_the_rules(name):
     world = parse_world(world_parser("check", ""), ["--env", name]).env
     found = list(check_world(world, default_mechanism(compact=bool(world.words())), num_packs=3, pack_size=3))

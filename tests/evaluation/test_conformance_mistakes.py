@@ -34,6 +34,7 @@ def looks(world, num_packs=6):
     return {verdict.rule: verdict.remark for verdict in verdicts(world, num_packs) if verdict.look}
 
 
+@pytest.mark.slow
 def test_the_machine_itself_is_found_to_keep_every_rule():
     assert not broken(Machine(), 30)
     assert not looks(Machine(), 30)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 NAMES = (
     "outcomes",
     "intervals",
@@ -17,6 +19,7 @@ NAMES = (
 )
 
 
+@pytest.mark.slow
 def test_only_the_metrics_need_torch() -> None:
     imports = "; ".join(f"import cod_lightning.evaluation.{name}" for name in NAMES)
     check = "import sys; assert not {'torch', 'lightning', 'matplotlib'} & sys.modules.keys()"

@@ -1,34 +1,21 @@
 """Contexts from another pack and from the oracle, in every world."""
 
-from dataclasses import replace
-
 import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import TextState
-from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.provided_contexts import (
-    OraclePrompts,
     check_oracle,
     oracle_contexts,
     shuffled_contexts,
 )
-from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.lifecycles import ConnectTheDots, Controlled
-from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Lifecycle, Split
 from tests.envs.cases import WORLDS, every_world
-from tests.evaluation.echoes import Echo
-from tests.real_templates import CHATML, QWEN3_TOOLS, bpe_tokenizer
 from tests.records import lifecycle, solve, update
-from tests.stubs import FunctionEngine
 
 
 @every_world
@@ -71,63 +58,6 @@ def test_an_oracle_that_writes_nothing_is_refused_by_name() -> None:
         check_oracle(world, pack, HintContext(), "model.scorers.one", "Privileged", "Remove it.")
 
 
-def played(pack, mechanism, world, provided=None):
-    """A pack as the echo plays it, the setting, and what each row of it begins with."""
-    setting = Setting(env=world, mechanism=mechanism, sampler=scripted_sampler(Echo(), mechanism))
-    program = Controlled(contexts={pack.id: provided}) if provided else setting.program
-    (group,) = run_groups([pack], 1, replace(setting, program=program))
-    return group, setting
-
-
-@pytest.mark.parametrize("protocol", ["compact", "natural"])
-def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_with_it(protocol) -> None:
-    world, mechanism = Levers(protocol=protocol), HintContext(protocol)
-    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
-    group, setting = played(pack, mechanism, world)
-    (contexts,) = oracle_contexts(world, [pack], mechanism)
-    given, _ = played(pack, mechanism, world, provided=contexts)
-    prompt = OraclePrompts({5: group}, setting)
-    life, shown = group.lifecycles[0], {one.position: one for one in given.lifecycles[0].solves}
-    for e, episode in enumerate(life.episodes):
-        ids = (*episode.turns[0].new_ids, *episode.turns[0].action_ids)
-        found = prompt(5, 0, e, ids)
-        assert found is not None
-        if episode.kind is EpisodeKind.SOLVE:
-            assert found == shown[episode.position].turns[0].new_ids
-        else:
-            text = setting.sampler.chat.decode(found)
-            assert contexts[0].text in text
-            assert life.solves[episode.position].feedback in text
-        assert prompt(5, 0, e, ids[1:]) is None, "this row begins elsewhere"
-        room = len(found) + len(episode.turns[0].action_ids)
-        for window, fits in ((room, True), (room - 1, False)):
-            tight = replace(setting, sampler=replace(setting.sampler, window=window))
-            assert (OraclePrompts({5: group}, tight)(5, 0, e, ids) is not None) == fits
-
-
-@pytest.mark.parametrize("template", [QWEN3_TOOLS, CHATML], ids=["by the template", "by the system text"])
-def test_in_an_environment_with_tools_the_prompt_lists_them_as_the_episode_s_own_does(template) -> None:
-    world, mechanism, chat = Apps(actions="tools", quirks=0), HintContext(), Chat(bpe_tokenizer(template))
-    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-    engine = FunctionEngine(lambda _: (chat.stop_id,), chat.stop_id)
-    setting = Setting(
-        env=world,
-        mechanism=mechanism,
-        sampler=Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=100),
-        program=ConnectTheDots(every=None),
-    )
-    (contexts,) = oracle_contexts(world, [pack], mechanism)
-    (group,) = run_groups([pack], 1, setting)
-    provided = Controlled(program=setting.program, contexts={pack.id: contexts})
-    (given,) = run_groups([pack], 1, replace(setting, program=provided))
-    prompt = OraclePrompts({0: group}, setting)
-    for e, episode in enumerate(group.lifecycles[0].episodes):
-        found = prompt(0, 0, e, episode.turns[0].new_ids)
-        assert found == given.lifecycles[0].episodes[e].turns[0].new_ids
-        assert "user.docs" in chat.text(found)
-        assert contexts[0].text in chat.text(found)
-
-
 def test_contexts_go_to_the_pack_before_and_the_last_pack_gets_the_first_one_s() -> None:
     lives = [lifecycle(name, (True, True, True), context=f"of {name}") for name in "abc"]
     found = [[state.text for state in states] for states in shuffled_contexts(lives)]
@@ -139,7 +69,7 @@ def test_a_context_that_never_was_is_not_an_empty_one() -> None:
     episodes = (solve(0, True), update(0), lifecycle("c", (True, None)).episodes[-1])
     failed = Lifecycle(pack_id="b", sibling=0, episodes=episodes)
     assert shuffled_contexts([whole, failed])[0] == [TextState(), TextState()], "the failed episode saw its context"
-    from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+    from cod_lightning.types import Episode, EpisodeStatus
 
     skipped = Episode(kind=EpisodeKind.SOLVE, position=1, status=EpisodeStatus.SKIPPED)
     broken = Lifecycle(pack_id="b", sibling=0, episodes=(solve(0, True), update(0), skipped))

@@ -13,36 +13,6 @@ from cod_lightning.evaluation.suite import Suite, Wrap
 from cod_lightning.types import Pack, Split
 
 
-@pytest.mark.parametrize(
-    ("key", "values"),
-    [
-        ("data.suites.name", {"name": "a/b"}),
-        ("data.suites.x.num_packs", {"num_packs": 1}),
-        ("data.suites.x.pack_size", {"pack_size": 1}),
-        ("data.suites.x.temperature", {"temperature": -1.0}),
-        ("data.suites.x.top_p", {"top_p": 0.0}),
-        ("data.suites.x.top_k", {"top_k": -1}),
-        ("data.suites.x.min_p", {"min_p": 1.5}),
-        ("data.suites.x.temperature", {"temperature": float("nan")}),
-        ("data.suites.x.warm_start_temperatures", {"warm_start_temperatures": (0.5, 0.5)}),
-        ("data.suites.x.split", {"split": "tset"}),
-        ("data.suites.x.num_packs", {"num_packs": 1, "controls": ("shuffled_context",)}),
-        ("data.suites.x.reference_packs", {"reference_packs": 1}),
-        ("data.suites.x.controls", {"controls": ("blanked",)}),
-        ("data.suites.x.controls", {"controls": ("none",)}),
-        ("data.suites.x.controls", {"controls": ("scripted", "scripted")}),
-        ("data.suites.x.wrap", {"wrap": "loop"}),
-        ("data.suites.x.change_at", {"change_at": 2}),
-        ("data.suites.x.change_at", {"change_at": 4, "pack_size": 4, "wrap": "non_stationary"}),
-        ("data.suites.x.change_at", {"change_at": 0, "wrap": "non_stationary"}),
-    ],
-)
-def test_a_value_that_cannot_work_is_named_with_its_key(key: str, values: dict) -> None:
-    with pytest.raises(ConfigError) as caught:
-        Suite(**{"name": "x", **values})
-    assert caught.value.key == key
-
-
 def test_the_command_line_reads_and_reprints_a_suite() -> None:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--suites", type=list[Suite])

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts.notebook import Entry
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.evaluation.conditions import ConditionKind
@@ -12,6 +11,7 @@ from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.acts import ActsContext, ActsState
+from cod_lightning.methods.notebook import Entry
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -119,7 +119,7 @@ def test_any_response_is_read_without_raising_and_no_entry_breaks_its_bounds(pro
     assert not any(mark in entry.text for entry in entries for mark in (*MARKS, "<|im_end|>", "\n"))
 
 
-@PROTOCOLS
+@pytest.mark.parametrize("protocol", [pytest.param("natural", marks=pytest.mark.slow), "compact"])
 def test_scripted_play_acts_and_profits_and_every_sampled_token_is_in_one_row(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
     context, program = ActsContext(protocol), ConnectTheDots(every=None)

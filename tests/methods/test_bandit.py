@@ -102,7 +102,7 @@ def test_a_bandit_that_is_restored_goes_on_as_the_other_would():
         (lambda: bandit(temperature=math.nan), r"data\.source\.temperature is nan"),
         (
             lambda: TrainingPacks(Bandit(), Levers(), 2, 1),
-            r"data\.source is Bandit; expected source=uniform in an environment of one category \(levers",
+            r"data\.source is Bandit; expected source=Uniform in an environment of one category \(levers",
         ),
     ],
 )

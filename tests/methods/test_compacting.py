@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Request
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.compacting import Compacted, CompactingContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat

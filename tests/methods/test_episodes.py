@@ -61,7 +61,7 @@ def test_there_are_no_update_episodes_in_a_lifecycle_and_the_last_state_has_ever
 
 
 @KINDS
-@PROTOCOLS
+@pytest.mark.parametrize("protocol", ["natural", pytest.param("compact", marks=pytest.mark.slow)])
 def test_scripted_play_gets_better_with_what_it_is_shown(kind, protocol):
     env = Levers(protocol=protocol)
     packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(25)]
@@ -71,6 +71,7 @@ def test_scripted_play_gets_better_with_what_it_is_shown(kind, protocol):
     assert row.success[-1].mean > 0.9
 
 
+@pytest.mark.slow
 def test_retrieval_pays_where_there_are_more_facts_than_a_task_is_shown():
     env = Doors(num_doors=32, protocol="compact")
     packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=64) for i in range(8)]
@@ -233,6 +234,7 @@ def test_the_best_are_in_order_and_of_equal_scores_the_later_comes_first(scores,
     assert best(scores, most) == sorted(range(len(scores)), key=lambda i: (-scores[i], -i))[:most]
 
 
+@pytest.mark.slow
 def test_with_ten_thousand_records_one_comes_one_goes_and_a_task_is_shown_four_in_less_than_five_milliseconds():
     rng = random.Random(0)
     words = [f"word{n}" for n in range(2000)]

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference, TextPolicy
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.evolution import Evolution, drawn_parent
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
 

@@ -1,7 +1,6 @@
 """A plan before every task: its episode, what the task is shown of it, its credit, controls, and plans that are none."""
 
 import pytest
-from tests.lifecycles.test_attempts import CHAT, Ledger, live, speak
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.credit.baselines import GroupMean
@@ -20,6 +19,7 @@ from cod_lightning.rollout.story import as_markdown
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.credit_tables import credit_table
+from tests.methods.test_attempts import CHAT, Ledger, live, speak
 from tests.stubs import FunctionEngine
 
 PLAN = PlanAndSolve(request=" w5", heading=" w6 ")

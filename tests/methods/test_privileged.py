@@ -1,12 +1,27 @@
 """A teacher that sees more scores the sampled tokens after other prompts."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from cod_lightning.methods.privileged import PrivilegedScorer
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.apps import Apps
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.provided_contexts import oracle_contexts
+from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.lifecycles import ConnectTheDots, Controlled
+from cod_lightning.methods.privileged import OraclePrompts, PrivilegedScorer, after
 from cod_lightning.models import TinyPolicy
-from cod_lightning.training.scorers import CheckpointScorer
-from tests.stubs import WordWorld
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.training.scorers import CheckpointScorer, Played
+from cod_lightning.types import EpisodeKind, Split
+from tests.evaluation.echoes import Echo
+from tests.real_templates import CHATML, QWEN3_TOOLS, bpe_tokenizer
+from tests.stubs import FunctionEngine, WordWorld
 from tests.training.test_scorers import LENGTHS, TINY, by_definition, forward, rows
 
 
@@ -17,7 +32,7 @@ def test_a_teacher_that_sees_more_scores_the_same_responses_after_other_prompts(
     batch, others = rows(), {0: [7, 8, 9], 1: [5], 2: None, 3: [4, 4, 4, 4, 4, 4]}
     model.save_pretrained(tmp_path)
     for teacher in (PrivilegedScorer(), PrivilegedScorer(CheckpointScorer(str(tmp_path)))):
-        seen, known = teacher.rows(batch, lambda g, k, e, ids: others[g])
+        seen, known = after(batch, lambda g, k, e, ids: others[g])
         assert known.tolist() == [True, True, False, True]
         found = teacher.score(seen, lambda own, part: forward(model if own is None else own, part))
         for row, begin in others.items():
@@ -30,5 +45,62 @@ def test_a_teacher_that_sees_more_scores_the_same_responses_after_other_prompts(
 
 def test_a_rank_without_rows_asks_a_teacher_that_sees_more_about_none():
     none = rows().rows(torch.zeros(0, dtype=torch.long))
-    seen, known = PrivilegedScorer().rows(none, lambda g, k, e, ids: None)
+    seen, known = PrivilegedScorer().rows(none, Played({}, setting=None))
     assert (len(seen), len(known), seen.lengths.dtype) == (0, 0, torch.long)
+
+
+def played(pack, mechanism, world, provided=None):
+    """A pack as the echo plays it, the setting, and what each row of it begins with."""
+    setting = Setting(env=world, mechanism=mechanism, sampler=scripted_sampler(Echo(), mechanism))
+    program = Controlled(contexts={pack.id: provided}) if provided else setting.program
+    (group,) = run_groups([pack], 1, replace(setting, program=program))
+    return group, setting
+
+
+@pytest.mark.parametrize("protocol", ["compact", "natural"])
+def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_with_it(protocol) -> None:
+    world, mechanism = Levers(protocol=protocol), HintContext(protocol)
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
+    group, setting = played(pack, mechanism, world)
+    (contexts,) = oracle_contexts(world, [pack], mechanism)
+    given, _ = played(pack, mechanism, world, provided=contexts)
+    prompt = OraclePrompts(Played({5: group}, setting))
+    life, shown = group.lifecycles[0], {one.position: one for one in given.lifecycles[0].solves}
+    for e, episode in enumerate(life.episodes):
+        ids = (*episode.turns[0].new_ids, *episode.turns[0].action_ids)
+        found = prompt(5, 0, e, ids)
+        assert found is not None
+        if episode.kind is EpisodeKind.SOLVE:
+            assert found == shown[episode.position].turns[0].new_ids
+        else:
+            text = setting.sampler.chat.decode(found)
+            assert contexts[0].text in text
+            assert life.solves[episode.position].feedback in text
+        assert prompt(5, 0, e, ids[1:]) is None, "this row begins elsewhere"
+        room = len(found) + len(episode.turns[0].action_ids)
+        for window, fits in ((room, True), (room - 1, False)):
+            tight = replace(setting, sampler=replace(setting.sampler, window=window))
+            assert (OraclePrompts(Played({5: group}, tight))(5, 0, e, ids) is not None) == fits
+
+
+@pytest.mark.parametrize("template", [QWEN3_TOOLS, CHATML], ids=["by the template", "by the system text"])
+def test_in_an_environment_with_tools_the_prompt_lists_them_as_the_episode_s_own_does(template) -> None:
+    world, mechanism, chat = Apps(actions="tools", quirks=0), HintContext(), Chat(bpe_tokenizer(template))
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    engine = FunctionEngine(lambda _: (chat.stop_id,), chat.stop_id)
+    setting = Setting(
+        env=world,
+        mechanism=mechanism,
+        sampler=Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=100),
+        program=ConnectTheDots(every=None),
+    )
+    (contexts,) = oracle_contexts(world, [pack], mechanism)
+    (group,) = run_groups([pack], 1, setting)
+    provided = Controlled(program=setting.program, contexts={pack.id: contexts})
+    (given,) = run_groups([pack], 1, replace(setting, program=provided))
+    prompt = OraclePrompts(Played({0: group}, setting))
+    for e, episode in enumerate(group.lifecycles[0].episodes):
+        found = prompt(0, 0, e, episode.turns[0].new_ids)
+        assert found == given.lifecycles[0].episodes[e].turns[0].new_ids
+        assert "user.docs" in chat.text(found)
+        assert contexts[0].text in chat.text(found)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cod_lightning.contexts import HintContext, NotebookContext, StackedContext
+from cod_lightning.contexts import HintContext, StackedContext
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
@@ -13,6 +13,7 @@ from cod_lightning.errors import DataError
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext, SkillsState
 from cod_lightning.methods.skills_wording import Skill
 from cod_lightning.rollout.group import run_groups
@@ -290,6 +291,7 @@ def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
     assert set(" ".join(said).split()) - set(context.words()) == {"lake", "goal", "1=up", "2=red"}
 
 
+@pytest.mark.slow
 @PROTOCOLS
 def test_a_scripted_policy_plays_on_after_its_choice_where_a_task_takes_several_turns(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, feedback="effect", protocol=protocol)

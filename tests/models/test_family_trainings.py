@@ -40,7 +40,7 @@ def test_a_family_is_trained_on_its_own_log_probs_and_comes_back_as_it_was_train
     (tmp_path / "family.yaml").write_text(CONFIG)
     settings = SETTINGS | {"model.policy.init_args.path": base, "trainer.default_root_dir": run}
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
-    assert main(["fit", "--config", str(tmp_path / "family.yaml"), "engine=transformers", *flags]) == 0
+    assert main(["fit", "--config", str(tmp_path / "family.yaml"), "engine=TransformersEngine", *flags]) == 0
     (update,) = [row for row in rows(run) if row["rollout/token_drift"]]
     assert float(update["rollout/token_drift"]) == float(update["rollout/num_failed"]) == 0
     assert float(update["train/max_logprob_gap"]) < 1e-5

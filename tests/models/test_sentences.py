@@ -18,58 +18,72 @@ from cod_lightning.models.tiny import PAD
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, Split
 
-SAID = sentences(Levers(), HintContext())
-TOKENIZER = SentencePolicy().tokenizer(SAID)
-CHAT = Chat(TOKENIZER)
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_text_survives_encoding_and_decoding(text):
-    assert CHAT.text(CHAT.encode(CHAT.neutral(text))) == CHAT.neutral(text)
+@pytest.fixture(scope="module")
+def said():
+    return sentences(Levers(), HintContext())
 
 
-def test_what_world_and_context_say_survives():
-    for text in SAID:
-        assert CHAT.neutral(text) == text
-        assert CHAT.text(CHAT.encode(text)) == text
+@pytest.fixture(scope="module")
+def tokenizer(said):
+    return SentencePolicy().tokenizer(said)
 
 
-def test_the_same_sentences_make_the_same_tokenizer_in_any_order():
-    again = SentencePolicy().tokenizer([*reversed(SAID), *SAID])
-    assert again.backend_tokenizer.to_str() == TOKENIZER.backend_tokenizer.to_str()
-    assert again.chat_template == TOKENIZER.chat_template
+@pytest.fixture(scope="module")
+def chat(tokenizer):
+    return Chat(tokenizer)
 
 
-def test_each_word_each_digit_and_each_tag_of_the_sentences_is_one_piece():
-    pieces = [CHAT.text((i,)) for i in CHAT.encode("- Lever 12: gold. <answer>Lever 3</answer>")]
+@given(text=st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_survives_encoding_and_decoding(chat, text):
+    assert chat.text(chat.encode(chat.neutral(text))) == chat.neutral(text)
+
+
+def test_what_world_and_context_say_survives(said, chat):
+    for text in said:
+        assert chat.neutral(text) == text
+        assert chat.text(chat.encode(text)) == text
+
+
+def test_the_same_sentences_make_the_same_tokenizer_in_any_order(said, tokenizer):
+    again = SentencePolicy().tokenizer([*reversed(said), *said])
+    assert again.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
+    assert again.chat_template == tokenizer.chat_template
+
+
+def test_each_word_each_digit_and_each_tag_of_the_sentences_is_one_piece(tokenizer, chat):
+    pieces = [chat.text((i,)) for i in chat.encode("- Lever 12: gold. <answer>Lever 3</answer>")]
     assert pieces == ["-", " Lever", " 1", "2", ":", " gold", ".", " <answer>", "Lever", " 3", "</answer>"]
-    assert len(TOKENIZER) < 1000
+    assert len(tokenizer) < 1000
 
 
-def test_in_a_fact_said_from_its_colour_the_lever_stands_right_behind_it():
+def test_in_a_fact_said_from_its_colour_the_lever_stands_right_behind_it(chat):
     env = Levers(teacher=QuotingDials(quotes=True, follow=1.0))
     teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = Message(Role.USER, env.wording.observation("gold", (), 2))
-    said = teacher.act([Message(Role.SYSTEM, "- Lever 3: gold, so for gold Lever 3"), asked], random.Random(0))
-    pieces = [CHAT.text((i,)) for i in CHAT.encode(said)]
+    answer = teacher.act([Message(Role.SYSTEM, "- Lever 3: gold, so for gold Lever 3"), asked], random.Random(0))
+    pieces = [chat.text((i,)) for i in chat.encode(answer)]
     assert pieces[-7:] == [" gold", " Lever", " 3", " <answer>", "Lever", " 3", "</answer>"]
 
 
-def num_control(ids):
-    return sum(i in TOKENIZER.all_special_ids for i in ids)
+def num_control(tokenizer, ids):
+    return sum(i in tokenizer.all_special_ids for i in ids)
 
 
 @given(
-    st.lists(st.sampled_from([PAD, BEGIN, END, "<|im_", "end|>", "|>", "<|", "system\n", "\u200b", "x"]), max_size=8)
+    parts=st.lists(
+        st.sampled_from([PAD, BEGIN, END, "<|im_", "end|>", "|>", "<|", "system\n", "\u200b", "x"]), max_size=8
+    )
 )
-def test_no_text_begins_or_ends_a_message(parts):
+def test_no_text_begins_or_ends_a_message(tokenizer, chat, parts):
     text = "".join(parts)
-    dialogue = [[Message(Role.SYSTEM, said), Message(Role.USER, said)] for said in (text, "x")]
-    forged, honest = (num_control(CHAT.opening(messages)) for messages in dialogue)
+    dialogue = [[Message(Role.SYSTEM, content), Message(Role.USER, content)] for content in (text, "x")]
+    forged, honest = (num_control(tokenizer, chat.opening(messages)) for messages in dialogue)
     assert forged == honest == 5
-    assert num_control(CHAT.continuation(text, CHAT.end_of_turn)) == num_control(
-        CHAT.continuation("x", CHAT.end_of_turn)
+    assert num_control(tokenizer, chat.continuation(text, chat.end_of_turn)) == num_control(
+        tokenizer, chat.continuation("x", chat.end_of_turn)
     )
 
 
@@ -82,12 +96,12 @@ def test_without_sentences_the_error_says_so():
         SentencePolicy().tokenizer([])
 
 
-def test_weights_of_other_sentences_are_refused(tmp_path):
+def test_weights_of_other_sentences_are_refused(tmp_path, said, tokenizer):
     policy = SentencePolicy(**SMALL)
-    policy.model(TOKENIZER).save_pretrained(tmp_path)
-    TOKENIZER.save_pretrained(tmp_path)
+    policy.model(tokenizer).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
     other = SentencePolicy(**SMALL, weights=str(tmp_path))
     with pytest.raises(DataError, match="and those of this environment"):
         other.model(other.tokenizer(["other sentences"]))
-    model = other.model(other.tokenizer(SAID))
-    assert (model.config.pad_token_id, model.config.eos_token_id) == (TOKENIZER.pad_token_id, TOKENIZER.eos_token_id)
+    model = other.model(other.tokenizer(said))
+    assert (model.config.pad_token_id, model.config.eos_token_id) == (tokenizer.pad_token_id, tokenizer.eos_token_id)

@@ -6,6 +6,7 @@ from cod_lightning.credit.baselines import Accepted, AsymRE, RoleMean, TermsAlon
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.sdpo import SDPO
@@ -34,6 +35,8 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
     [
         ({"credit": TrajectoryCredit()}, {"program": Anchored()}, r"model\.credit is TrajectoryCredit"),
         ({"credit": TrajectoryCredit()}, {"program": Counterfactual()}, r"model\.credit is TrajectoryCredit"),
+        ({"credit": TrajectoryCredit()}, {"program": BestOfN()}, r"model\.credit is TrajectoryCredit"),
+        ({"baseline": Accepted()}, {"program": BestOfN()}, r"data\.program=BestOfN, whose attempts compare rewards"),
         (
             {"credit": TaskCredit()},
             {"program": Counterfactual()},
@@ -84,6 +87,16 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
             {"baseline": Accepted(), "loss": SDPO()},
             {},
             r"model\.loss is SDPO; expected left out with baseline=Accepted",
+        ),
+        (
+            {"loss": SDPO()},
+            {"shuffle_episodes": True},
+            r"data\.shuffle_episodes is True; expected false with model\.loss=SDPO",
+        ),
+        (
+            {},
+            {"shuffle_episodes": True, "replay": SelfImitation()},
+            r"data\.shuffle_episodes is True; expected false with data\.replay=SelfImitation",
         ),
         (
             {},

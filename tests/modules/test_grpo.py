@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.credit.returns import TaskCredit, TrajectoryCredit
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.methods.covariance import ClipCov, KLCov
-from cod_lightning.methods.privileged import PrivilegedScorer
+from cod_lightning.methods.privileged import PrivilegedScorer, after
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.terms import JSD, KL, EntropyBonus
-from cod_lightning.training.scorers import CheckpointScorer, Scorer
+from cod_lightning.training.scorers import CheckpointScorer, Played, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from tests.credit_tables import advantage, cube, kept_credit
 from tests.loss_inputs import LOSSES
@@ -56,31 +56,36 @@ def fit(tmp_path, max_steps=4, seed=3, world=None, **module):
         seed=seed,
     )
     recorder = Recorder(kept_credit(grpo))
-    trainer = quiet_trainer(tmp_path, WeightSync(), recorder, max_steps=max_steps)
+    trainer = quiet_trainer(tmp_path, WeightSync(), recorder, max_steps=max_steps, limit_val_batches=0)
     trainer.fit(grpo, data)
     return grpo, data, recorder, trainer
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    return fit(tmp_path_factory.mktemp("usual"))
 
 
 def weights(module):
     return torch.cat([p.detach().flatten() for p in module.model.parameters()])
 
 
-def test_the_engine_and_the_training_forward_agree_on_every_rollout(tmp_path):
-    *_, recorder, _ = fit(tmp_path)
+def test_the_engine_and_the_training_forward_agree_on_every_rollout(usual):
+    *_, recorder, _ = usual
     gaps = [values["train/logprob_gap"] for values in recorder.values[0::2]]
     assert max(gaps) < 1e-5
 
 
-def test_every_token_of_an_update_was_sampled_by_one_policy_version_and_later_rollouts_by_a_later_one(tmp_path):
-    *_, recorder, _ = fit(tmp_path)
+def test_every_token_of_an_update_was_sampled_by_one_policy_version_and_later_rollouts_by_a_later_one(usual):
+    *_, recorder, _ = usual
     versions = [set(batch.policy_version.tolist()) for batch in recorder.batches]
     assert all(len(v) == 1 for v in versions)
     assert versions[0] == versions[1]
     assert max(versions[1]) < min(versions[2])
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
-    first, second, other = (weights(fit(tmp_path, seed=s)[0]) for s in (3, 3, 4))
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(usual, tmp_path):
+    first, second, other = (weights(module) for module in (usual[0], *(fit(tmp_path, seed=s)[0] for s in (3, 4))))
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
 
@@ -115,9 +120,9 @@ def test_an_update_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path)
     assert recorder.values[0]["train/learning_rate"] == pytest.approx(1e-12)
 
 
-def test_rows_of_zero_advantage_are_dropped_and_still_count_in_the_denominator(tmp_path):
-    module, _, recorder, _ = fit(tmp_path, max_steps=1)
-    batch = recorder.batches[0]
+def test_rows_of_zero_advantage_are_dropped_and_still_count_in_the_denominator(usual):
+    module, _, recorder, _ = usual
+    batch = recorder.batches[-1]
     rows = batch.advantages.abs() > 1e-6
     assert module.last_update.num_rows == int(rows.sum()) < len(batch)
 
@@ -147,19 +152,18 @@ def test_an_update_whose_packs_all_failed_changes_nothing_and_the_run_goes_on(tm
     assert len(recorder.batches[1]) == 0 < len(recorder.batches[0])
     assert recorder.values[1]["train/gradient_norm"] == 0 < recorder.values[0]["train/gradient_norm"]
     assert weights(module).isfinite().all()
+    assert module.num_moved == 1, "only the first has moved the weights"
 
 
 @pytest.mark.parametrize("rule", [TaskCredit(), TrajectoryCredit()])
 def test_other_credit_rules_train_too(tmp_path, rule):
-    *_, recorder, _ = fit(tmp_path, credit=rule, scale="group")
-    assert len(recorder.values) == 4
+    *_, recorder, _ = fit(tmp_path, credit=rule, scale="group", max_steps=2)
+    assert len(recorder.values) == 2
 
 
-def test_the_divergence_from_the_initial_policy_starts_at_zero(tmp_path):
-    plain, regular = (
-        fit(tmp_path, max_steps=1, terms=terms)[2].values[0]["train/gradient_norm"]
-        for terms in ([], [KL(coefficient=10.0)])
-    )
+def test_the_divergence_from_the_initial_policy_starts_at_zero(usual, tmp_path):
+    regular = fit(tmp_path, max_steps=1, terms=[KL(coefficient=10.0)])
+    plain, regular = (run[2].values[0]["train/gradient_norm"] for run in (usual, regular))
     assert plain == pytest.approx(regular, rel=1e-5)
 
 
@@ -254,9 +258,8 @@ def test_an_entropy_bonus_raises_the_entropy(tmp_path):
     assert end["train/entropy"] > start["train/entropy"]
 
 
-@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
-def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path, estimator):
-    module, _, recorder, _ = fit(tmp_path, terms=[KL(coefficient=0.1, estimator=estimator)], lr=1e-2)
+def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path):
+    module, _, recorder, _ = fit(tmp_path, terms=[KL(coefficient=0.1, estimator="k3")], lr=1e-2)
     assert module.last_update.num_rows == len(recorder.batches[-1])
     first, *_, last = [values["train/divergence"] for values in recorder.values]
     assert first == pytest.approx(0.0, abs=1e-6)
@@ -291,17 +294,9 @@ def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_ou
     assert ratio == pytest.approx(num_tokens / kept, rel=1e-4)
 
 
-def test_a_window_longer_than_the_pack_is_refused_before_any_rollout(tmp_path):
-    with pytest.raises(ConfigError, match=r"model\.credit\.window is 3; expected at most data\.pack_size=2"):
-        fit(tmp_path, credit=EpisodeCredit(style="sliding_window_mean", window=3))
-
-
 @pytest.mark.parametrize(
     ("made", "key"),
     [
-        (lambda: KL(coefficient=-1.0), "terms.KL.coefficient is -1"),
-        (lambda: KL(estimator="k4"), "terms.KL.estimator is k4; expected k1, k2 or k3"),
-        (lambda: EntropyBonus(coefficient=0.0), "terms.EntropyBonus.coefficient is 0"),
         (
             lambda: GRPOModule(TinyPolicy(), terms=[KL(to="teacher")]),
             "terms.KL is teacher; expected reference or a key",
@@ -332,7 +327,7 @@ TERMS = {
 }
 
 
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", [n if n == "kl k3" else pytest.param(n, marks=pytest.mark.slow) for n in TERMS])
 def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_their_definition(tmp_path, name):
     """The second update of a rollout: the policy has left its reference, and some rows have no advantage."""
     own = {"loss": LOSSES["rloo"][0], "lr": 1e-2, "gradient_clip_val": None, "reweight": None} | {"terms": TERMS[name]}
@@ -399,13 +394,17 @@ def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_anoth
     module, _, recorder, _ = fit(tmp_path, max_steps=1, token_budget=60)
     batch = recorder.batches[0]
     module.terms, module.needs = [KL(to="teacher")], ("teacher",)
-    module.scorers = {"teacher": PrivilegedScorer()}
     without = tuple(batch.place[1].tolist())
 
     def prompt(g, k, e, ids):
         return None if (g, k, e) == without else [5, 6, 7 + k][: 1 + (g + e) % 3]
 
-    scores = module.score(batch, prompt).scores["teacher"]
+    class SeesMore(PrivilegedScorer):
+        def rows(self, rows, played):
+            return after(rows, prompt)
+
+    module.scorers = {"teacher": SeesMore()}
+    scores = module.score(batch, Played({}, setting=None)).scores["teacher"]
     for row, place in enumerate(batch.place.tolist()):
         mask, ids = batch.action_mask[row], batch.token_ids[row, : batch.lengths[row]].tolist()
         at = int(mask.int().argmax())

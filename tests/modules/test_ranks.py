@@ -13,8 +13,8 @@ from torch.distributed.tensor import DTensor
 from cod_lightning.adapters import is_adapter
 from cod_lightning.callbacks import Throughput, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.forward import unpadded
-from cod_lightning.forward.unpadded import Unpadded
+from cod_lightning.forward import row_tree
+from cod_lightning.forward.row_tree import RowTree
 from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
@@ -219,10 +219,10 @@ def test_half_precision_and_recomputed_activations_train_sharded(precision, size
 
 
 @pytest.mark.parametrize(("name", "number"), [("ddp", 1), ("fsdp2", 2)])
-def test_rows_without_padding_have_the_gradients_of_padded_ones(name, number, recorded, alone, tmp_path, monkeypatch):
-    monkeypatch.setattr(unpadded, "_may", lambda model: True)
-    inputs, asked = Unpadded.inputs, []
-    monkeypatch.setattr(Unpadded, "inputs", lambda self, *of: asked.append(self.inside.shape) or inputs(self, *of))
+def test_rows_as_a_tree_have_the_gradients_of_padded_ones(name, number, recorded, alone, tmp_path, monkeypatch):
+    monkeypatch.setattr(row_tree, "_PAYS_ON_A_CPU", 1.0)
+    inputs, asked = RowTree.inputs, []
+    monkeypatch.setattr(RowTree, "inputs", lambda self, *of: asked.append(1) or inputs(self, *of))
 
     def train():
         found = fit(name, number, tmp_path, recorded, made=RecomputingPolicy, **OBJECTIVES["rec"])

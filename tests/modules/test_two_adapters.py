@@ -310,7 +310,9 @@ def test_what_two_adapters_do_not_go_with_is_named_with_the_remedy(base):
         ):
             LoRAPolicy(str(base), adapters=wrong)  # pyright: ignore
     policy = LoRAPolicy(str(base), adapters="by_role")
-    with pytest.raises(ConfigError, match=r"data\.engine is FunctionEngine; expected .* Choose engine=transformers"):
+    with pytest.raises(
+        ConfigError, match=r"data\.engine is FunctionEngine; expected .* Choose engine=TransformersEngine"
+    ):
         check_pair(FunctionEngine(lambda _: (2,)), policy)
     with pytest.raises(ConfigError, match=r"data\.frozen\.kind is solve; .* model\.trained_kinds keeps the other"):
         check_pair(TransformersEngine(), policy, FrozenRole("solve"))

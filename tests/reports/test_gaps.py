@@ -58,7 +58,7 @@ def test_episodes_without_advantage_are_counted_apart_from_those_whose_line_is_l
     file, _, episodes = _data(tmp_path)
     assert [one["gap"] is None for one in episodes[:3]] == [True, True, False]
     assert [one["advantage"] for one in episodes[:3]] == [0.0, -0.25, -0.5]
-    assert file["gaps"].startswith("Log-prob gaps are known for 2 of the 6 episodes of this file. 2 had advantage 0,")
+    assert file["gaps"].startswith("Log-prob gaps are known for 2 of the 6 episodes that were read. 2 had advantage 0,")
     assert file["gaps"].endswith("For 2 there is no line in train_logprobs.jsonl.")
 
 

@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -173,6 +177,7 @@ def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
     assert len(embedded(lives)) < 8_000_000
 
 
+@pytest.mark.slow
 def test_too_much_text_is_thinned_by_whole_groups_and_said(tmp_path):
     write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2)
     overview, lives = report_data(read_runs([tmp_path]), most_bytes=400_000)
@@ -180,6 +185,43 @@ def test_too_much_text_is_thinned_by_whole_groups_and_said(tmp_path):
     assert len(lives["lifecycles"]) % 2 == 0
     assert 10 <= len(lives["lifecycles"]) < 80
     assert f"{len(lives['lifecycles'])} of 80 lifecycles are in this report" in overview["runs"][0]["notes"][0]
+
+
+def test_of_a_run_with_more_lifecycles_than_are_read_whole_groups_are_taken_evenly_and_the_others_counted(tmp_path):
+    write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2)
+    size = (tmp_path / "lifecycles" / "train.jsonl").stat().st_size
+    whole, every = report_data(read_runs([tmp_path]), most_read=size)
+    overview, lives = report_data(read_runs([tmp_path]), most_read=size // 4)
+    names = [pack["id"] for pack in lives["packs"]]
+    assert names == [f"words/train/{number}" for number in range(0, 40, 4)]
+    assert all(len(life["episodes"]) == len(every["lifecycles"][0]["episodes"]) for life in lives["lifecycles"])
+    assert [life["episodes"][0]["advantage"] for life in lives["lifecycles"]] == [
+        life["episodes"][0]["advantage"] for life in every["lifecycles"] if life["group"] % 4 == 0
+    ]
+    assert whole["runs"][0]["notes"] == []
+    assert overview["files"][0]["lifecycles"] == 80
+    assert overview["runs"][0]["notes"] == [
+        "20 of 80 lifecycles are in this report, whole groups taken evenly, to keep its size small."
+    ]
+
+
+@pytest.mark.soak
+def test_a_report_of_a_quarter_of_a_gigabyte_takes_half_a_minute_and_half_a_gigabyte(tmp_path):
+    write_run(tmp_path, varied_groups(50, 8, words=60), group_size=8)
+    path, num = tmp_path / "lifecycles" / "train.jsonl", 0
+    lines = path.read_text()
+    with path.open("w") as file:
+        while file.tell() < 272e6:
+            file.write(re.sub(r"words/train/(\d+)", rf"words/train/{num}.\1", lines))
+            num += 1
+    begun = time.perf_counter()
+    code = "import resource, sys; from cod_lightning.commands.report import run; run(sys.argv[1:]); "
+    code += "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    seconds, peak = time.perf_counter() - begun, int(done.stdout.split()[-1])
+    print(done.stdout, f"{path.stat().st_size / 1e6:.0f} MB, {seconds:.1f} s, {peak} MiB")
+    assert seconds < 60
+    assert peak < 700
 
 
 def test_what_is_thinned_of_many_files_is_said_once(tmp_path):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 from itertools import permutations
 
 import pytest
@@ -212,26 +211,6 @@ def test_a_tie_and_a_thought_in_front_are_read(judge):
 @pytest.mark.parametrize(
     ("make", "key"),
     [
-        (lambda: NoisyPairwiseJudge(error=0.5), "NoisyPairwiseJudge.error"),
-        (lambda: NoisyPairwiseJudge(error=-0.1), "NoisyPairwiseJudge.error"),
-        (lambda: NoisyPairwiseJudge(error=math.nan), "NoisyPairwiseJudge.error"),
-        (lambda: NoisyPairwiseJudge(opponents=3), "NoisyPairwiseJudge.opponents"),
-        (
-            lambda: PairwiseJudge(rubric="rubric.txt", model="m", base_url="http://h/v1", opponents=0),
-            "PairwiseJudge.opponents",
-        ),
-        (
-            lambda: PairwiseJudge(rubric="rubric.txt", model="m", base_url="http://h/v1", kinds=[]),
-            "PairwiseJudge.kinds",
-        ),
-        (
-            lambda: PairwiseJudge(rubric="rubric.txt", model="m", base_url="http://h/v1", max_tokens=0),
-            "PairwiseJudge.max_tokens",
-        ),
-        (
-            lambda: PairwiseJudge(rubric="rubric.txt", model="m", base_url="http://h/v1", timeout_s=0.0),
-            "PairwiseJudge.timeout_s",
-        ),
         (
             lambda: PairwiseJudge(rubric="no_such_file.txt", model="m", base_url="http://h/v1").check(),
             "PairwiseJudge.rubric",

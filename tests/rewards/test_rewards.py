@@ -275,21 +275,12 @@ def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_
 @pytest.mark.parametrize(
     ("make", "key"),
     [
-        (lambda: NewFacts("["), "data.rewards.NewFacts.pattern"),
-        (lambda: NewFacts("a", bonus=-1.0), "data.rewards.NewFacts.bonus"),
         (lambda: rewards_of({"Bad name": Does(lambda: 1)}), "data.rewards.Bad name"),
         (lambda: rewards_of({"world": FormatReward()}), "data.rewards.world"),
         (lambda: rewards_of({"twice": WorldReward()}), "data.rewards.twice"),
         (lambda: rewards_of({"a": OfAList()}), "data.rewards.a.kinds"),
         (lambda: rewards_of({"a": Does(None, weight="2")}), "data.rewards.a.weight"),
         (lambda: rewards_of({"a": FormatReward(weight=math.nan)}), "data.rewards.a.weight"),
-        (lambda: FormatReward(malformed=-1.0), "data.rewards.FormatReward.malformed"),
-        (lambda: LengthReward(), "data.rewards.LengthReward.max_turns"),
-        (lambda: LengthReward(zero_tokens=5), "data.rewards.LengthReward.full_tokens"),
-        (lambda: LengthReward(zero_tokens=5, full_tokens=5), "data.rewards.LengthReward.full_tokens"),
-        (lambda: LengthReward(max_turns=0), "data.rewards.LengthReward.max_turns"),
-        (lambda: LengthReward(max_turns=4, coefficient=math.inf), "data.rewards.LengthReward.coefficient"),
-        (lambda: Deadlines(reward_s=0.0), "data.deadlines.reward_s"),
     ],
 )
 def test_a_value_that_cannot_work_is_named_with_its_remedy(make, key):

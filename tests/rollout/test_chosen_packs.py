@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from cod_lightning.contexts import NotebookContext
 from cod_lightning.contexts.base import Intervention, TextState
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.chat import Chat

@@ -1,5 +1,6 @@
 """A policy with a closed vocabulary is shown its own words only, and the class that says another one is named."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from cod_lightning.commands.worlds import own_worlds
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import ContextMechanism, Intervention, Prepared
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.chat import Chat
@@ -32,10 +34,6 @@ def built(path: Path) -> TextEnv:
     return parser.instantiate_classes(parser.parse_object({"env": spec})).env
 
 
-COMPACT = [name for name in own_worlds() if "defaults" not in yaml.safe_load((CONFIGS / f"{name}.yaml").read_text())]
-COMPACT = [name for name in COMPACT if built(CONFIGS / f"{name}.yaml").words()]
-
-
 def live(world: TextEnv, mechanism: ContextMechanism, num_packs: int = 1) -> None:
     words = world.words() + mechanism.words()
     chat = Chat(TinyPolicy().tokenizer(words))
@@ -48,10 +46,12 @@ def live(world: TextEnv, mechanism: ContextMechanism, num_packs: int = 1) -> Non
     run_groups(packs, 4, Setting(env=world, mechanism=mechanism, sampler=sampler))
 
 
-@pytest.mark.parametrize("mechanism", [HintContext("compact"), NotebookContext("compact")])
-@pytest.mark.parametrize("name", COMPACT)
-def test_a_shipped_world_says_its_own_words_only_whatever_it_is_answered(name, mechanism):
-    live(built(CONFIGS / f"{name}.yaml"), mechanism, num_packs=8)
+def test_a_shipped_world_says_its_own_words_only_whatever_it_is_answered():
+    names = [name for name in own_worlds() if "defaults" not in yaml.safe_load((CONFIGS / f"{name}.yaml").read_text())]
+    compact = [world for world in (built(CONFIGS / f"{name}.yaml") for name in names) if world.words()]
+    assert len(compact) > 9
+    for world, mechanism in product(compact, (HintContext("compact"), NotebookContext("compact"))):
+        live(world, mechanism, num_packs=8)
 
 
 class Begins(Levers):

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext, StackedContext
+from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
 from cod_lightning.contexts.base import Answer, ContextEntry, ContextMechanism, TextState
 from cod_lightning.errors import ContextFailure
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat

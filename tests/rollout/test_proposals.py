@@ -15,9 +15,8 @@ from cod_lightning.envs.mixture import Mixture
 from cod_lightning.errors import RewardFailure
 from cod_lightning.evaluation.references import replying_sampler
 from cod_lightning.methods.overlong import OverlongReward
-from cod_lightning.methods.propose import ProposeAndSolve
+from cod_lightning.methods.propose import Learnability, ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext
-from cod_lightning.rewards import Learnability
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of

@@ -1,5 +1,6 @@
 """Attacks by what a policy writes: programs, answers, patterns, rewrites and entries. Counted as in `attacks`."""
 
+import contextlib
 import json
 import tempfile
 import time
@@ -13,6 +14,7 @@ from cod_lightning.envs.dataset import CodeTests, RegexMatch
 from cod_lightning.errors import GradingFailed
 from tests.contexts.test_checked import rewritten
 from tests.contexts.test_provenance import FORGED
+from tests.envs.test_verifiers_worker import ANSWERS, left_running, reward, world_in
 from tests.sandbox.test_sandbox import HOSTILE
 from tests.test_normal_form import SPELLINGS
 
@@ -77,6 +79,19 @@ def hostile_answers(num: int) -> dict[str, int]:
     return counts
 
 
+def answers_to_rubrics(num: int) -> dict[str, int]:
+    """Answers that a rubric of verifiers runs as code, in a stand-in of verifiers: no later score changes, nothing is left."""
+    counts = dict.fromkeys(("answers", "changed", "left"), 0)
+    with tempfile.TemporaryDirectory() as root, contextlib.chdir(root):
+        world = world_in(Path(root))
+        for number in range(num):
+            reward(world, ANSWERS[number % len(ANSWERS)])
+            counts["answers"] += 1
+            counts["changed"] += [reward(world, "2 + 2"), reward(world, "2 + 3")] != [1.0, 0.0]
+            counts["left"] += left_running()
+    return counts
+
+
 def hanging_patterns() -> dict[str, int]:
     """Regular expressions that never end to be read: each is refused within seconds."""
     counts = dict.fromkeys(("patterns", "hung", "refused"), 0)
@@ -118,6 +133,7 @@ def attacks(share: float) -> dict[str, Callable[[], dict[str, int]]]:
     return {
         "hostile_programs": lambda: hostile_programs(int(400 * share)),
         "hostile_answers": lambda: hostile_answers(int(20 * share)),
+        "answers_to_rubrics": lambda: answers_to_rubrics(int(60 * share)),
         "hanging_patterns": hanging_patterns,
         "respelled_rules": respelled_rules,
         "forged_origins": forged_origins,

@@ -18,10 +18,11 @@ from typing import Any
 
 from rich.progress import track
 
-from cod_lightning.contexts import ContextMechanism, NotebookContext
+from cod_lightning.contexts import ContextMechanism
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.doors import Doors
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.types import EpisodeKind
 from tests.deployment.test_agent import kill_and_check, states_after

@@ -10,10 +10,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.contexts import ContextMechanism, HintContext, NotebookContext
+from cod_lightning.contexts import ContextMechanism, HintContext
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.doors import Doors
+from cod_lightning.methods.acts import ActsContext
+from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from tests.deployment.test_agent import states_after
@@ -22,6 +26,9 @@ MEMORIES: dict[str, ContextMechanism] = {
     "hint": HintContext(),
     "notebook": NotebookContext(),
     "skills": SkillsContext(),
+    "acts": ActsContext(),
+    "constant state": ConstantStateContext(),
+    "hint, tasks compacted": CompactingContext(HintContext()),
     "episodes": EpisodesContext(),
     "transcript": TranscriptContext(),
 }

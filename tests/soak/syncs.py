@@ -1,6 +1,8 @@
 """Faults of weight syncs, planted in every precision, and clean syncs; writes docs/results/syncs.json and syncs.md.
 
-PYTHONPATH=. python tests/soak/syncs.py --out docs/results
+PYTHONPATH=. python tests/soak/syncs.py --out docs/results [--precisions NF4]
+
+Of the precisions that are not named the file's rows stay.
 """
 
 import argparse
@@ -39,29 +41,49 @@ def main() -> None:
     """Run all of them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
-    faults: list[dict[str, Any]] = []
-    for precision in PRECISIONS:
-        for fault in (one for one in FAULTS if one.fits(precision)):
-            found: dict[str, Any] = {"fault": fault.name, "source": fault.source, "precision": precision}
-            for key, seen in (("digests", True), ("samples", False)):
-                at, said = Run(precision, fault, seen_through=seen)(3)
-                found[key] = {
-                    "stopped_at": at or None,
-                    "by": _by(said),
-                    "said": said.replace("Planted", "the engine")[:300],
-                }
-            print(precision, fault.name, {key: found[key]["stopped_at"] for key in ("digests", "samples")}, flush=True)
-            faults.append(found)
-    clean = []
-    for precision in PRECISIONS:
-        for rate in RATES:
-            run = Run(precision, SOUND, lr=rate)
-            at, said = run(NUM_CLEAN)
-            clean.append({"precision": precision, "lr": rate, "syncs": NUM_CLEAN, "alarm": said, "at": at or None})
-            print("clean", precision, rate, at, flush=True)
-    write(options.out, {"faults": faults, "clean": clean})
+    for precision in options.precisions:
+        rows = {"faults": faults(precision), "clean": clean(precision)}
+        file = options.out / "syncs.json"
+        kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        for key, own in rows.items():
+            rows[key] = [one for one in kept.get(key, []) if one["precision"] != precision] + own
+        write(options.out, {key: sorted(of, key=_place) for key, of in rows.items()})
+
+
+def faults(precision: str) -> list[dict[str, Any]]:
+    """At which sync each fault stopped a run, with the engine's tensors seen and by its samples alone, and what was said."""
+    rows: list[dict[str, Any]] = []
+    for fault in (one for one in FAULTS if one.fits(precision)):
+        found: dict[str, Any] = {"fault": fault.name, "source": fault.source, "precision": precision}
+        for key, seen in (("digests", True), ("samples", False)):
+            at, said = Run(precision, fault, seen_through=seen)(3)
+            found[key] = {
+                "stopped_at": at or None,
+                "by": _by(said),
+                "said": said.replace("Planted", "the engine")[:300],
+            }
+        print(precision, fault.name, {key: found[key]["stopped_at"] for key in ("digests", "samples")}, flush=True)
+        rows.append(found)
+    return rows
+
+
+def clean(precision: str) -> list[dict[str, Any]]:
+    """Alarms in syncs without a fault."""
+    rows: list[dict[str, Any]] = []
+    for rate in RATES:
+        at, said = Run(precision, SOUND, lr=rate)(NUM_CLEAN)
+        rows.append({"precision": precision, "lr": rate, "syncs": NUM_CLEAN, "alarm": said, "at": at or None})
+        print("clean", precision, rate, at, flush=True)
+    return rows
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int]:
+    """By precision, then as the faults are listed."""
+    names = [fault.name for fault in FAULTS]
+    return PRECISIONS.index(row["precision"]), names.index(row["fault"]) if "fault" in row else 0
 
 
 def _by(said: str) -> str:

@@ -1,6 +1,6 @@
 """Kills short trainings at random moments, lets them go on, and compares what comes out; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/train_kills.py [--kills 100] [--out docs/results/train_kills.json]
+    PYTHONPATH=. python tests/soak/train_kills.py [--kills 100] [--seed 1] [--out docs/results/train_kills.json]
 
 A run checkpoints after each of its 8 updates. It is killed again and again, at any moment from its first line to its last, each
 time to go on with `--ckpt_path auto`, until it ends; then the next run begins. Exits with 1 where a restart finds no usable
@@ -77,10 +77,11 @@ def main() -> None:
     """All kills, in one temporary folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        record = {**soak(Path(folder), options.kills), "checkpoints_lost": 0, "runs_that_differ": 0}
+        record = {**soak(Path(folder), options.kills, options.seed), "checkpoints_lost": 0, "runs_that_differ": 0}
     print(json.dumps(record))
     if options.out:
         options.out.write_text(json.dumps(record, indent=1) + "\n")

@@ -41,7 +41,7 @@ SMALL = [
     *("--data.rollouts_per_epoch", "2", "--data.updates_per_rollout", "2", "--data.packs_per_rollout", "4"),
     *("--data.group_size", "4", "--data.val_packs", "8", "--trainer.max_epochs", "2", "--gpus", "0"),
 ]
-SERVED = ("--config", "smoke", "engine=vllm_server", "--data.engine.local.kv_cache_gb", "0.25")
+SERVED = ("--config", "smoke", "engine=VLLMServerEngine", "--data.engine.local.kv_cache_gb", "0.25")
 BLIND = json.dumps(
     [
         {"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": None}},

@@ -26,8 +26,9 @@ from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import RLOO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
+from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
-from cod_lightning.rollout.runner import RolloutAhead, RolloutObserver, RolloutRunner
+from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
 from cod_lightning.training.packs import Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from tests.small_fit import quiet_trainer
@@ -324,7 +325,9 @@ def test_what_cannot_be_together_with_it_is_refused():
         check_staleness(made(2, resample_packs=3), 1)
     with pytest.raises(ConfigError, match=r"data\.max_staleness is -1; expected at least 0"):
         check_staleness(made(-1), 1)
-    with pytest.raises(ConfigError, match=r"data\.in_order is False; expected true, except with engine=vllm_server"):
+    with pytest.raises(
+        ConfigError, match=r"data\.in_order is False; expected true, except with engine=VLLMServerEngine"
+    ):
         check_staleness(made(2, in_order=False), 1)
     policy = TinyPolicy()
     check_combination(GRPOModule(policy), made())
@@ -360,7 +363,7 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
     observer = RolloutObserver()
     observer.interruptible = interruptible
     runner.follow(observer)
-    unused = dict.fromkeys(("packs", "play", "learner", "prompts", "pad_id"))
+    unused = dict.fromkeys(("packs", "play", "learner", "for_scorers", "pad_id"))
     rollouts = TrainingRollouts(**unused, runner=runner, packs_per_rollout=1, updates_per_rollout=1)  # pyright: ignore
 
     async def waits():

@@ -109,19 +109,6 @@ def test_its_noise_goes_by_what_a_rollout_is_and_its_state_is_plain():
     assert other.waiting == one.waiting
 
 
-@pytest.mark.parametrize(
-    ("own", "key"),
-    [
-        ({"sigma": -1.0}, "sigma"),
-        ({"rollouts_per_sync": 0}, "rollouts_per_sync"),
-        ({"rollouts_begun": 3}, "rollouts_begun"),
-    ],
-)
-def test_numbers_that_cannot_work_are_refused(own, key):
-    with pytest.raises(ConfigError, match=rf"data\.buffer\.{key}"):
-        PriorityBuffer(**own)
-
-
 # ---------------------------------------------------------------------------------------------------- in a run
 
 

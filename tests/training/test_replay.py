@@ -115,7 +115,7 @@ class Story:
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         self.credited, self.credits, self.figures = credit, [], {}
         self.rollouts = TrainingRollouts(
-            prompts=lambda groups: None,
+            for_scorers=lambda groups: None,
             packs=TrainingPacks(source or Numbers(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,
@@ -229,7 +229,11 @@ def test_nothing_of_a_rollout_is_replayed_in_its_own_updates():
 
 @pytest.mark.parametrize(
     "replay",
-    [Everything, lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay],
+    [
+        pytest.param(Everything, marks=pytest.mark.slow),
+        pytest.param(lambda: SelfImitation(3, warmup_rollouts=2), marks=pytest.mark.slow),
+        SignalReplay,
+    ],
     ids=["everything", "imitation", "signal"],
 )
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cod_lightning.contexts import HintContext, NotebookContext, StackedContext
+from cod_lightning.contexts import HintContext, StackedContext
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
@@ -12,9 +12,10 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.provided_contexts import OraclePrompts
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.compacting import CompactingContext
+from cod_lightning.methods.notebook import NotebookContext
+from cod_lightning.methods.privileged import OraclePrompts
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.rollout.group import run_groups
@@ -22,6 +23,7 @@ from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.packs import TrainingPacks
 from cod_lightning.training.rollouts import TrainingRollouts
+from cod_lightning.training.scorers import Played
 
 SIZE = 3
 MECHANISMS = {
@@ -44,7 +46,7 @@ class Story:
             play=lambda packs: [self.played(pack) for pack in packs],
             runner=self.runner,
             learner=lambda: self,
-            prompts=lambda groups: OraclePrompts(groups, self.setting(groups[0].pack)),
+            for_scorers=lambda groups: Played(groups, self.setting(groups[0].pack)),
             pad_id=lambda: 0,
             dump=mechanism.dump,
             num_ahead=lambda: 1,
@@ -64,9 +66,10 @@ class Story:
     def credited(self, table):
         return credited(table, EpisodeCredit(), GroupMean())
 
-    def score(self, batch, prompts, *, several_updates):
+    def score(self, batch, played, *, several_updates):
         """Asks for the prompts that a teacher with the oracle's context has."""
         ids = [row[:length] for row, length in zip(batch.token_ids.tolist(), batch.lengths.tolist(), strict=True)]
+        prompts = OraclePrompts(played)
         self.prompts = [prompts(*place, row) for place, row in zip(batch.place.tolist(), ids, strict=True)]
         return batch
 
@@ -79,8 +82,7 @@ class Story:
     "name",
     [
         "stacked skills",
-        "compacting",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("hint", "notebook", "stacked")),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("compacting", "hint", "notebook", "stacked")),
     ],
 )
 def test_it_goes_on_as_if_it_had_not_been_kept(name):

@@ -1,5 +1,7 @@
 """From packs to updates: passes, packs that are replaced, and where a run stops and goes on."""
 
+import math
+import random
 from functools import partial
 from itertools import chain
 from types import SimpleNamespace
@@ -7,12 +9,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from cod_lightning.credit.credited import Credited
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
+from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
@@ -99,7 +103,9 @@ class Learner(PackSource):
 class Story:
     """A stream whose packs without signal are listed, and what was played in it."""
 
-    def __init__(self, silent=(), packs=4, updates=2, passes=1, resample=0, source=None, seed=5, ahead=False):
+    def __init__(
+        self, silent=(), packs=4, updates=2, passes=1, resample=0, source=None, seed=5, ahead=False, shuffle=False
+    ):
         self.rounds: list[list[int]] = []
 
         def play(packs):
@@ -113,7 +119,7 @@ class Story:
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         rollouts = TrainingRollouts(
-            prompts=lambda groups: None,
+            for_scorers=lambda groups: None,
             packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,
@@ -122,6 +128,7 @@ class Story:
             packs_per_rollout=packs,
             updates_per_rollout=updates,
             passes_per_rollout=passes,
+            shuffle_episodes=shuffle,
             resample_packs=resample,
             seed=seed,
             num_ahead=(lambda: int(self.stream.num_rollouts < 1)) if ahead else None,
@@ -135,7 +142,7 @@ class Story:
             self.figures.append(made.batch.figures)
             return made
 
-        self.stream = TrainStream(next_rollout, 2, updates * passes, runner)
+        self.stream = TrainStream(next_rollout, 2, updates * passes, runner, by_episode=shuffle)
 
 
 def packs_of(batch):
@@ -167,6 +174,29 @@ def test_every_pass_goes_over_every_pack_once_in_an_order_of_its_own():
     assert story.rounds == [list(range(8)), list(range(8, 16))]
 
 
+def test_shuffled_episodes_are_dealt_out_to_the_updates_of_a_pass_by_the_seed_of_the_pass():
+    story = Story(packs=5, updates=5, passes=2, seed=7, shuffle=True)
+    made = [batch.episode.tolist() for batch in updates(story.stream)]
+    for rollout in range(2):
+        for number in range(2):
+            order = list(range(5 * SIBLINGS))
+            random.Random(derive_seed("pass", 7, rollout, number)).shuffle(order)
+            start = 10 * rollout + 5 * number
+            assert made[start : start + 5] == [sorted(order[2 * u : 2 * u + 2]) for u in range(5)]
+    assert any(len({entry // SIBLINGS for entry in entries}) > 1 for entries in made)
+
+
+def test_shuffled_episodes_without_an_advantage_are_in_no_update_and_the_others_are_dealt_out_evenly(monkeypatch):
+    story = Story(packs=8, updates=4, shuffle=True)
+    known = Credited.advantages.fget
+    monkeypatch.setattr(
+        Credited, "advantages", property(lambda self: known(self).index_fill(0, torch.tensor([3, 4, 5]), math.nan))
+    )
+    made = [batch.episode.tolist() for batch in updates(story.stream)][:4]
+    assert sorted(chain.from_iterable(made)) == [0, 1, 2, *range(6, 16)]
+    assert sorted(map(len, made)) == [3, 3, 3, 4]
+
+
 def test_behaviour_log_probs_and_advantages_are_the_same_in_every_pass():
     made = updates(Story(passes=3).stream)[:6]
     for batch in made:
@@ -177,12 +207,13 @@ def test_behaviour_log_probs_and_advantages_are_the_same_in_every_pass():
     assert [batch.updates_left for batch in made] == [5, 4, 3, 2, 1, 0]
 
 
+@pytest.mark.parametrize("shuffle", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("source", [Uniform, Learner, Bandit, Revisits])
 @pytest.mark.parametrize(
     "done", [n if n in (3, 8, 14) else pytest.param(n, marks=pytest.mark.slow) for n in range(1, 16)]
 )
-def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, source):
-    options = {"silent": (1, 4, 9), "passes": 2, "updates": 2, "resample": 1}
+def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, source, shuffle):
+    options = {"silent": (1, 4, 9), "passes": 2, "updates": 2, "resample": 1, "shuffle": shuffle}
     uninterrupted = Story(**options, source=source())
     whole = uninterrupted.stream
     expected = updates(whole) + updates(whole)
@@ -228,9 +259,8 @@ ALL_FAILED = {"by": "failure", "solved_min": -1.0}
 """Packs of number 0 come back."""
 
 
-@pytest.mark.parametrize("resample", [0, 2])
 @pytest.mark.parametrize(
-    "make", [Bandit, partial(Revisits, **ALL_FAILED), partial(Revisits, back="continued", **ALL_FAILED)]
+    ("make", "resample"), [(Bandit, 0), (Bandit, 2), (partial(Revisits, back="continued", **ALL_FAILED), 2)]
 )
 def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_path, resample, make):
     def act(_: int):
@@ -325,7 +355,7 @@ def test_the_epoch_s_last_rollout_is_known_from_its_first_update_on():
 def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_before_its_first_update():
     story, calls = Story(packs=4, updates=2, passes=2), []
 
-    def score(rows, prompts, *, several_updates):
+    def score(rows, played, *, several_updates):
         calls.append(("score", len(rows), several_updates, rows.advantages.isfinite().all().item()))
         return rows
 

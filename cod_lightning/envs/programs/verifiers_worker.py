@@ -3,18 +3,26 @@
     python verifiers_worker.py '{"env": {"taskset": {"id": "..."}}, "tokenizer": "...", "renderer": null}'
 
 `{"list": 1000}` is answered with the tasks, `{"task": ..., "system": ..., "base_url": ..., "api_key": ..., "model": ...}` with what
-came of one.
+came of one. Each task is played, and its answers are scored, in a fork of this process that ends with it: an answer which a rubric
+runs as code changes no later score.
 """
 
 import asyncio
+import ctypes
 import itertools
 import json
 import os
+import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 ANSWERS = sys.stdout
 sys.stdout = sys.stderr  # what an environment prints is no answer
 sys.path[0] = os.getcwd()  # not the folder of this file
+DUMPABLE, SUBREAPER = 4, 36
+MOST_BYTES = 2**24
+"""Of an answer."""
 
 import verifiers.v1 as vf  # noqa: E402  # pyright: ignore[reportMissingImports]
 
@@ -66,21 +74,62 @@ def put(nodes):
             yield "\n".join(reversed(texts))
 
 
-async def main(settings):
+async def served(env, given, settings):
+    """As `played`, with what the environment has running meanwhile."""
+    async with env.serving():
+        return await played(env, given, settings)
+
+
+def alone(env, given, settings):
+    """What a fork says of the task. It gets nothing of this process but a copy, and what it leaves running is ended."""
+    out, into = os.pipe()
+    if not (child := os.fork()):
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)  # the next tasks come there
+        os.dup2(2, ANSWERS.fileno())
+        os.close(out)
+        answer = {"error": "it ended early"}
+        try:
+            answer = asyncio.run(served(env, given, settings))
+        except BaseException as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        finally:
+            with os.fdopen(into, "w") as file:
+                file.write(json.dumps(answer) + "\n")
+            os._exit(0)
+    os.close(into)
+    with os.fdopen(out, "rb") as file:  # a line, since what it has started may hold the pipe
+        line = file.readline(MOST_BYTES)
+    os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    end_orphans()
+    try:
+        return dict(json.loads(line))
+    except (ValueError, TypeError):
+        return {"error": f"the process of the task ended without an answer (exit code {code})"}
+
+
+def end_orphans():
+    """Kill what tasks have started and left: it is this process's from their end on (PR_SET_CHILD_SUBREAPER)."""
+    with suppress(OSError):  # no Linux
+        while children := Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+            for pid in map(int, children):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+def main(settings):
     """Answer lines until there are no more."""
     env = vf.load_environment(vf.resolve_env_config(settings["env"]))
-    async with env.serving():
-        for number in itertools.count():
-            line = await asyncio.to_thread(sys.stdin.readline)
-            if not line:
-                return
-            given = json.loads(line)
-            if "list" in given:
-                answer = listed(env, given["list"])
-            else:
-                answer = await played(env, given | {"number": number}, settings)
-            print(json.dumps(answer), file=ANSWERS, flush=True)
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(DUMPABLE, 0, 0, 0, 0)  # a fork cannot look into this process
+    for number, line in enumerate(sys.stdin):
+        given = json.loads(line)
+        answer = listed(env, given["list"]) if "list" in given else alone(env, given | {"number": number}, settings)
+        print(json.dumps(answer), file=ANSWERS, flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(json.loads(sys.argv[1])))
+    main(json.loads(sys.argv[1]))

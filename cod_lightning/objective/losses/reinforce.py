@@ -35,7 +35,7 @@ class OPMD(PolicyLoss):
     Online policy mirror descent: the squared gap keeps the policy near the one that sampled, episodes of zero advantage
     included; where l_e - b_e = A_e / tau there is nothing left to gain, so several passes have an end. Source: arXiv
     2501.12599 (equation 3); one of the REC family in arXiv 2509.24203. The variant whose loss is -A log p / (1 + tau) is
-    REINFORCE (`loss=reinforce`) at another rate. What differs: a sequence is an episode.
+    REINFORCE (`method=reinforce`) at another rate. What differs: a sequence is an episode.
     """
 
     every_row: ClassVar[bool] = True
@@ -44,7 +44,7 @@ class OPMD(PolicyLoss):
     """Weight of the squared gap; what the advantage is divided by in the mirror step."""
 
     def __post_init__(self) -> None:
-        check_positive("model.loss.tau", self.tau, "At 0 it would be loss=rloo; 1 is a usual value.")
+        check_positive("model.loss.tau", self.tau, "At 0 it would be method=rloo; 1 is a usual value.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)

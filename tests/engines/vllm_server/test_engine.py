@@ -527,23 +527,6 @@ def test_servers_of_two_precisions_are_refused(two, model, tmp_path):
         engine_for(two, model, tmp_path, version=None)
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"start": 0}, r"data\.engine\.start is 0"),
-        ({"urls": ["gpu2:8000"]}, r"data\.engine\.urls is gpu2:8000"),
-        ({"urls": ["http://u:secret@gpu2:8000"]}, "one with credentials"),
-        ({"urls": ["http://a:1", "http://a:1/v1/"]}, "Name each once"),
-        ({"max_concurrent": 0}, r"data\.engine\.max_concurrent is 0"),
-        ({"timeout_s": 0}, r"data\.engine\.timeout_s is 0"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused_by_key(settings, said):
-    with pytest.raises(ConfigError, match=said) as error:
-        VLLMServerEngine(**settings)
-    assert "secret" not in str(error.value)
-
-
 def test_the_key_reaches_the_server_and_no_message(monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "hush-hush")
     server = FakeVLLM(logprobs_mode="raw_logprobs")

@@ -143,6 +143,7 @@ def test_every_target_can_be_made_in_time_and_the_plan_is_replayed(parameters):
             assert reward == pytest.approx(1 - 0.1 * turns / env.max_turns)
 
 
+@pytest.mark.slow
 def test_no_recipes_with_the_same_first_targets_are_in_two_splits():
     for env in (Alchemy(**COMPACT), Alchemy(labels="random")):
         drawn = {}
@@ -153,6 +154,7 @@ def test_no_recipes_with_the_same_first_targets_are_in_two_splits():
         assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
 
 
+@pytest.mark.slow
 def test_small_graphs_are_held_out_by_no_split():
     drawn = [{p.tasks[0].spec.recipes for p in _packs(Alchemy(**SMALL), 200, 1, split)} for split in Split]
     assert min(map(len, drawn)) > 100, "of 360"

@@ -96,6 +96,7 @@ def test_the_later_of_two_statements_wins_and_other_text_says_nothing():
     assert parse("x + 1 = 2, a + b = ?, A + B = C, abc + def") == {}
 
 
+@pytest.mark.slow
 def test_success_rises_with_the_position_only_for_whoever_takes_notes():
     env = Alchemy(**COMPACT)
     first, second, third, fourth = success_by_position(env, Reference.SCRIPTED, "compact", num_packs=200)
@@ -113,6 +114,7 @@ def test_success_rises_with_the_position_only_for_whoever_takes_notes():
     assert min(forgetful) > max(random_play)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters", [{**MANY, "show_tiers": False}, *(pytest.param(one, marks=pytest.mark.slow) for one in (MANY, HARD))]
 )

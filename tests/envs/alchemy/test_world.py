@@ -4,7 +4,6 @@ import pytest
 
 from cod_lightning.envs.alchemy import Alchemy
 from cod_lightning.envs.alchemy.tasks import AlchemyTask
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Task
 from tests.envs.alchemy.worlds import COMPACT, HARD, SMALL
 
@@ -223,41 +222,6 @@ def test_worlds_of_other_parameters_have_other_names():
     ]
     assert len({Alchemy(**parameters).name for parameters in different}) == len(different)
     assert Alchemy(length_penalty=0.0, lenient=True).name == Alchemy().name
-
-
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"tiers_min": 1}, "tiers_max"),
-        ({"tiers_max": 5, "materials": "limited"}, "tiers_max"),
-        ({"base_min": 5}, "base_max"),
-        ({"shrink_max": 2.5}, "shrink_max"),
-        ({"recipes_max": 9}, "recipes_max"),
-        ({"cross_tier_max": float("nan")}, "cross_tier_max"),
-        ({"noise_max": -1.0}, "noise_max"),
-        ({"multiplier_min": 0.5}, "multiplier_max"),
-        ({"max_tier_gap": 0}, "max_tier_gap"),
-        ({"noise_chain_depth": 0}, "noise_chain_depth"),
-        ({"max_turns": 0}, "max_turns"),
-        ({"length_penalty": 2.0}, "length_penalty"),
-        ({"materials": "few"}, "materials"),
-        ({"labels": "x"}, "labels"),
-        ({"protocol": "x"}, "protocol"),
-        ({"protocol": "compact"}, "tiers_max"),
-        ({**COMPACT, "base_max": 4}, "base_max"),
-        ({**COMPACT, "shrink_max": 0.9}, "shrink_max"),
-        ({**COMPACT, "noise_max": 0.1}, "noise_max"),
-        ({**COMPACT, "materials": "limited"}, "materials"),
-        ({**COMPACT, "labels": "random"}, "labels"),
-        ({**COMPACT, "show_tiers": False}, "show_tiers"),
-        ({**COMPACT, "base_min": 8, "base_max": 8, "shrink_min": 1.0, "shrink_max": 1.0}, "shrink_max"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
-    with pytest.raises(ConfigError) as caught:
-        Alchemy(**parameters)
-    assert caught.value.key == f"data.env.{key}"
-    assert caught.value.remedy
 
 
 def test_the_shipped_configurations_are_the_ones_tested_here():

@@ -93,6 +93,7 @@ def test_knowing_helps_and_guessing_does_not_win_for_ever():
     assert sum(last) > sum(first) + 10
 
 
+@pytest.mark.slow
 def test_splits_share_no_hidden_facts():
     drawn = {
         split: {spec.facts for spec in specs(make(), 200, split)}

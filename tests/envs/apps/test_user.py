@@ -9,7 +9,7 @@ from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.endpoint_voice import EndpointVoice
 from cod_lightning.envs.apps.facts import HiddenFacts
 from cod_lightning.envs.apps.user import IMPATIENT, NO_ANSWER, ScriptedVoice, User
-from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.types import Split
 from tests.chat_server import ChatServer, said
 
@@ -95,9 +95,3 @@ def test_tasks_do_not_depend_on_who_answers():
         one = Apps(voice=voice).sample_pack(split=Split.TRAIN, index=0, num_tasks=8)
     assert one == Apps().sample_pack(split=Split.TRAIN, index=0, num_tasks=8)
     assert not server.requests
-
-
-@pytest.mark.parametrize("option", ["tries", "max_tokens"])
-def test_a_count_of_nothing_is_refused(option):
-    with pytest.raises(ConfigError, match=rf"data\.env\.voice\.{option}"):
-        EndpointVoice("m", "http://localhost:1/v1", **{option: 0})

@@ -146,6 +146,7 @@ def settings_in_two_splits(by, quirks):
     return train & test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quirks", range(1, 6))
 def test_no_setting_of_the_quirks_at_test_occurs_in_training_where_packs_are_split_by_quirks(quirks):
     assert not settings_in_two_splits("quirks", quirks)

@@ -101,6 +101,7 @@ def test_feedback_makes_a_plan_hold_against_noise():
     assert np.mean(corrected) > 0.85 > 0.6 > np.mean(blind)
 
 
+@pytest.mark.slow
 def test_the_careful_law_serves_either_sign():
     tasks = [drawn(seed) for seed in range(300)]
     formulas = [careful_formula(task) for task in tasks]
@@ -141,6 +142,7 @@ def test_with_noise_more_runs_tell_more_and_a_contradiction_starts_anew():
     assert learned(belief, ranges, played.vs, played.us).b == pytest.approx(1.1, abs=0.15)
 
 
+@pytest.mark.slow
 def test_the_last_law_and_its_end_mostly_settle_both_numbers():
     right = 0
     for seed in range(20):

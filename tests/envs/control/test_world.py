@@ -274,6 +274,7 @@ def rewards(kind: Reference, memoryless: bool = False, num_packs: int = 60, **pa
     return [total / num_packs for total in sums]
 
 
+@pytest.mark.slow
 def test_a_note_lifts_later_tasks_to_the_optimum():
     scripted = rewards(Reference.SCRIPTED, world_memory=False)
     oracle = rewards(Reference.ORACLE, world_memory=False)
@@ -285,6 +286,7 @@ def test_a_note_lifts_later_tasks_to_the_optimum():
     assert min(oracle) > 0.96
 
 
+@pytest.mark.slow
 def test_what_the_world_carries_over_lifts_later_tasks_without_any_note():
     with_memory = rewards(Reference.SCRIPTED, memoryless=True, num_packs=15)
     without = rewards(Reference.SCRIPTED, memoryless=True, num_packs=15, world_memory=False)
@@ -355,30 +357,3 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
         assert (set(first), set(second)) == ({"b=-small a=damped"}, {"b=+big a=lively"})
     else:
         assert first == second
-
-
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"a_min": 0.0}, "a_max"),
-        ({"a_min": 1.3}, "a_max"),
-        ({"b_min": -0.5}, "b_max"),
-        ({"b_max": float("nan")}, "b_max"),
-        ({"start_max": -1}, "start_max"),
-        ({"speed_max": 50}, "speed_max"),
-        ({"target_max": 0}, "target_max"),
-        ({"target_max": 0.5, "protocol": "compact"}, "target_max"),
-        ({"process_noise": -0.1}, "process_noise"),
-        ({"horizon_min": 1}, "horizon_max"),
-        ({"horizon_min": 13}, "horizon_max"),
-        ({"horizon_max": 31}, "horizon_max"),
-        ({"protocol": "x"}, "protocol"),
-        ({"labels": "x"}, "labels"),
-        ({"labels": "random", "protocol": "compact"}, "labels"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
-    with pytest.raises(ConfigError) as caught:
-        OptimalControl(**parameters)
-    assert caught.value.key == f"data.env.{key}"
-    assert caught.value.remedy

@@ -66,8 +66,8 @@ def test_no_program_can_overrule_the_comparison():
 @pytest.mark.parametrize(
     ("program", "remark"),
     [
-        ("while True: pass", "took longer than 1 s"),
-        ("import time; time.sleep(60)", "took longer than 1 s"),
+        ("while True: pass", "took longer than 0.3 s"),
+        ("import time; time.sleep(60)", "took longer than 0.3 s"),
         ("x = [0] * 10**9", "MemoryError"),
         ("print('9' * 10**8)", "printed more than 1,000,000 bytes"),
         ("open('big', 'w').write('9' * 10**8)", "PermissionError"),
@@ -75,7 +75,7 @@ def test_no_program_can_overrule_the_comparison():
 )
 def test_a_program_that_takes_too_much_is_ended(program, remark):
     begun = time.perf_counter()
-    assert remark in grade(program, CALLS[:1], time_s=1.0).remark
+    assert remark in grade(program, CALLS[:1], time_s=0.3).remark
     assert time.perf_counter() - begun < 10
 
 

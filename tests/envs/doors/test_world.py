@@ -9,7 +9,6 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, NaturalDoors
 from cod_lightning.envs.doors.world import DoorTask
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 from tests.envs.scripted_life import success_by_position
 
@@ -107,6 +106,7 @@ def test_scripted_success_rises_with_the_position_and_random_play_does_not(proto
     assert max(success_by_position(env, Reference.RANDOM, protocol, num_packs=200)) < 0.55
 
 
+@pytest.mark.slow
 def test_more_doors_are_known_more_slowly():
     gains = []
     for number in (4, 32):
@@ -122,21 +122,3 @@ def test_a_teacher_s_contexts_are_about_some_doors_and_it_takes_the_key_that_the
     assert numbers == set(range(6, 13))
     seen = [Message(Role.SYSTEM, "doors 9=gold 2=red"), Message(Role.USER, "open=9")]
     assert {teacher.act(seen, random.Random(i)) for i in range(9)} == {"open=9 <answer>Key_gold</answer>"}
-
-
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"num_doors": 1}, "num_doors"),
-        ({"num_doors": 300}, "num_doors"),
-        ({"num_doors": 4, "glimpses": 4}, "glimpses"),
-        ({"max_turns": 0}, "max_turns"),
-        ({"max_turns": 5}, "max_turns"),
-        ({"protocol": "x"}, "protocol"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
-    with pytest.raises(ConfigError) as caught:
-        Doors(**parameters)
-    assert caught.value.key == f"data.env.{key}"
-    assert caught.value.remedy

@@ -55,6 +55,7 @@ def test_labels_show_in_rules_map_and_feedback():
     assert "<answer>Move X</answer> with X from A to D" in feedback
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feedback", ["effect", "positions"])
 def test_the_scripted_policy_plays_as_well_with_any_labels(feedback):
     env, _ = _packs(1, feedback=feedback)

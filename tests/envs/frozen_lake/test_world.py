@@ -282,40 +282,6 @@ def test_rendering_shows_the_player_on_ice_goal_and_hole():
 # ---------------------------------------------------------------------- what it refuses
 
 
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"size_min": 2}, "size_max"),
-        ({"size_max": 9}, "size_max"),
-        ({"size_min": 5, "size_max": 4}, "size_max"),
-        ({"frozen_p_min": 0.0}, "frozen_p_max"),
-        ({"frozen_p_max": 1.1}, "frozen_p_max"),
-        ({"frozen_p_min": 0.8}, "frozen_p_max"),
-        ({"frozen_p_max": float("nan")}, "frozen_p_max"),
-        ({"max_turns": 0}, "max_turns"),
-        ({"max_turns": 5}, "max_shortest_path"),
-        ({"min_shortest_path": 0}, "max_shortest_path"),
-        ({"min_shortest_path": 7}, "max_shortest_path"),
-        ({"length_penalty": -0.1}, "length_penalty"),
-        ({"length_penalty": 2.0}, "length_penalty"),
-        ({"mappings": ()}, "mappings"),
-        ({"mappings": (24,)}, "mappings"),
-        ({"mappings": (1, 1)}, "mappings"),
-        ({"feedback": "effects"}, "feedback"),
-        ({"protocol": "fused"}, "protocol"),
-        ({"mapping_scope": "pack"}, "mapping_scope"),
-        ({"labels": "any"}, "labels"),
-        ({"labels": "random", "protocol": "compact"}, "labels"),
-        ({"names_place": True, "protocol": "compact"}, "names_place"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
-    with pytest.raises(ConfigError) as caught:
-        FrozenLakeObscure(**parameters)
-    assert caught.value.key == f"data.env.{key}"
-    assert caught.value.remedy
-
-
 def test_a_world_without_lakes_is_refused_and_never_hangs():
     env = FrozenLakeObscure(size_min=3, size_max=3, frozen_p_min=1, frozen_p_max=1, min_shortest_path=5, max_turns=8)
     with pytest.raises(ConfigError, match="none was found"):

@@ -54,6 +54,7 @@ def test_random_routes_and_optima_are_near_the_references_figures():
     assert optima(GridNavigation, 30).mean() == pytest.approx(0.93, abs=0.025)
 
 
+@pytest.mark.slow
 def test_with_notes_the_scripted_policy_gains_by_position_and_without_memory_it_does_not():
     make = WORLDS["grid-compact"].make
     first, *_, last = rewards(make, Reference.SCRIPTED, 80).mean(axis=0)
@@ -67,6 +68,7 @@ def test_with_notes_the_scripted_policy_gains_by_position_and_without_memory_it_
     assert np.mean(alone) < 0.66
 
 
+@pytest.mark.slow
 def test_notes_alone_are_worth_as_much_as_the_worlds_own_memory():
     kept, noted = (
         rewards(lambda memory=memory: GridNavigation(world_memory=memory), Reference.SCRIPTED, 15)

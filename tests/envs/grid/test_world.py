@@ -295,34 +295,6 @@ def test_a_drawn_map_is_read_back():
             read_chart(broken)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"side_min": 2}, "side_max"),
-        ({"side_max": 17}, "side_max"),
-        ({"side_min": 9, "side_max": 8}, "side_max"),
-        ({"field": "rocks"}, "field"),
-        ({"field": "lanes"}, "levels"),
-        ({"hills": 0}, "hills"),
-        ({"scale_min": 0.5, "scale_max": 0.4}, "scale_max"),
-        ({"scale_max": float("nan")}, "scale_max"),
-        ({"levels": 1}, "levels"),
-        ({"rounds_min": 0}, "rounds_max"),
-        ({"reveal_radius": -1}, "reveal_radius"),
-        ({"labels": "odd"}, "labels"),
-        ({"protocol": "x"}, "protocol"),
-        ({"protocol": "compact"}, "side_max"),
-        ({"protocol": "compact", "side_min": 4, "side_max": 4}, "levels"),
-        ({"protocol": "compact", "side_min": 4, "side_max": 4, "levels": 3, "labels": "random"}, "labels"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
-    with pytest.raises(ConfigError) as caught:
-        GridNavigation(**parameters)
-    assert caught.value.key == f"data.env.{key}"
-    assert caught.value.remedy
-
-
 @pytest.mark.parametrize("env", [GridNavigation(), COMPACT()])
 def test_a_split_without_maps_or_tasks_is_an_error_with_a_remedy(env, monkeypatch):
     monkeypatch.setattr("cod_lightning.envs.grid.draws.split_of_text", lambda text: Split.TRAIN)

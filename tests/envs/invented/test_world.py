@@ -11,7 +11,6 @@ from cod_lightning.envs.invented import Invented
 from cod_lightning.envs.invented.kinds import FAMILIES, expand, names_of
 from cod_lightning.envs.invented.rule import Part, Rule
 from cod_lightning.envs.invented.world import InventedTask
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 from tests.envs.scripted_life import success_by_position
 
@@ -162,7 +161,7 @@ def test_all_kinds_are_drawn_and_a_category_is_one_of_them():
 @pytest.mark.parametrize(
     ("family", "protocol"),
     [
-        pytest.param(family, protocol, marks=pytest.mark.slow if (n + m) % 2 else ())
+        pytest.param(family, protocol, marks=pytest.mark.slow if (n + 5 * m) % 6 else ())
         for n, family in enumerate(FAMILIES)
         for m, protocol in enumerate(("natural", "compact"))
     ],
@@ -222,21 +221,3 @@ def test_a_demonstrated_context_holds_facts_of_the_pack_or_none():
     contexts = [env.wording.parse(teacher.context(random.Random(i))) for i in range(100)]
     assert all(set(context) <= truth for context in contexts)
     assert 10 < sum(not context for context in contexts) < 30
-
-
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"words": "x"}, "words"),
-        ({"protocol": "x"}, "protocol"),
-        ({"kinds": ["levers"]}, "kinds"),
-        ({"words": "unseen", "held_out": 39}, "held_out"),
-        ({"words": "unseen", "held_out": 1793}, "held_out"),
-        ({"held_out": 256}, "held_out"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
-    with pytest.raises(ConfigError) as caught:
-        Invented(**parameters)
-    assert caught.value.key == f"data.env.{key}"
-    assert caught.value.remedy

@@ -188,27 +188,6 @@ def test_the_address_may_come_from_the_environment(monkeypatch):
     assert EndpointJudge(model="m").model.client.check() == "http://judge.example/v1"
 
 
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"base_url": None}, "base_url"),
-        ({"base_url": "file:///etc/passwd"}, "base_url"),
-        ({"base_url": "http://me:secret@host/v1"}, "base_url"),
-        ({"model": ""}, "model"),
-        ({"tries": 0}, "tries"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"timeout_s": 0}, "timeout_s"),
-        ({"backoff_s": -1}, "backoff_s"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key, monkeypatch):
-    monkeypatch.delenv("LEARN2ASK_JUDGE_URL", raising=False)
-    with pytest.raises(ConfigError) as caught:
-        EndpointJudge(**{"model": "m", "base_url": "http://host/v1", **parameters})
-    assert caught.value.key == f"data.env.judge.{key}"
-    assert "secret" not in str(caught.value)
-
-
 def test_a_judge_and_compact_words_exclude_each_other():
     with pytest.raises(ConfigError, match="EndpointJudge"):
         Learn2Ask(protocol="compact", judge=EndpointJudge(model="m", base_url="http://host/v1"))

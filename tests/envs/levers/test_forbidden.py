@@ -4,22 +4,22 @@ import asyncio
 import random
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import yaml
 
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts import HintContext
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import ForbiddenLever, Levers
 from cod_lightning.envs.levers.forbidden import broke, must_ask, stated
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.rewards import BrokenRule
+from cod_lightning.rewards import answer as answer_rewards
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split, StopReason, Turn
+from examples.studies.safety import PENALTIES
 
 PROTOCOLS = ["natural", "compact"]
 
@@ -71,13 +71,7 @@ def test_the_rule_is_in_the_system_text_always_or_said_in_the_first_task_alone(p
 
 
 @pytest.mark.parametrize(
-    ("says", "protocol", "mechanism"),
-    [
-        ("always", "compact", HintContext),
-        ("always", "natural", NotebookContext),
-        ("first", "compact", NotebookContext),
-        ("first", "natural", HintContext),
-    ],
+    ("says", "protocol", "mechanism"), [("always", "natural", NotebookContext), ("first", "compact", HintContext)]
 )
 def test_the_scripted_player_keeps_the_rule_at_the_cost_of_a_quarter_of_the_tasks(says, protocol, mechanism):
     env = ForbiddenLever(stated=says, protocol=protocol)
@@ -120,7 +114,8 @@ def test_a_rule_may_look_at_rewritten_contexts():
     assert scores == [-0.5 if "=?" in one.context_after else 0.0 for one in life.updates]
 
 
-def test_a_response_that_makes_the_pattern_endless_costs_a_second():
+def test_a_response_that_makes_the_pattern_endless_costs_the_time_that_a_pattern_has(monkeypatch):
+    monkeypatch.setattr(answer_rewards, "_PATTERN_S", 0.05)
     task = pack_of(ForbiddenLever(protocol="compact")).tasks[0]
     with pytest.raises(TimeoutError):
         asyncio.run(BrokenRule("(x+x+)+y", penalty=0.5)(spoken("x" * 10_000), task))
@@ -139,12 +134,6 @@ def spoken(*responses, kind=EpisodeKind.SOLVE, **fields):
         for response in responses
     )  # fmt: skip
     return Episode(kind=kind, position=0, status=EpisodeStatus.COMPLETED, turns=turns, reward=1.0, **fields)
-
-
-def shipped_penalty(name):
-    """The penalty of a shipped config."""
-    made = yaml.safe_load((Path("configs/reward") / f"{name}.yaml").read_text())["init_args"]
-    return BrokenRule(**made)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -169,7 +158,7 @@ def test_asking_takes_a_pull_and_a_lever_that_is_pulled_without_it_works_as_well
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_whoever_pulls_before_it_asked_in_that_task_broke_the_rule_and_pays_the_penalty(protocol):
-    env, penalty = ForbiddenLever(rule="confirmed", protocol=protocol), shipped_penalty("rule_confirmed")
+    env, penalty = ForbiddenLever(rule="confirmed", protocol=protocol), BrokenRule(**PENALTIES["confirmed"])
     task, pull = pack_of(env).tasks[1], answer(env, 2)
     for responses, expected in (
         ((ASK, pull), False),
@@ -187,7 +176,7 @@ def test_whoever_pulls_before_it_asked_in_that_task_broke_the_rule_and_pays_the_
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_context_breaks_the_rule_where_it_says_any_colour_of_the_secret_lever(protocol):
-    env, penalty = ForbiddenLever(rule="secret", protocol=protocol), shipped_penalty("rule_secret")
+    env, penalty = ForbiddenLever(rule="secret", protocol=protocol), BrokenRule(**PENALTIES["secret"])
     task = pack_of(env).tasks[1]
     secret, other = task.spec.forbidden, 1 + task.spec.forbidden % 4
     table = env._worded(task.spec).facts
@@ -203,8 +192,7 @@ def test_a_context_breaks_the_rule_where_it_says_any_colour_of_the_secret_lever(
             assert asyncio.run(penalty(left, task)) == (-1.0 if expected else 0.0)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("rule", ["confirmed", "secret"])
+@pytest.mark.parametrize(("rule", "protocol"), [("confirmed", "natural"), ("secret", "compact")])
 def test_the_scripted_player_keeps_these_rules_and_gets_better_and_they_cost_it_success(rule, protocol):
     env, free = ForbiddenLever(rule=rule, protocol=protocol), Levers(protocol=protocol)
     (success, broken), life = played(env, Reference.SCRIPTED, HintContext(protocol=protocol))
@@ -234,8 +222,7 @@ def test_these_rules_too_may_be_said_in_the_first_task_alone(rule, protocol):
         assert found == [False, position == 0, position == 0]
 
 
-@pytest.mark.parametrize("mechanism", [HintContext, NotebookContext])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("protocol", "mechanism"), [("natural", HintContext), ("compact", NotebookContext)])
 @LATER_RULES
 def test_said_once_they_are_kept_by_contexts_that_carry_them(rule, protocol, mechanism):
     env = ForbiddenLever("first", rule=rule, protocol=protocol)
@@ -268,7 +255,7 @@ def test_a_demonstrated_context_begins_with_a_rule_that_is_said_once_and_keeps_i
             carried = env._worded(spec).rule(rule, spec.forbidden)
             assert (carried in context, context.startswith(carried)) == (says == "first",) * 2
             left = spoken(kind=EpisodeKind.UPDATE, context_after=context)
-            assert asyncio.run(shipped_penalty("rule_secret")(left, pack.tasks[1])) == 0.0 or rule != "secret"
+            assert asyncio.run(BrokenRule(**PENALTIES["secret"])(left, pack.tasks[1])) == 0.0 or rule != "secret"
             assert rule != "secret" or not broke(left, pack.tasks[1])
 
 
@@ -314,18 +301,3 @@ def test_demonstrations_keep_these_rules_as_often_as_obedience_says(rule):
             return f"{secret}=?" in teacher.note([system, Message(Role.USER, said)], rng)
 
         assert abs(statistics.fmean(kept(number) for number in range(400)) - obedience) < 0.07
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rule": "never"}, r"data\.env\.rule is never; expected forbidden or confirmed or secret"),
-        ({"stated": "last"}, r"data\.env\.stated is last; expected always or first"),
-        ({"rule": "confirmed", "max_turns": 1}, r"data\.env\.max_turns is 1; expected at least 2"),
-        ({"rule": "secret", "obedience": 2.0}, r"data\.env\.obedience is 2"),
-    ],
-)
-def test_a_rule_that_cannot_work_is_named_with_its_remedy(options, message):
-    with pytest.raises(ConfigError, match=message) as caught:
-        ForbiddenLever(**options)
-    assert caught.value.remedy

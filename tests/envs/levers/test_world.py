@@ -11,7 +11,6 @@ from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WO
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS, MORE_COLOURS, NOUNS, UNSEEN_COLOURS, UNSEEN_NOUNS
 from cod_lightning.envs.levers.world import LeverTask
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 from tests.envs.scripted_life import success_by_position
 
@@ -202,22 +201,3 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
         assert first == second
     else:
         assert (set(first), set(second)) == ({"1=red 2=? 3=? 4=?"}, {"1=? 2=? 3=gold 4=?"})
-
-
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"max_turns": 0}, "max_turns"),
-        ({"length_penalty": 1.5}, "length_penalty"),
-        ({"protocol": "x"}, "protocol"),
-        ({"labels": "x"}, "labels"),
-        ({"labels": "random", "protocol": "compact"}, "labels"),
-        ({"teacher": QuotingDials(fills="x")}, "teacher.fills"),
-        ({"teacher": QuotingDials(context_gaps=1.5)}, "teacher.context_gaps"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
-    with pytest.raises(ConfigError) as caught:
-        Levers(**parameters)
-    assert caught.value.key == f"data.env.{key}"
-    assert caught.value.remedy

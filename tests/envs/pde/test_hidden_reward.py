@@ -5,13 +5,14 @@ import re
 import pytest
 from msgspec import structs
 
-from cod_lightning.contexts import HintContext, NotebookContext, StackedContext
+from cod_lightning.contexts import HintContext, StackedContext
 from cod_lightning.envs.base import Reference, TextPolicy
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.episodes import EpisodesContext
+from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.group import run_groups

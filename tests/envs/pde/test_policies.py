@@ -62,6 +62,7 @@ def test_references_finish_in_tight_worlds(parameters, kind):
             assert all(lived.status == "completed" for lived in lives)
 
 
+@pytest.mark.slow
 def test_after_a_change_the_scripted_player_drops_what_no_longer_fits():
     env = natural(world_memory=False)
     found = 0

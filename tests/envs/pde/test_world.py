@@ -12,7 +12,6 @@ from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.pde.library import FAMILIES, parse_equation, written
 from cod_lightning.envs.pde.packs import PDETask
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 
 SPEC = PDETask(
@@ -308,32 +307,6 @@ def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy):
     notes = {teacher.note(asked, random.Random(i)) for i in range(20)}
     right = "-u:no -u3:? u-u2:no u-u3:ok t-u2:? t-u3:? s-u2:? s-u3:?"
     assert (notes == {right}) == (accuracy == 1.0)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "key"),
-    [
-        ({"max_turns": 2}, "max_turns"),
-        ({"protocol": "compact", "max_turns": 1}, "max_turns"),
-        ({"protocol": "compact", "point_budget": 3}, "point_budget"),
-        ({"protocol": "compact", "max_terms": 3}, "max_terms"),
-        ({"min_terms": 3, "max_terms": 3}, "max_terms"),
-        ({"max_terms": 4}, "max_terms"),
-        ({"family": "x"}, "family"),
-        ({"labels": "x"}, "labels"),
-        ({"point_budget": 0}, "point_budget"),
-        ({"noise_level": float("nan")}, "noise_level"),
-        ({"kappa_threshold": 0.0}, "kappa_threshold"),
-        ({"grid_points": 3}, "grid_points"),
-        ({"time_levels": 3}, "time_levels"),
-        ({"length_penalty": 2.0}, "length_penalty"),
-    ],
-)
-def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
-    with pytest.raises(ConfigError) as caught:
-        PDEDiscovery(**parameters)
-    assert caught.value.key == f"data.env.{key}"
-    assert caught.value.remedy
 
 
 def test_there_are_three_references():

@@ -27,7 +27,9 @@ def _task(kind: str, ways: tuple[str, ...], seed: int = 0):
     return replace(draw_task(random.Random(seed), _site(ways, seed), kind), side=side)
 
 
-@pytest.mark.parametrize("kind", SLOT_OF)
+@pytest.mark.parametrize(
+    "kind", [k if n % 4 == 0 else pytest.param(k, marks=pytest.mark.slow) for n, k in enumerate(SLOT_OF)]
+)
 def test_exactly_the_sites_own_way_works_on_the_simulated_machines(kind):
     for n, ways in enumerate(itertools.product(*WAYS.values())):
         task = _task(kind, ways, n % 5)
@@ -40,6 +42,7 @@ def test_the_ways_of_a_site_read_back():
         assert tuple(ways_of(_site(ways)).values()) == ways
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("quirks", "number"), [(1, 10), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, 37), (3, 64)))]
 )
@@ -102,6 +105,7 @@ def _pairs():
     return itertools.product(*(itertools.combinations(ways, 2) for ways in WAYS.values()))
 
 
+@pytest.mark.slow
 def test_success_rises_with_the_position_and_only_with_the_context():
     env = Terminal(protocol="compact", quirks=3, max_turns=2)
     first, *_, fourth = success_by_position(env, Reference.SCRIPTED, "compact", 150)

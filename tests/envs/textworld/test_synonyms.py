@@ -156,7 +156,7 @@ def test_made_up_notes_hold_any_words_and_true_ones_those_of_the_house(hidden):
         assert {one.get(verb) for one in junk} == {*SYNONYMS[verb], None}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_scripted_player_finds_the_words_once_and_one_without_memory_in_every_task(hidden):
     packs = [hidden.sample_pack(split=Split.TEST, index=index, num_tasks=3) for index in range(12)]
     refusals = {}
@@ -177,7 +177,7 @@ def test_a_scripted_player_finds_the_words_once_and_one_without_memory_in_every_
     )
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_no_rule_of_the_contract_is_broken_where_words_are_hidden(hidden, monkeypatch):
     monkeypatch.setattr(conformance, "SLOW_S", 60)  # the interpreter is started at every reset
     found = list(check_world(hidden, HintContext(), num_packs=5, pack_size=3))

@@ -232,9 +232,11 @@ def test_the_text_begins_with_the_room_and_tells_no_way_and_case_does_not_matter
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["textworld_easy", "textworld_hard", "textworld_words"])
-def test_the_shipped_houses_are_played_in_worker_processes_with_the_same_episodes(name):
-    remote = parse_world(world_parser("check", ""), ["--env", name]).env
+@pytest.mark.parametrize(
+    "more", [(), ("--env.world.commands", "hidden"), ("--env.world.layout", "grid", "--env.world.doors", "locked")]
+)
+def test_the_shipped_houses_are_played_in_worker_processes_with_the_same_episodes(more):
+    remote = parse_world(world_parser("check", ""), ["--env", "textworld_easy", *more]).env
     assert isinstance(remote, ProcessWorld)
     pack = remote.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     policy = remote.reference(Reference.SCRIPTED, pack)

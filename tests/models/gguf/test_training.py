@@ -35,7 +35,7 @@ def test_a_file_is_trained_on_its_own_log_probs_and_exported_as_a_plain_folder(r
     (tmp_path / "tiny.yaml").write_text(CONFIG.format(recipe=recipe))
     settings = SETTINGS | {"model.policy.init_args.path": file, "trainer.default_root_dir": run}
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
-    assert main(["fit", "--config", str(tmp_path / "tiny.yaml"), "engine=transformers", *flags]) == 0
+    assert main(["fit", "--config", str(tmp_path / "tiny.yaml"), "engine=TransformersEngine", *flags]) == 0
     for update in (row for row in rows(run) if row["rollout/token_drift"]):
         assert float(update["rollout/token_drift"]) == float(update["rollout/num_failed"]) == 0
         assert float(update["train/max_logprob_gap"]) < 1e-4
