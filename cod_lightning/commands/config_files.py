@@ -288,9 +288,10 @@ def overlaid(before: Any, after: Any) -> Any:
         return after
     if "class_path" in before:
         after = below_init_args({"class_path": before["class_path"], **after})
-        one, other = f".{before['class_path']}", f".{after['class_path']}"
-        if not (one.endswith(other) or other.endswith(one)):  # a name is that of any path that ends so
+        one, other = sorted((str(before["class_path"]), str(after["class_path"])), key=len)
+        if not f".{other}".endswith(f".{one}"):  # a name is that of any path that ends so
             return after
+        after["class_path"] = other
     return before | {key: overlaid(before.get(key), value) for key, value in after.items()}
 
 
