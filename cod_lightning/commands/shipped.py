@@ -25,7 +25,7 @@ def import_named(text: str) -> None:
     """Import the programs, methods and engines whose classes the text names, since a parser finds names alone, as in
     `--model.loss NFT`, of what is imported.
     """
-    words, home = set(re.findall(r"\b[A-Z]\w+", text)), Path(__file__).resolve().parents[1]
+    words, home = set(re.findall(r"(?<![\w.])[A-Z]\w+", text)), Path(__file__).resolve().parents[1]
     for file in sorted(file for room in _ROOMS for file in (home / room).rglob("[a-z]*.py")):
         if words & set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)):
             import_module(".".join(("cod_lightning", *file.relative_to(home).with_suffix("").parts)))
