@@ -75,13 +75,12 @@ def check_rounds(program: Program, pack_size: int, rewards: Rewards, source: Pac
         for name, part in rewards.items()
         if isinstance(part, SiblingReward)
     ]
-    if program.beside:
-        expected = f"a program that plays each task once where it makes attempts, since {own}"
-        raise ConfigError("data.program", type(program).__name__, expected, "Make no attempts beside it.")
-    if source is not None and source.changes_size:
-        unfit.append(("data.source.num_tasks", "set", "the tasks of every pack are shared out among proposals"))
-    for key, value, why in unfit:
-        expected = f"null with data.program={type(program).__name__}, since {why}"
+    unfit += [("data.program", "with attempts")] if program.beside else []
+    unfit += [("data.source.num_tasks", "set")] if source is not None and source.changes_size else []
+    for key, value in unfit:
+        expected = (
+            f"none with data.program={type(program).__name__}, where siblings may play other tasks than the pack's own"
+        )
         raise ConfigError(key, value, expected, "Leave it out, or choose program=ConnectTheDots.")
     if len(played) == 1:
         expected = f"more than the {pack_size} solve episodes of one task, since no later task would use a context"

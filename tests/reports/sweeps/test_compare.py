@@ -285,10 +285,10 @@ def test_runs_without_a_validation_have_no_curve_and_all_else(root: Path) -> Non
 
 
 def test_a_row_is_run_again_by_what_can_be_typed(root: Path) -> None:
-    """A value was made `++key=value` for Hydra and is typed without; a group that the config does not have is typed with +."""
+    """A group that the config does not have may be typed with +."""
     for folder, record in read_jobs(root).items():
         if record.setting.get("credit") == "episode":
-            typed = ("credit=episode", "+source=history", "++model.lr=1e-3", f"++seed_everything={record.seed}")
+            typed = ("credit=episode", "+source=history", "model.lr=1e-3", f"seed_everything={record.seed}")
             write_record(folder, replace(record, overrides=typed))
     axes = "credit=episode +source=history model.lr=1e-3 seed_everything=1,2,3"
     assert f"python -m cod_lightning sweep --config study/made {axes}" in page(compare([root]), "Title", "the command")
