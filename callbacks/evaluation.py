@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.evaluation.conditions import OF_TRAINED
-from cod_lightning.evaluation.packs_file import write_packs
-from cod_lightning.evaluation.results import PlayedCondition, write_results
+
+if TYPE_CHECKING:
+    from cod_lightning.evaluation.results import PlayedCondition
 
 
 class Evaluation(Callback):
@@ -33,7 +34,7 @@ class Evaluation(Callback):
         trainer: L.Trainer,
         pl_module: L.LightningModule,
         outputs: Any,
-        batch: PlayedCondition,
+        batch: "PlayedCondition",
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
@@ -43,6 +44,9 @@ class Evaluation(Callback):
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Everything played so far goes to the files, each in one replace."""
+        from cod_lightning.evaluation.packs_file import write_packs
+        from cod_lightning.evaluation.results import write_results
+
         if trainer.is_global_zero:
             root = Path(trainer.default_root_dir)
             write_results(root / "evaluation.json", self.played, by_checkpoint=self.by_checkpoint)

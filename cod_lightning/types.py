@@ -202,7 +202,7 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     repeat: bool = False
     """Solve: whether an earlier task of the pack asked for the same (`Task.repeat`)."""
     reward_hidden: bool = False
-    """Solve: whether the environment keeps reward and success from the policy (`TextEnv.hides_reward`): no context shows them."""
+    """Solve: whether the environment keeps reward and success from the policy (`Traits.hides_reward`): no context shows them."""
     compared_with: str = ""
     """Its program's name for what it is compared with: episodes of its pack and kind by that name; empty: those at its position."""
     parts: dict[str, float] = {}

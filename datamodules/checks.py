@@ -7,7 +7,7 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine, Served
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import Proposals, TextEnv, Tools, beside
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError, answering, check_at_least
@@ -103,7 +103,7 @@ def check_proposals(
     with answering(partial(unplayable, env), "an environment that begins a task"):
         world = copy.deepcopy(env)
         world.reset(options={"task": pack.tasks[0]})
-        rules, offer = world.rules, world.offer
+        rules, offer = world.rules, beside(world, Proposals).offer
         world.close()
     if not isinstance(offer, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise unplayable(env, f"an environment whose offer is text, not a {type(offer).__name__}")
@@ -276,7 +276,7 @@ def check_first_prompt(
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"
         raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
-    prompt = len(first_ids(chat, system, observation, world.tools))
+    prompt = len(first_ids(chat, system, observation, beside(world, Tools).schemas))
     world.close()
     made = f"a first prompt of {prompt} tokens and"
     _see_room(prompt, window, max_new_tokens, made, "Raise the window or lower data.max_new_tokens.")

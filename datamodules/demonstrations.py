@@ -17,7 +17,7 @@ from cod_lightning.credit.table import episode_table, facts_of
 from cod_lightning.datamodules.checks import check_first_prompt, check_ids, check_proposals, first_pack, unplayable
 from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Demonstrator, TextEnv
+from cod_lightning.envs.base import Demonstrator, Players, TextEnv, beside
 from cod_lightning.errors import ConfigError, answering, check_at_least
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models import TinyPolicy
@@ -152,7 +152,7 @@ class DemonstrationDataModule(ItemDataModule):
         """One pack's E episodes, each with a context of its own."""
         with answering(partial(unplayable, self.env), "an environment whose demonstrator plays its packs"):
             pack = self.env.sample_pack(split=Split.TRAIN, index=index, num_tasks=self.pack_size, seed=self.seed)
-            teacher = self.env.demonstrator(pack)
+            teacher = beside(self.env, Players).demonstrator(pack)
             episodes = asyncio.run(self._episodes(pack, teacher))
         return Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(episodes)),))
 

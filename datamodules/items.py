@@ -7,8 +7,7 @@ import lightning as L
 import torch
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.datamodules.sentences import sentences
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import Program
 from cod_lightning.models.base import Policy
@@ -43,13 +42,14 @@ class ItemDataModule(L.LightningDataModule):
     @property
     def words(self) -> tuple[str, ...]:
         """The closed vocabulary of environment, context and program, in the order of the ids; empty for a language model."""
-        for key, part in (("data.env", self.env), ("data.context", self.context)):
+        spoken = (("data.env", self.env, beside(self.env, Vocabulary)), ("data.context", self.context, self.context))
+        for key, part, vocabulary in spoken:
             with answering(partial(_unread, key, part), "one whose words() can be read"):
-                words = part.words()
+                words = vocabulary.words()
             if not isinstance(words, tuple):
                 expected = f"one whose words() gives a tuple, in the same order in every process, and no {type(words).__name__}"
                 raise ConfigError(key, type(part).__name__, expected, "Make it one; sort what comes from a set.")
-        words = self.env.words() + self.context.words()
+        words = beside(self.env, Vocabulary).words() + self.context.words()
         return words + tuple(word for word in self.program.words() if words and word not in words)
 
     def words_for(self, policy: Policy) -> tuple[str, ...]:
@@ -66,6 +66,8 @@ class ItemDataModule(L.LightningDataModule):
                 "Set protocol=natural, or choose model.policy=TinyPolicy.",
             )
         if self._sentences is None:
+            from cod_lightning.datamodules.sentences import sentences
+
             self._sentences = sentences(self.env, self.context)
         return self._sentences
 

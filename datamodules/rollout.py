@@ -3,9 +3,9 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch.trainer.states import TrainerFn
 
@@ -34,11 +34,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError, DataError, answering
 from cod_lightning.evaluation.conditions import OF_TRAINED, Condition, ConditionKind
-from cod_lightning.evaluation.provided_contexts import check_oracle
-from cod_lightning.evaluation.readiness import ready
-from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.evaluation.suite_player import SuitePlayer, at_endpoint
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.ranks import check_shares, num_ranks, share
@@ -53,11 +49,14 @@ from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
-from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
+
+if TYPE_CHECKING:
+    from cod_lightning.evaluation.results import PlayedCondition
+    from cod_lightning.evaluation.suite_player import SuitePlayer
 
 
 class RolloutDataModule(ItemDataModule):
@@ -168,6 +167,11 @@ class RolloutDataModule(ItemDataModule):
         check_rounds(program, pack_size, self.rewards, source)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
+        stored = None
+        if replay is not None:
+            from cod_lightning.training.replay_buffer import ReplayBuffer
+
+            stored = ReplayBuffer(replay, seed)
         self.packs, self.replay = TrainingPacks(source or Uniform(), env, pack_size, seed), replay
         self.rollouts = TrainingRollouts(
             packs=self.packs,
@@ -177,7 +181,7 @@ class RolloutDataModule(ItemDataModule):
             for_scorers=self._for_scorers,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
-            replay=replay and ReplayBuffer(replay, seed),
+            replay=stored,
             num_ahead=self._num_ahead if max_staleness else None,
             play_group=lambda pack: run_group(pack, group_size, self._training_setting()),
             in_order=in_order,
@@ -198,7 +202,6 @@ class RolloutDataModule(ItemDataModule):
         """The updates to come; where a training stops and resumes."""
         self.test_kinds: Collection[ConditionKind] = OF_TRAINED
         """Kinds of conditions that `test` plays of each suite."""
-        self._suite_player = SuitePlayer(self.runner)
         self._suites_checked = False
 
     # ------------------------------------------------------------------ life of the DataModule
@@ -246,12 +249,18 @@ class RolloutDataModule(ItemDataModule):
         """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see."""
         first = first_pack(self.env, self.pack_size, self.seed)
         remedy = "Choose a scorer that sees what the policy sees."
+
+        from cod_lightning.evaluation.provided_contexts import check_oracle
+
         check_oracle(self.env, first, self.context, key, scorer, remedy)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""
         if self._suites_checked:
             return
+
+        from cod_lightning.evaluation.readiness import ready
+
         check_names([suite.name for suite in self.suites])
         self.suites = tuple(ready(suite, self.env, self.pack_size, self.context, self.chat) for suite in self.suites)
         self._suites_checked = True
@@ -277,7 +286,8 @@ class RolloutDataModule(ItemDataModule):
                 "the checkpoint was written by a version that kept rewards beside rows, not advantages in them: go on with that "
                 "version, or begin a new run (`test`, `deploy` and `export` take it as it is)."
             )
-        with answering(_not_this_checkpoint, "one whose state of the data can be restored"):
+        refused = partial(ConfigError, "ckpt_path", "a damaged checkpoint", remedy="Go on from an earlier one.")
+        with answering(refused, "one whose state of the data can be restored"):
             self.stream.restore(state_dict["stream"])
             self.rollouts.load_state_dict(state_dict["rollouts"])
 
@@ -294,13 +304,21 @@ class RolloutDataModule(ItemDataModule):
     def test_dataloader(self) -> list[SizedItems]:
         """One loader for each condition of each suite that the current policy plays; its item is a `PlayedCondition`."""
 
-        def played(suite: Suite, condition: Condition) -> Iterator[PlayedCondition]:
+        def played(suite: Suite, condition: Condition) -> "Iterator[PlayedCondition]":
             setting = self._setting(condition.temperature, suite)
             if condition.kind is ConditionKind.ENDPOINT and self.baseline is not None:
+                from cod_lightning.evaluation.suite_player import at_endpoint
+
                 setting = at_endpoint(setting, self.baseline)
             yield self._suite_player.play(suite, condition, setting)
 
         return [SizedItems(partial(played, *chosen), 1) for chosen in self.test_conditions()]
+
+    @cached_property
+    def _suite_player(self) -> "SuitePlayer":
+        from cod_lightning.evaluation.suite_player import SuitePlayer
+
+        return SuitePlayer(self.runner)
 
     def predict_dataloader(self) -> SizedItems:
         """The packs of a validation, in items of no more lifecycles than a training rollout has: memory stays bounded."""
@@ -341,7 +359,23 @@ class RolloutDataModule(ItemDataModule):
         return replace(self._setting(self.temperature), program=self.program)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
-        sampler = self._sampler(temperature, suite)
+        sampler = Sampler(
+            engine=self.engine,
+            chat=self.chat,
+            window=self.learner.policy.window,
+            max_new_tokens=self.max_new_tokens,
+            temperature=temperature,
+            top_p=self.top_p if suite is None else suite.top_p,
+            top_k=0 if suite is None else suite.top_k,
+            min_p=0.0 if suite is None else suite.min_p,
+            stop_strings=self.stop_strings,
+            thinking_budget=self.thinking_budget,
+            seed=self.seed,
+            policy_version=self.engine.policy_version,
+            num_ids=_num_ids(self.learner),
+            deadlines=self.deadlines,
+            liveness=self.runner.liveness,
+        )
         policy = self.learner.policy
         by_kind = sampler.by_kind(policy.adapter_kinds)
         if (frozen := self.frozen) is not None:
@@ -373,31 +407,8 @@ class RolloutDataModule(ItemDataModule):
         most = self.max_staleness - (not self.in_order) if self.buffer is None else math.inf
         return min(most, math.ceil(needed) - 1) if needed < math.inf else most
 
-    def _sampler(self, temperature: float, suite: Suite | None) -> Sampler:
-        return Sampler(
-            engine=self.engine,
-            chat=self.chat,
-            window=self.learner.policy.window,
-            max_new_tokens=self.max_new_tokens,
-            temperature=temperature,
-            top_p=self.top_p if suite is None else suite.top_p,
-            top_k=0 if suite is None else suite.top_k,
-            min_p=0.0 if suite is None else suite.min_p,
-            stop_strings=self.stop_strings,
-            thinking_budget=self.thinking_budget,
-            seed=self.seed,
-            policy_version=self.engine.policy_version,
-            num_ids=_num_ids(self.learner),
-            deadlines=self.deadlines,
-            liveness=self.runner.liveness,
-        )
-
 
 def _num_ids(module: Any) -> int | None:
     """Ids that the module's model has; a model may have more than its tokenizer. None where the model does not say."""
     config = getattr(getattr(module, "model", None), "config", None)
     return None if config is None else getattr(config.get_text_config(), "vocab_size", None)
-
-
-def _not_this_checkpoint(expected: str) -> ConfigError:
-    return ConfigError("ckpt_path", "a damaged checkpoint", expected, "Go on from an earlier one.")

@@ -6,7 +6,7 @@ from functools import partial
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.datamodules.checks import unplayable
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.errors import answering
 from cod_lightning.evaluation.references import replying_sampler
 from cod_lightning.rollout.group import run_groups
@@ -31,7 +31,7 @@ def sentences(env: TextEnv, context: ContextMechanism) -> tuple[str, ...]:
         for index in range(_NUM_PACKS):
             pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=_PACK_SIZE)
             for kind in (Reference.SCRIPTED, Reference.RANDOM):
-                _play(env, context, pack, Player(env.reference(kind, pack), context), said)
+                _play(env, context, pack, Player(beside(env, Players).reference(kind, pack), context), said)
     return tuple(sorted(said))
 
 

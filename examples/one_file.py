@@ -39,6 +39,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.optim import AdamW
 
 from cod_lightning.envs import TextEnv
+from cod_lightning.envs.base import Players, Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.types import Message, Pack, Role, Split, Task
@@ -94,7 +95,7 @@ class World:
             raise SystemExit(f"--world is {config.world!r}; expected lake or levers")
         self.num_tasks, self.seed = config.num_tasks, config.seed
         markup = ("<pad>", "<end>", "<system>", "<user>", "<assistant>", "<hints>", "</hints>", "update")
-        self.words = [*markup, *dict.fromkeys(self.env.words())]
+        self.words = [*markup, *dict.fromkeys(beside(self.env, Vocabulary).words())]
         self.ids = {word: i for i, word in enumerate(self.words)}
 
     def packs(self, split: Split, first: int, count: int) -> list[Pack]:
@@ -403,7 +404,7 @@ def demonstrated(world: World, pack: Pack, rng: random.Random) -> list[Episode]:
     The teacher plays sensibly, trusts its context mostly, and notes each fact rightly half of the time: the protocol, and the skill
     in weak form. No episode shows that notes pay in later tasks; training finds that.
     """
-    teacher, tasks = world.env.demonstrator(pack), list(pack.tasks)
+    teacher, tasks = beside(world.env, Players).demonstrator(pack), list(pack.tasks)
 
     def act(episodes: list[Episode]) -> list[str]:
         return [one.answer(world.encode(f"{teacher.act(one.messages, rng)} <end>")) for one in episodes]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -20,7 +20,6 @@ from cod_lightning.credit.credited import AdaptiveRED, credited
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
 from cod_lightning.credit.table import kind_id
 from cod_lightning.evaluation.metrics import PositionMetrics
-from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.checks import check_combination, check_kinds, check_numbers, check_terms
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
@@ -34,6 +33,9 @@ from cod_lightning.training.critics import Critic, CriticAtWork
 from cod_lightning.training.scorers import Played, Scorer, check_missing, scoring
 from cod_lightning.training.update import Totals, Update, UpdateStats, padded, plan_update
 from cod_lightning.types import EpisodeKind, Group
+
+if TYPE_CHECKING:
+    from cod_lightning.evaluation.results import PlayedCondition
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -389,7 +391,7 @@ class GRPOModule(PolicyModule):
         self.val_positions.reset()
         self.log_dict({f"val/{name}": value for name, value in summary.scalars().items()})
 
-    def test_step(self, played: PlayedCondition, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def test_step(self, played: "PlayedCondition", batch_idx: int, dataloader_idx: int = 0) -> None:
         """Nothing to compute: the `Evaluation` callback collects what was played."""
 
     def predict_step(self, groups: list[Group], batch_idx: int) -> int:

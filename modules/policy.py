@@ -25,7 +25,6 @@ from cod_lightning.extras import require
 from cod_lightning.forward.attention import is_grouped, use_grouped_attention
 from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.last_layer import predicting, read_only_at
-from cod_lightning.forward.liger import use_liger
 from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.row_tree import RowTree, split_by_nodes, takes_tree
@@ -171,6 +170,8 @@ class PolicyModule(L.LightningModule):
         _leave_out_dropout(model)
         use_grouped_attention(model)
         if self.policy.kernels:
+            from cod_lightning.forward.liger import use_liger
+
             use_liger(model)
         else:
             use_rms_norm(model)

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cod_lightning.envs.base import Traits
 from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.world import LeverProposals
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Pack, Split, Task
@@ -30,7 +32,7 @@ class FaultyLevers(WrappedWorld):
 
     def __init__(self, faults: tuple[str, ...] = (), every: int = 1, blocking: bool = False) -> None:
         super().__init__(Levers(protocol="compact"))
-        self.world.blocking = blocking
+        self.world.traits = Traits(blocking=blocking)
         self.faults, self.every = faults, every
         self._fault, self._at_step = "", False
 
@@ -127,8 +129,16 @@ class UndrawnLevers(Levers):
         return super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
 
 
+class RudeLeversProposals(LeverProposals):
+    def proposed(self, response: str, task: Task) -> Task | None:
+        strike(response)
+        return super().proposed(response, task)
+
+
 class RudeLevers(Levers):
     """Levers that do to their process what the action names."""
+
+    companions = (RudeLeversProposals, *Levers.companions)
 
     def step(self, action: str) -> Any:
         match action:
@@ -145,10 +155,6 @@ class RudeLevers(Levers):
             case "asks where":
                 return os.getcwd(), 0.0, False, False, {}
         return super().step(action)
-
-    def proposed(self, response: str, task: Task) -> Task | None:
-        strike(response)
-        return super().proposed(response, task)
 
 
 class ChildLevers(Levers):

@@ -4,6 +4,7 @@ import re
 from typing import Any, Literal
 
 from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.task_world import TaskVocabulary
 
 HOSTILE = (
     "\x1b]52;c;cm0gLXJmIH4=\x07 clipboard",
@@ -28,15 +29,19 @@ ENCODABLE = ALL.encode("utf-8", "replace").decode()
 """Without the lone surrogates, which no tokenizer and no file takes."""
 
 
+class HostileLeversVocabulary(TaskVocabulary):
+    def words(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*super().words(), *ENCODABLE.split()))) if super().words() else ()
+
+
 class HostileLevers(Levers):
     """Levers whose every text is hostile."""
+
+    companions = (HostileLeversVocabulary, *Levers.companions)
 
     def __init__(self, protocol: Literal["natural", "compact"] = "natural") -> None:
         super().__init__(protocol=protocol)
         self.name = f"levers {ENCODABLE}"
-
-    def words(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*super().words(), *ENCODABLE.split()))) if super().words() else ()
 
     @property
     def rules(self) -> str:

@@ -5,20 +5,29 @@ from collections.abc import Callable, Sequence
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
 from cod_lightning.engines.base import Completion, Engine, Request, digest
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Vocabulary
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Episode, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task
 
 WORDS = tuple(f"w{i}" for i in range(40))
 
 
+class WordVocabulary(Vocabulary["WordWorld"]):
+    """What a `WordWorld` says."""
+
+    def words(self) -> tuple[str, ...]:
+        return self.env.words()
+
+
 class WordWorld(TextEnv):
     """Shows random words for a fixed number of turns; the reward counts turns in which w1 was said."""
 
+    companions = (WordVocabulary,)
+
     name = "words"
 
-    def __init__(self, max_turns: int = 3, raise_in: str = "") -> None:
-        self.max_turns, self.raise_in = max_turns, raise_in
+    def __init__(self, max_turns: int = 3, raise_in: str = "", bad_reward: bool = False) -> None:
+        self.max_turns, self.raise_in, self.bad_reward = max_turns, raise_in, bad_reward
         self._hits, self._turn = 0, 0
 
     @property
@@ -47,7 +56,7 @@ class WordWorld(TextEnv):
     def step(self, action):
         self._turn += 1
         self._hits += "w1" in action.split()
-        reward = self._hits / self.max_turns
+        reward = 7.0 if self.bad_reward else self._hits / self.max_turns
         return " ".join(self._random.choices(WORDS, k=2)), reward, self._turn == self.max_turns, False, {}
 
     def words(self) -> tuple[str, ...]:

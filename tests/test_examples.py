@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from cod_lightning.envs.base import Players, beside
 from cod_lightning.lifecycles import outline
 
 ROOT = Path(__file__).parents[1]
@@ -120,8 +121,8 @@ def topic_notes(monkeypatch):
     return topic_notes
 
 
-def test_the_guide_shows_the_context_mechanism_as_its_file_has_it():
-    assert f"```python\n{CONTEXT_EXAMPLE.read_text()}```\n" in CONTEXT_GUIDE
+def test_the_guide_shows_the_file_of_the_context_mechanism():
+    assert f'```python\n--8<-- "{CONTEXT_EXAMPLE.relative_to(ROOT)}"\n```\n' in CONTEXT_GUIDE
 
 
 def test_the_mechanism_plays_the_lifecycle_of_its_guide_and_its_state_is_stored_and_read(topic_notes, capsys):
@@ -178,7 +179,7 @@ def test_a_mechanism_that_raises_costs_its_lifecycle_and_is_named(topic_notes):
 
     env, mechanism = Levers(protocol="natural"), Forgetful()
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=2)
-    policy = scripted_sampler(env.reference(Reference.SCRIPTED, pack), mechanism)
+    policy = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), mechanism)
     (group,) = run_groups([pack], 1, Setting(env=env, mechanism=mechanism, sampler=policy))
     first, *later = group.lifecycles[0].episodes
     assert first.status is EpisodeStatus.FAILED

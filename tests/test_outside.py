@@ -31,6 +31,7 @@ from cod_lightning.clients import ChatClient
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
 from cod_lightning.credit.returns import CreditRule, Returns
 from cod_lightning.envs.async_world import AsyncWorld
+from cod_lightning.envs.base import Vocabulary
 from cod_lightning.objective.losses.base import LossOutputs, PolicyLoss, metrics_of
 from cod_lightning.objective.terms import LossTerm, TermSums
 from cod_lightning.lifecycles import Program
@@ -50,11 +51,17 @@ class Right:
     word: str
 
 
+class RemoteVocabulary(Vocabulary):
+    def words(self):
+        return ("guess", "right", "wrong", *WORDS)
+
+
 class Remote(AsyncWorld):
     """One of three words is right in all tasks of a pack; somewhere else knows which, and takes a while to say so."""
 
     name, max_turns, rules = "remote", 2, "guess"
     success, status = False, EpisodeStatus.COMPLETED
+    companions = (RemoteVocabulary,)
 
     def sample_pack(self, *, split, index, num_tasks, seed=0):
         hidden = derive_seed("remote", split, seed, index)
@@ -70,9 +77,6 @@ class Remote(AsyncWorld):
         await asyncio.sleep(0.001)
         self.turn, self.success = self.turn + 1, self.right in action.split()
         return "right" if self.success else "wrong", float(self.success), self.success or self.turn == 2, False, {}
-
-    def words(self):
-        return ("guess", "right", "wrong", *WORDS)
 
 
 @dataclass(frozen=True)

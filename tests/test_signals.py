@@ -8,7 +8,7 @@ import torch
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.clients import ChatAnswer
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.models.pretrained import read_tokenizer
@@ -58,7 +58,7 @@ def transcripts(tmp_path_factory):
     """Of a player that solves some tasks."""
     world, mechanism = Levers(protocol="compact"), HintContext(protocol="compact")
     packs = [world.sample_pack(split=Split.TRAIN, index=index, num_tasks=4) for index in range(8)]
-    sampler = scripted_sampler(world.reference(Reference.SCRIPTED, packs[0]), mechanism)
+    sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), mechanism)
     groups = run_groups(packs, 1, Setting(env=world, mechanism=mechanism, sampler=sampler))
     path = tmp_path_factory.mktemp("transcripts") / "train.jsonl"
     path.write_text("".join(line + "\n" for group in groups for line in dump(group)))

@@ -9,6 +9,7 @@ from rich.text import Text
 from cod_lightning.commands.config_files import find_config, keys_of, read_configs
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.errors import ConfigError
@@ -37,7 +38,7 @@ def run(argv: Sequence[str]) -> int:
     screen, found = Screen(), list[Verdict]()
     if options.env is not None:
         try:
-            compact = bool(options.env.words())
+            compact = bool(beside(options.env, Vocabulary).words())
         except Exception:  # the first verdict names it
             compact = False
         if isinstance(options.env, DatasetWorld):

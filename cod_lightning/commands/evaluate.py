@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from safetensors.torch import load_file
@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 from cod_lightning.adapters import adapter_weights, trained_weights
 from cod_lightning.callbacks import Evaluation
 from cod_lightning.evaluation.conditions import OF_TRAINED, REFERENCES, ConditionKind
-from cod_lightning.evaluation.results import read_results
-from cod_lightning.evaluation.schema import Results
-from cod_lightning.evaluation.table import print_table
 from cod_lightning.models.sharded import load_whole
 from cod_lightning.terminal import Screen
+
+if TYPE_CHECKING:
+    from cod_lightning.evaluation.schema import Results
 
 
 def evaluate(
@@ -54,6 +54,9 @@ def evaluate(
         finally:
             module.model.load_state_dict(trained, strict=False)
     if trainer.is_global_zero:
+        from cod_lightning.evaluation.results import read_results
+        from cod_lightning.evaluation.table import print_table
+
         path, console = Path(trainer.default_root_dir) / "evaluation.json", Screen()
         print_table(_of(read_results(path), evaluation), console, note=note)
         console.print(f"Written to {path}")
@@ -74,8 +77,10 @@ def _pass(trainer: Any, module: Any, data: Any, kinds: Collection[ConditionKind]
         data.test_kinds = OF_TRAINED
 
 
-def _of(results: Results, evaluation: Evaluation) -> Results:
+def _of(results: "Results", evaluation: Evaluation) -> "Results":
     """What was played now, of all that the file holds."""
+    from cod_lightning.evaluation.schema import Results
+
     suites = {one.suite.name for one in evaluation.played}
     if not evaluation.by_checkpoint:
         return Results(suites={name: record for name, record in results["suites"].items() if name in suites})

@@ -14,8 +14,6 @@ from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import first_pack
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.engines.vllm import VLLMEngine
-from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.memory_plan import (
@@ -78,6 +76,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         gradient_checkpointing=policy.gradient_checkpointing,
         num_tokens=num_tokens,
         most_tokens=most_tokens,
+        shares=True,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,
@@ -112,6 +111,11 @@ def _engine_bytes(
     engine: Any, policy: Any, sizes: ModelSizes, weight_bytes: int, available: float, *, on_gpu: bool
 ) -> tuple[int | None, float]:
     """Weights and cache of a vLLM on this device, and what it takes beside them; None where there is none."""
+    if isinstance(engine, TransformersEngine):
+        return None, 0.0
+    from cod_lightning.engines.vllm import VLLMEngine  # which is chosen
+    from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+
     if isinstance(engine, VLLMServerEngine):
         if not engine.start or engine.local.devices or not on_gpu:
             return None, 0.0

@@ -28,8 +28,6 @@ from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder
-from cod_lightning.models.gguf import gguf_file
-from cod_lightning.models.lora import merged
 from cod_lightning.modules import WarmStartModule
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.trusted import check_harmless
@@ -193,6 +191,8 @@ def _alone(folder: Path) -> AcquireReturnProxy:
 
 def save_policy(cli: WarmStartCLI, folder: Path) -> None:
     """Write the trained model, with an adapter merged into its base, and its tokenizer, in Hugging Face form."""
+    from cod_lightning.models.lora import merged
+
     model = cli.model.model
     plain = merged(model) if has_adapter(model) else cli.model.plain_model()
     weights = None if has_adapter(model) else dict(cli.model.whole_weights())
@@ -224,6 +224,8 @@ def _marks(value: Any, key: str = "") -> Iterator[str]:
         for inner in value:
             yield from _marks(inner)
     elif isinstance(value, str) and value and key.endswith(_NAMING):
+        from cod_lightning.models.gguf import gguf_file
+
         place = Path(value) if os.path.exists(value) else gguf_file(value, key)
         for file in sorted(path for path in (place, *place.rglob("*")) if path.is_file()) if place else ():
             facts = file.stat()

@@ -17,7 +17,7 @@ from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.shown import panel, readable, records
 from cod_lightning.commands.worlds import mechanism_for, packs_of, parse_world, reference_of, world_parser
 from cod_lightning.contexts import ContextMechanism
-from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
+from cod_lightning.envs.base import Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.wrapped import WrappedWorld
@@ -48,7 +48,7 @@ def run(argv: Sequence[str]) -> int:
     (pack,) = packs_of(options.env, Split(options.split), [index], options.num_tasks)
     console, mechanism = Screen(), options.context or mechanism_for(options.env)
     if options.policy == "you":
-        policy: TextPolicy = Person(console, partial(_typed, console), options.env.words())
+        policy: TextPolicy = Person(console, partial(_typed, console), beside(options.env, Vocabulary).words())
     else:
         policy = Watched(console, reference_of(options.env, Reference(options.policy), pack))
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
@@ -70,8 +70,8 @@ def _typed(console: Console, prompt: str) -> str:
 class Person(TextPolicy):
     """Types. Raises EOFError where the input ends."""
 
-    people = ForPeople()
-    """Of the environment as it is played."""
+    people: ForPeople[Any]
+    """Of the environment as it is played; the game sets it."""
 
     def __init__(self, console: Console, read: Callable[[str], str], words: Sequence[str] = ()) -> None:
         self.console, self.read = console, read
@@ -160,10 +160,6 @@ class Played(WrappedWorld):
         self.copies.append(twin.world)
         return twin
 
-    @property
-    def for_people(self) -> ForPeople:
-        return self.copies[-1].for_people
-
 
 class Game(RolloutMonitor, TextPolicy):
     """One lifecycle with a screen, by the loop that rolls out a model's: the player is an engine."""
@@ -181,6 +177,11 @@ class Game(RolloutMonitor, TextPolicy):
         self.console, self.seed = console, seed
         self.solved: list[Episode] = []
         self._error = ""
+
+    @property
+    def people(self) -> ForPeople[Any]:
+        """Of the copy that is played."""
+        return beside(self.env.copies[-1], ForPeople)
 
     @property
     def failed(self) -> bool:
@@ -205,15 +206,18 @@ class Game(RolloutMonitor, TextPolicy):
             if not self.solved:
                 self._begin(messages[0].content)
         if isinstance(self.policy, Person):
-            self.policy.people = self.env.for_people
+            self.policy.people = self.people
         self.console.print(panel("you see", readable(messages[-1].content, self.console)))
         return self.policy.act(messages, rng)
 
     def _begin(self, rules: str) -> None:
         """What a whole pack is played by."""
         self.console.print(panel("rules", rules))
-        people, width = self.env.for_people, self.console.width
-        for title, rows in (("what there is", people.holds()), ("tools", list(map(_tool, self.env.tools)))):
+        people, width = self.people, self.console.width
+        for title, rows in (
+            ("what there is", people.holds()),
+            ("tools", list(map(_tool, beside(self.env, Tools).schemas))),
+        ):
             if rows:
                 self.console.print(panel(title, records(rows, width)))
         if isinstance(self.policy, Person):
@@ -231,7 +235,7 @@ class Game(RolloutMonitor, TextPolicy):
             self.solved.append(episode)
             colour = "green" if episode.success else "red"
             self.console.print(panel(f"reward {episode.reward:.3f}", episode.feedback, colour))
-            if conditions := self.env.for_people.outcome():
+            if conditions := self.people.outcome():
                 self.console.print(panel("checks", self._marked(conditions), colour))
         else:
             self.console.print(panel("context for the next task", episode.context_after or "(none)"))

@@ -21,7 +21,7 @@ from cod_lightning.commands.worlds import (
     reference_of,
     world_parser,
 )
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import HiddenRules, Reference, TextEnv, beside
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.evaluation.conditions import REFERENCES
@@ -82,7 +82,7 @@ def _worlds(options: Any) -> dict[str, TextEnv]:
 def _measured(name: str, world: TextEnv, options: Any) -> list[ReferenceRow]:
     mechanism = mechanism_for(world)
     packs = packs_of(world, Split(options.split), range(options.num_packs), options.pack_size)
-    rules = [world.hidden_rule(pack) for pack in packs]
+    rules = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]
     for kind in Reference:
         reference_of(world, kind, packs[0])
     rows: list[ReferenceRow] = []

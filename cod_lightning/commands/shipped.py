@@ -18,16 +18,19 @@ CLASS_KEYS = {
     "baseline": "model.baseline",
 }
 """Short name of a key -> the key, whose value is a class; env, context and engine are groups of files, too."""
-_ROOMS = "lifecycles", "methods", "engines"
+_ROOMS = ("contexts", "engines", "lifecycles", "methods", "models", "rewards")
+"""Packages whose modules are imported when one of their classes is named."""
 
 
 def import_named(text: str) -> None:
-    """Import the programs, methods and engines whose classes the text names, since a parser finds names alone, as in
-    `--model.loss NFT`, of what is imported.
+    """Import the modules whose classes the text names, since a parser finds names alone, as in `--model.loss NFT`, of what is
+    imported; all of them where it asks for help, which lists the classes that are.
     """
     words, home = set(re.findall(r"(?<![\w.])[A-Z]\w+", text)), Path(__file__).resolve().parents[1]
+    listed = re.search(r"(?:^|\s)(?:-h|--\S*help)(?:\s|=|$)", text) is not None
     for file in sorted(file for room in _ROOMS for file in (home / room).rglob("[a-z]*.py")):
-        if words & set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)):
+        classes = set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE))
+        if words & classes or (listed and classes):
             import_module(".".join(("cod_lightning", *file.relative_to(home).with_suffix("").parts)))
 
 

@@ -18,7 +18,6 @@ from cod_lightning.callbacks import (
     Progress,
     Sample,
     Staleness,
-    StepProfile,
     Throughput,
     TokenBudget,
     Transcripts,
@@ -27,7 +26,7 @@ from cod_lightning.callbacks import (
 from cod_lightning.checkpoints.changes import check_same_policy, differences
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.checkpoints.resume import checkpoints_of
-from cod_lightning.commands import memory, phase, report
+from cod_lightning.commands import phase
 from cod_lightning.commands.config_files import Expanded
 from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI, start
@@ -111,6 +110,8 @@ class TrainCLI(CodCLI):
             ranks = num_processes(config.trainer) or self.trainer.world_size
             check_training(self.model, data, ranks, type(self.trainer.strategy).__name__)
             policy.check_machine()
+            from cod_lightning.commands import memory
+
             self.memory_plan = memory.announce(self.model, data, config.trainer)
         check_pair(data.engine, policy, data.frozen)
         if config.warm_start is not None:
@@ -177,7 +178,11 @@ class TrainCLI(CodCLI):
             budget,
         ]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        looking: list[Callback] = [StepProfile()] if self._own().profile and self.subcommand == "fit" else []
+        looking: list[Callback] = []
+        if self._own().profile and self.subcommand == "fit":
+            from cod_lightning.callbacks import StepProfile
+
+            looking.append(StepProfile())
         evaluation = Evaluation(by_checkpoint=bool(self.checkpoints))
         return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation, *looking]
 
@@ -198,6 +203,8 @@ class TrainCLI(CodCLI):
                 file=sys.stderr,
             )
         if self.memory_plan is not None:
+            from cod_lightning.commands import memory
+
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
         if self.trainer.is_global_zero and (self.root / "metrics.csv").is_file():
@@ -226,6 +233,8 @@ class TrainCLI(CodCLI):
         parts = (self.trainer, self.model, self.datamodule, folder)
         evaluate(*parts, trained_done=trained_done, checkpoints=more, note=note)
         if self.trainer.is_global_zero:
+            from cod_lightning.commands import report
+
             report.run([str(self.root), "--trust"])
 
 

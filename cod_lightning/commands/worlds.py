@@ -10,7 +10,7 @@ from cod_lightning.commands.config_files import keys_of, shipped_or_class
 from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import files_of
 from cod_lightning.contexts import ContextMechanism, default_mechanism
-from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
+from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Vocabulary, beside
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.types import Pack, Split
 
@@ -94,7 +94,7 @@ def packs_of(env: TextEnv, split: Split, indices: Iterable[int], num_tasks: int)
 def mechanism_for(env: TextEnv) -> ContextMechanism:
     """The default context mechanism, in words where the environment has a closed vocabulary."""
     with asked_of(env, "an environment whose words() can be read"):
-        return default_mechanism(compact=bool(env.words()))
+        return default_mechanism(compact=bool(beside(env, Vocabulary).words()))
 
 
 def reference_of(env: TextEnv, kind: Reference, pack: Pack) -> TextPolicy:
@@ -102,7 +102,7 @@ def reference_of(env: TextEnv, kind: Reference, pack: Pack) -> TextPolicy:
     with asked_of(
         env, f"an environment whose reference() gives its {kind} play", "Write it, or choose another environment."
     ):
-        return env.reference(kind, pack)
+        return beside(env, Players).reference(kind, pack)
 
 
 def asked_of(

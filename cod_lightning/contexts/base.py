@@ -186,7 +186,7 @@ class ContextMechanism(ABC):
         """Raise `ConfigError` for budgets that leave no room in a prompt with its response, or in a response (tokens)."""
 
     def words(self) -> tuple[str, ...]:
-        """Every word that the compact wording can show or ask for (see `TextEnv.words`)."""
+        """Every word that the compact wording can show or ask for (see `envs.base.Vocabulary`)."""
         return ()
 
     def dump(self, state: Any) -> str:

@@ -1,7 +1,8 @@
 """Token ids in, token ids and log-probs out. An engine is imported when it is asked for; none needs the packages of another."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cod_lightning.lazy import lazily
 
 if TYPE_CHECKING:
     from cod_lightning.engines.base import Engine as Engine
@@ -11,17 +12,14 @@ if TYPE_CHECKING:
     from cod_lightning.engines.vllm import VLLMEngine as VLLMEngine
     from cod_lightning.engines.vllm_server.engine import VLLMServerEngine as VLLMServerEngine
 
-_MODULES = {
-    "Engine": "base",
-    "OpenAIEngine": "openai",
-    "ScriptedEngine": "scripted",
-    "TransformersEngine": "transformers",
-    "VLLMEngine": "vllm",
-    "VLLMServerEngine": "vllm_server.engine",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "base": "Engine",
+        "openai": "OpenAIEngine",
+        "scripted": "ScriptedEngine",
+        "transformers": "TransformersEngine",
+        "vllm": "VLLMEngine",
+        "vllm_server.engine": "VLLMServerEngine",
+    },
+)

@@ -1,24 +1,24 @@
-"""The contract of a world: a `gymnasium.Env` in text space that can also draw packs.
+"""The contract of an environment: a `gymnasium.Env` in text that can also draw packs, and the companions that it may have.
 
-One object serves one lifecycle. `reset(options={"task": task})` starts the next task and keeps whatever the world itself
-carries over; the last observation of a task is its feedback; `info` stays empty (typed properties instead);
-`copy.deepcopy` is a snapshot, and how the rollout gives every sibling its own world; `close` follows when its lifecycle has ended.
+One object serves one lifecycle. `reset(options={"task": task})` starts the next task and keeps what the environment itself
+carries over; the last observation of a task is its feedback; `info` stays empty; `copy.deepcopy` is a snapshot, and how the
+rollout gives every sibling its own environment; `close` follows when its lifecycle has ended.
 
-To add a world: one file with one subclass of `TextEnv`, chosen with `data.env.class_path`. It parses actions and words
-its feedback itself and never meets a token, a model or a coroutine. `task_world.TaskWorld` starts and ends its tasks, and
-`players` play it for comparison, where that fits.
+To add one: one file with one subclass of `TextEnv`, chosen with `data.env.class_path`. It parses actions and words its feedback
+itself and never meets a token, a model or a coroutine. What else a run can use (players, a vocabulary, proposals, ...) is
+a `Companion`, named in `companions`; `beside(env, Players)` finds it. `task_world.TaskWorld` starts and ends tasks of one kind.
 """
 
 import random
 import string
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import gymnasium
 
-from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Pack, Split, Task
 
@@ -62,7 +62,7 @@ class TextPolicy(ABC):
         """The new context, after the dialogue that asks for its rewrite; the mechanism adds its own delimiters."""
 
     def propose(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A proposal of a task, where this dialogue asks for one (`TextEnv.offer`); empty elsewhere."""
+        """A proposal of a task, where this dialogue asks for one (`Proposals.offer`); empty elsewhere."""
         return ""
 
 
@@ -74,31 +74,40 @@ class Demonstrator(TextPolicy):
         """A context as an earlier task might have left it: true in part, junk, or empty."""
 
 
-class TextEnv(gymnasium.Env[str, str], ABC):
-    """A world whose observations and actions are text.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What holds for every task of an environment."""
 
-    `reset` returns the first observation; `step(action_text)` returns (observation, reward, terminated, truncated, {}).
-    Intermediate rewards are 0; the last step's reward is the task's. Any string is a legal action: text that does not
-    parse ends the task with the world's lowest reward and a feedback that names the broken rule. Neither observations nor
-    feedback repeat a policy's text raw (`answers.quoted`).
-    """
-
-    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012  (gymnasium's own shape)
-    name: str
-    """Short identity, part of every pack id; two configurations that draw different worlds differ in it."""
-    max_turns: int
-    """Turns per task, at least 1."""
     reward_range: tuple[float, float] = (0.0, 1.0)
+    """The least and the most reward of a task."""
     hides_reward: bool = False
     """Whether reward and success stay hidden from the policy, so that no context mechanism may show or use them."""
     blocking: bool = False
     """Whether `reset` or `step` waits for something outside, such as a judge behind a network; the rollout then calls them in a
     thread."""
 
+
+class TextEnv(gymnasium.Env[str, str], ABC):
+    """An environment whose observations and actions are text.
+
+    `reset` returns the first observation; `step(action_text)` returns (observation, reward, terminated, truncated, {}).
+    Intermediate rewards are 0; the last step's reward is the task's. Any string is a legal action: text that does not
+    parse ends the task with the lowest reward and a feedback that names the broken rule. Neither observations nor
+    feedback repeat a policy's text raw (`answers.quoted`).
+    """
+
+    name: str
+    """Short identity, part of every pack id; two configurations that draw different packs differ in it."""
+    max_turns: int
+    """Turns per task, at least 1."""
+    traits: Traits = Traits()
+    companions: "tuple[type[Companion[Any]], ...]" = ()
+    """Classes that stand beside the environment; the first of a kind counts."""
+
     @property
     @abstractmethod
     def rules(self) -> str:
-        """The system text: what the world is, what is hidden, how to answer. Read after `reset`; the same for all tasks of a
+        """The system text: what the environment is, what is hidden, how to answer. Read after `reset`; the same for all tasks of a
         pack."""
 
     @property
@@ -111,24 +120,108 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     def status(self) -> EpisodeStatus:
         """COMPLETED, MALFORMED or TRUNCATED, once the current task has ended."""
 
-    @property
-    def tools(self) -> Sequence[dict[str, Any]]:
-        """Schemas of the calls that a response may make, as chat templates list them; the same for all tasks of a pack.
+    @abstractmethod
+    def step(self, action: str) -> Stepped:
+        """Read the answer, carry it out, and show what came of it."""
 
-        Where there are any, the policy's template lists them and says how they are called; the calls of a response then reach
-        `step` as JSON, one `{"name": ..., "arguments": {...}}` a line, between answer tags.
+    @abstractmethod
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """The pack with this identity: a pure function of the arguments and of the environment's own parameters.
+
+        Packs of different splits never share a hidden rule. Raises `ConfigError` where no such pack exists.
         """
+
+
+E = TypeVar("E", bound=TextEnv)
+C = TypeVar("C", bound="Companion[Any]")
+
+
+class Companion(Generic[E]):
+    """What stands beside an environment: made around it when it is asked for, and keeps nothing of its own.
+
+    Each kind says what holds for an environment without one.
+
+    Args:
+        env: The environment, at its present task.
+    """
+
+    def __init__(self, env: E) -> None:
+        self.env = env
+
+
+def beside(env: TextEnv, kind: type[C]) -> C:
+    """The environment's companion of this kind; where it names none, that of the environment inside, or the kind itself.
+
+    >>> from cod_lightning.envs.levers import Levers
+    >>> beside(Levers(protocol="compact"), Vocabulary).words()[:3]
+    ('levers', 'want=red', 'want=blue')
+    """
+    for own in env.companions:
+        if issubclass(own, kind):
+            return own(env)
+    inside = getattr(env, "inside", None)  # of a `wrapped.DelegatingWorld`
+    return kind(env) if inside is None else beside(inside, kind)
+
+
+class Players(Companion[E]):
+    """Policies without a model: references for comparison, teachers for the warm start. By default none."""
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """A policy that plays this pack for comparison. Raises `NotImplementedError` where there is none."""
+        raise NotImplementedError(f"{type(self.env).__name__} has no {kind} reference")
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        """A teacher for this pack, for the warm start. Raises `NotImplementedError` where there is none."""
+        raise NotImplementedError(f"{type(self.env).__name__} has no demonstrator; a warm start needs one")
+
+
+class Vocabulary(Companion[E]):
+    """The words of a closed vocabulary, for tiny policies. By default none: the environment needs a tokenizer of any text."""
+
+    def words(self) -> tuple[str, ...]:
+        """Every word that the compact protocol can show or ask for."""
         return ()
 
-    @property
-    def results(self) -> Sequence[str]:
-        """What each call of the latest answer has shown, in order, where the task goes on; calls beyond were not carried out."""
-        return ()
 
-    @property
-    def for_people(self) -> ForPeople:
-        """Help for a person who plays or watches; the answer by itself, unless a world says more."""
-        return ForPeople()
+class HiddenRules(Companion[E]):
+    """What a pack hides, for intervals, and how it can change."""
+
+    def hidden_rule(self, pack: Pack) -> str:
+        """What the pack hides, as text: the same for packs that hide the same (of the first task, if it changes).
+
+        Intervals resample packs by it. By default the pack's id: no two packs hide the same.
+        """
+        return pack.id
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """The pack with another hidden rule from task `at` on (1 <= at < N), drawn from `seed`.
+
+        All that shows (labels, names, sizes, tasks' goals where they still make sense) stays, so that nothing but the rule
+        shows the change. Its split stays.
+        """
+        expected = "an environment whose hidden rule can change"
+        raise ConfigError("data.env", type(self.env).__name__, expected, "Choose another one.")
+
+
+class Variants(Companion[E]):
+    """Other environments made of this one: parts of it for curricula, and a control without memory."""
+
+    def categories(self) -> tuple[str, ...]:
+        """The kinds of packs that a curriculum can tell apart, at least one; by default the name."""
+        return (self.env.name,)
+
+    def of_category(self, category: str) -> TextEnv:
+        """The environment, drawing packs of one of its categories only; it plays all packs that the whole one plays."""
+        assert category in self.categories(), f"{category} is none of {self.categories()}"
+        return self.env
+
+    def without_world_memory(self) -> TextEnv:
+        """The environment with the same packs, carrying nothing from task to task; itself where it never does."""
+        return self.env
+
+
+class Proposals(Companion[E]):
+    """Tasks that the policy proposes. By default none may be proposed."""
 
     @property
     def offer(self) -> str:
@@ -145,58 +238,20 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """
         return None
 
-    @abstractmethod
-    def step(self, action: str) -> Stepped:
-        """Read the answer, carry it out, and show what came of it."""
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The task as text."""
-        raise NotImplementedError
+class Tools(Companion[E]):
+    """Calls that a response may make. By default none."""
 
-    @abstractmethod
-    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """The pack with this identity: a pure function of the arguments and of the world's own parameters.
+    @property
+    def schemas(self) -> Sequence[dict[str, Any]]:
+        """Of the calls, as chat templates list them; the same for all tasks of a pack.
 
-        Packs of different splits never share a world. Raises `ConfigError` where no such world exists.
+        Where there are any, the policy's template lists them and says how they are called; the calls of a response then reach
+        `step` as JSON, one `{"name": ..., "arguments": {...}}` a line, between answer tags.
         """
-
-    def categories(self) -> tuple[str, ...]:
-        """The kinds of packs that a curriculum can tell apart, at least one."""
-        return (self.name,)
-
-    def of_category(self, category: str) -> "TextEnv":
-        """This environment, drawing packs of one of its categories only; it plays all packs that the whole one plays."""
-        assert category in self.categories(), f"{category} is none of {self.categories()}"
-        return self
-
-    def words(self) -> tuple[str, ...]:
-        """Every word that the compact protocol can show or ask for; a tiny policy's vocabulary is built from it."""
         return ()
 
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """The pack with another hidden rule from task `at` on (1 <= at < N), drawn from `seed`.
-
-        All that shows (labels, names, sizes, tasks' goals where they still make sense) stays, so that nothing but the rule
-        shows the change. Its split stays.
-        """
-        expected = "a world whose hidden rule can change"
-        raise ConfigError("data.env", type(self).__name__, expected, "Choose another world.")
-
-    def hidden_rule(self, pack: Pack) -> str:
-        """What the pack hides, as text: the same for packs that hide the same (of the first task, if it changes).
-
-        Intervals resample packs by it. By default the pack's id: no two packs hide the same.
-        """
-        return pack.id
-
-    def without_world_memory(self) -> "TextEnv":
-        """This world with the same packs, carrying nothing from task to task; itself where it never does."""
-        return self
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """A policy that plays this pack for comparison."""
-        raise NotImplementedError(f"{type(self).__name__} has no {kind} reference")
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher for this pack, for the warm start."""
-        raise NotImplementedError(f"{type(self).__name__} has no demonstrator; a warm start needs one")
+    @property
+    def results(self) -> Sequence[str]:
+        """What each call of the latest answer has shown, in order, where the task goes on; calls beyond were not carried out."""
+        return ()

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from cod_lightning.envs.base import Companion, E
 
-class ForPeople:
-    """An environment at its present task, for the person who plays or watches it. `TextEnv.for_people` gives it.
+
+class ForPeople(Companion[E]):
+    """An environment at its present task, for the person who plays or watches it: by default, the answer by itself is typed.
 
     Nothing here reaches a policy.
     """

@@ -3,13 +3,13 @@
 import json
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.base import HiddenRules, Stepped, TextEnv
 from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.errors import ConfigError
@@ -24,6 +24,20 @@ class GymnasiumTask:
     options: str
     """As JSON."""
     seed: int
+
+
+class GroupRules(HiddenRules["GymnasiumWorld"]):
+    """What packs of the environment hide."""
+
+    def hidden_rule(self, pack: Pack) -> str:
+        """The group's value; without groups all packs hide the same."""
+        spec = pack.tasks[0].spec
+        assert isinstance(spec, GymnasiumTask), f"task {pack.tasks[0].id} is not of {self.env.name}"
+        return (
+            self.env.name
+            if self.env._group_key is None
+            else group_name(json.loads(spec.options).get(self.env._group_key))
+        )
 
 
 class GymnasiumWorld(TextEnv):
@@ -45,6 +59,8 @@ class GymnasiumWorld(TextEnv):
         sum_rewards: Add up the rewards of all turns instead of taking the last.
         world_name: Short identity, part of every pack id; null takes the environment's class name.
     """
+
+    companions = (GroupRules,)
 
     def __init__(
         self,
@@ -70,7 +86,7 @@ class GymnasiumWorld(TextEnv):
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.max_turns, self.success_at, self.sum_rewards = max_turns, success_at, sum_rewards
         self._group_key = group_key
-        self.reward_range = (min_reward, max_reward)
+        self.traits = replace(self.traits, reward_range=(min_reward, max_reward))
         self.name = world_name or type(env.unwrapped).__name__.lower()
         self._tasks = GroupedTasks(_named(listed_tasks(tasks), group_key), split_of=self._split_of)
         self._restart()
@@ -95,12 +111,6 @@ class GymnasiumWorld(TextEnv):
         specs = [GymnasiumTask(options=o, seed=own) for o, own in zip(order, seeds, strict=True)]
         listed = tuple(Task(id=str(n), seed=spec.seed, spec=spec) for n, spec in enumerate(specs))
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=listed)
-
-    def hidden_rule(self, pack: Pack) -> str:
-        """The group's value; without groups all packs hide the same."""
-        spec = pack.tasks[0].spec
-        assert isinstance(spec, GymnasiumTask), f"task {pack.tasks[0].id} is not of {self.name}"
-        return self.name if self._group_key is None else group_name(json.loads(spec.options).get(self._group_key))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
-from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.base import Stepped, Tools, Traits
 from cod_lightning.envs.dataset.scorers import AnswerScorer, RegexMatch
 from cod_lightning.envs.dataset.world import DatasetWorld
 from cod_lightning.envs.mcp_session import McpSession, RecordedCall
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade, QuestionTask, series_rules
+from cod_lightning.envs.tool_calls import STYLES, BadCalls
 from cod_lightning.errors import ConfigError, EnvironmentFailure, check_positive
 from cod_lightning.extras import require
 
@@ -72,6 +72,18 @@ class ToolChecks(AnswerScorer):
             raise EnvironmentFailure(f"the check {pattern[:60]!r} takes longer than a second") from error
 
 
+class McpTools(Tools["McpWorld"]):
+    """The tools of the server."""
+
+    @property
+    def schemas(self) -> Sequence[dict[str, Any]]:
+        return self.env._tools
+
+    @property
+    def results(self) -> Sequence[str]:
+        return self.env._shown
+
+
 class McpWorld(DatasetWorld):
     """Tasks from a file, done with the tools of an MCP server; each task of each lifecycle has a session of its own.
 
@@ -93,7 +105,8 @@ class McpWorld(DatasetWorld):
         world_name: Short identity, part of every pack id; null takes the name of the file or folder.
     """
 
-    blocking = True
+    companions = (McpTools, *DatasetWorld.companions)
+
     late = "late"
 
     def __init__(
@@ -123,7 +136,7 @@ class McpWorld(DatasetWorld):
         stated = _RULES if rules is None else rules
         asked = {"max_turns": max_turns, "feedback": feedback, "success_at": success_at}
         super().__init__(path, prompt, answer, group, scorer or ToolChecks(), stated, world_name, **asked)
-        self.blocking = True
+        self.traits = Traits(blocking=True)
         if isinstance(self.scorer, ToolChecks):
             self._rules = stated + _DONE
         first = json.loads(self._tasks.all[0][0])
@@ -146,14 +159,6 @@ class McpWorld(DatasetWorld):
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_session": None}
-
-    @property
-    def tools(self) -> Sequence[dict[str, Any]]:
-        return self._tools
-
-    @property
-    def results(self) -> Sequence[str]:
-        return self._shown
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"

@@ -7,7 +7,19 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy
+from cod_lightning.envs.base import (
+    Demonstrator,
+    HiddenRules,
+    Players,
+    Proposals,
+    Reference,
+    TextEnv,
+    TextPolicy,
+    Traits,
+    Variants,
+    Vocabulary,
+    beside,
+)
 from cod_lightning.envs.wrapped import DelegatingWorld
 from cod_lightning.errors import ConfigError, check_positive
 from cod_lightning.seeds import derive_seed
@@ -22,6 +34,75 @@ class MixedTask:
     spec: object
 
 
+class MixedVariants(Variants["Mixture"]):
+    """Parts of the environments."""
+
+    def categories(self) -> tuple[str, ...]:
+        return tuple(self.env.worlds)
+
+    def of_category(self, category: str) -> TextEnv:
+        assert category in self.env.worlds, f"{category} is none of {self.categories()}"
+        twin = copy.copy(self.env)
+        twin.weights = {category: 1.0}
+        return twin
+
+    def without_world_memory(self) -> TextEnv:
+        worlds = {key: beside(world, Variants).without_world_memory() for key, world in self.env.worlds.items()}
+        if all(worlds[key] is world for key, world in self.env.worlds.items()):
+            return self.env
+        twin = copy.copy(self.env)
+        twin.worlds = worlds
+        return twin
+
+
+class MixedVocabulary(Vocabulary["Mixture"]):
+    """The words of the environments."""
+
+    def words(self) -> tuple[str, ...]:
+        """All worlds' words, each once; none unless every world has a closed vocabulary."""
+        spoken = [beside(world, Vocabulary).words() for world in self.env.worlds.values()]
+        return tuple(dict.fromkeys(itertools.chain(*spoken))) if all(spoken) else ()
+
+
+class MixedProposals(Proposals["Mixture"]):
+    """What may be proposed in the environments."""
+
+    @property
+    def offer(self) -> str:
+        """That of the present task's world; empty unless every world has one."""
+        offers = all(beside(world, Proposals).offer for world in self.env.worlds.values())
+        return beside(self.env.inside, Proposals).offer if offers else ""
+
+    def proposed(self, response: str, task: Task) -> Task | None:
+        mixed = _spec(task)
+        made = beside(self.env.worlds[mixed.world], Proposals).proposed(response, replace(task, spec=mixed.spec))
+        return made and replace(made, spec=replace(mixed, spec=made.spec))
+
+
+class MixedRules(HiddenRules["Mixture"]):
+    """What packs of the environments hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        key, inner = self.env._inner(pack)
+        return self.env._mixed(key, beside(self.env.worlds[key], HiddenRules).changed(inner, at, seed))
+
+    def hidden_rule(self, pack: Pack) -> str:
+        key, inner = self.env._inner(pack)
+        return f"{key} {beside(self.env.worlds[key], HiddenRules).hidden_rule(inner)}"
+
+
+class MixedPlayers(Players["Mixture"]):
+    """Who plays the environments."""
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        key, inner = self.env._inner(pack)
+        return beside(self.env.worlds[key], Players).reference(kind, inner)
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        key, inner = self.env._inner(pack)
+        return beside(self.env.worlds[key], Players).demonstrator(inner)
+
+
 class Mixture(DelegatingWorld):
     """Packs of several worlds; never mixed within a pack.
 
@@ -29,6 +110,8 @@ class Mixture(DelegatingWorld):
         worlds: The worlds, each under a key of its own.
         weights: How often each key is drawn, relative to the others; null for equally often. One for every world, or none.
     """
+
+    companions = (MixedVariants, MixedVocabulary, MixedProposals, MixedRules, MixedPlayers)
 
     def __init__(self, worlds: dict[str, TextEnv], weights: dict[str, float] | None = None) -> None:
         if not worlds:
@@ -48,23 +131,9 @@ class Mixture(DelegatingWorld):
         return self.worlds[self._here]
 
     @property
-    def blocking(self) -> bool:
-        """Where any of the worlds is: before `reset` it is open which world's task comes."""
-        return any(world.blocking for world in self.worlds.values())
-
-    def categories(self) -> tuple[str, ...]:
-        return tuple(self.worlds)
-
-    def of_category(self, category: str) -> TextEnv:
-        assert category in self.worlds, f"{category} is none of {self.categories()}"
-        twin = copy.copy(self)
-        twin.weights = {category: 1.0}
-        return twin
-
-    def words(self) -> tuple[str, ...]:
-        """All worlds' words, each once; none unless every world has a closed vocabulary."""
-        spoken = [world.words() for world in self.worlds.values()]
-        return tuple(dict.fromkeys(itertools.chain(*spoken))) if all(spoken) else ()
+    def traits(self) -> Traits:
+        """Those of the present task's world; blocking where any world is: before `reset` it is open which one's task comes."""
+        return replace(self.inside.traits, blocking=any(world.traits.blocking for world in self.worlds.values()))
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A pack of the world that this identity draws; its id is that of the world's own pack."""
@@ -81,45 +150,11 @@ class Mixture(DelegatingWorld):
         self._here = _spec(task).world
         return self.inside.reset(seed=seed, options={"task": replace(task, spec=_spec(task).spec)})
 
-    @property
-    def offer(self) -> str:
-        """That of the present task's world; empty unless every world has one."""
-        return self.inside.offer if all(world.offer for world in self.worlds.values()) else ""
-
-    def proposed(self, response: str, task: Task) -> Task | None:
-        mixed = _spec(task)
-        made = self.worlds[mixed.world].proposed(response, replace(task, spec=mixed.spec))
-        return made and replace(made, spec=replace(mixed, spec=made.spec))
-
     def close(self) -> Any:
         """All of them; of asynchronous ones a future to await."""
         closing: list[Any] = [world.close() for world in self.worlds.values()]
         awaited = [one for one in closing if asyncio.isfuture(one)]
         return asyncio.gather(*awaited) if awaited else None
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        key, inner = self._inner(pack)
-        return self._mixed(key, self.worlds[key].changed(inner, at, seed))
-
-    def hidden_rule(self, pack: Pack) -> str:
-        key, inner = self._inner(pack)
-        return f"{key} {self.worlds[key].hidden_rule(inner)}"
-
-    def without_world_memory(self) -> TextEnv:
-        worlds = {key: world.without_world_memory() for key, world in self.worlds.items()}
-        if all(worlds[key] is world for key, world in self.worlds.items()):
-            return self
-        twin = copy.copy(self)
-        twin.worlds = worlds
-        return twin
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        key, inner = self._inner(pack)
-        return self.worlds[key].reference(kind, inner)
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        key, inner = self._inner(pack)
-        return self.worlds[key].demonstrator(inner)
 
     @staticmethod
     def _mixed(key: str, pack: Pack) -> Pack:

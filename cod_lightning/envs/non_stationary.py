@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import HiddenRules, TextEnv, beside
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -18,7 +18,7 @@ class NonStationary(WrappedWorld):
     worlds' oracles the second.
 
     Args:
-        world: A world whose rule can change (`TextEnv.changed`).
+        world: A world whose rule can change (`HiddenRules.changed`).
         change_at: Position of the first task under the new rule, from 1 on; null draws one in 1..N-1 for each pack.
     """
 
@@ -35,7 +35,7 @@ class NonStationary(WrappedWorld):
         inner = self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
         if num_tasks > 1:
             at = self.change_position(inner)
-            inner = self.world.changed(inner, at, derive_seed("change", seed, index))
+            inner = beside(self.world, HiddenRules).changed(inner, at, derive_seed("change", seed, index))
         return replace(inner, id=f"changing{self.change_at or ''}-{inner.id}")
 
     def change_position(self, pack: Pack) -> int:

@@ -16,7 +16,7 @@ import gymnasium
 from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.clients.http import Bounds, ask_once
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import Stepped, text_space
+from cod_lightning.envs.base import Stepped, Traits, text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld, listed_tasks
 from cod_lightning.envs.question_world import answer_form
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung, described
@@ -338,7 +338,7 @@ class OpenEnvWorld(GymnasiumWorld):
         world_name: Short identity, part of every pack id.
     """
 
-    blocking = True
+    traits = Traits(blocking=True)
     env: OpenEnvSession
 
     def __init__(

@@ -3,18 +3,76 @@
 import copy
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cod_lightning.envs.async_world import AsyncWorld
-from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.base import Proposals, Stepped, TextEnv, Tools, Traits, Variants, beside
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.envs.worker_pool import PendingCall, WorkerPool
 from cod_lightning.envs.world_worker import Call, CallResult, Limits
-from cod_lightning.envs.wrapped import WrappedWorld, delegated, innermost
+from cod_lightning.envs.wrapped import WrappedVariants, WrappedWorld, delegated, innermost
 from cod_lightning.errors import ConfigError, check_at_least, check_positive
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+
+
+class ProcessTools(Tools["ProcessWorld"]):
+    """Those of the present task."""
+
+    @property
+    def schemas(self) -> Sequence[dict[str, Any]]:
+        latest = self.env.latest
+        return latest.tools if isinstance(latest, CallResult) else beside(latest, Tools).schemas
+
+    @property
+    def results(self) -> Sequence[str]:
+        latest = self.env.latest
+        return latest.results if isinstance(latest, CallResult) else beside(latest, Tools).results
+
+
+class ProcessProposals(Proposals["ProcessWorld"]):
+    """Those of the present task, read in a worker."""
+
+    @property
+    def offer(self) -> str:
+        latest = self.env.latest
+        return latest.offer if isinstance(latest, CallResult) else beside(latest, Proposals).offer
+
+    def proposed(self, response: str, task: Task) -> Task | None:
+        """In a worker, whose answer is the task, pickled."""
+        (made, _) = self.env.run("proposed", response=response, task=task)
+        return pickle.loads(made)
+
+
+class ProcessVariants(WrappedVariants["ProcessWorld"]):
+    """Those of the world inside, each with workers of its own where it carries nothing from task to task."""
+
+    def without_world_memory(self) -> TextEnv:
+        own = self.env
+        inside = beside(own.world, Variants).without_world_memory()
+        if inside is own.world:
+            return own
+        return ProcessWorld(inside, own.num_workers, own.step_s, own.memory_gb, own.cpu_s)
+
+
+class ProcessForPeople(ForPeople["ProcessWorld"]):
+    """That of the world as the latest call left it."""
+
+    def __init__(self, env: "ProcessWorld") -> None:
+        super().__init__(env)
+        self._inside = beside(env.here(), ForPeople)
+        self.about = self._inside.about
+
+    def meant(self, lines: Sequence[str]) -> str | None:
+        return self._inside.meant(lines)
+
+    def holds(self) -> Sequence[Mapping[str, str]]:
+        return self._inside.holds()
+
+    def outcome(self) -> Sequence[tuple[bool | None, str]]:
+        return self._inside.outcome()
 
 
 class ProcessWorld(WrappedWorld):
@@ -35,8 +93,7 @@ class ProcessWorld(WrappedWorld):
             both anew.
     """
 
-    blocking = True
-    """It waits for a process."""
+    companions = (ProcessTools, ProcessProposals, ProcessVariants, ProcessForPeople)
 
     def __init__(
         self,
@@ -91,16 +148,9 @@ class ProcessWorld(WrappedWorld):
         return status
 
     @property
-    def tools(self) -> Sequence[dict[str, Any]]:
-        return self.latest.tools
-
-    @property
-    def results(self) -> Sequence[str]:
-        return self.latest.results
-
-    @property
-    def offer(self) -> str:
-        return self.latest.offer
+    def traits(self) -> Traits:
+        """Those of the present task; blocking, since it waits for a process."""
+        return replace(self.latest.traits, blocking=True)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """In a worker, whose answer is the pack, pickled, or the `ConfigError` that the world raised. Raises as `reset` does."""
@@ -111,44 +161,29 @@ class ProcessWorld(WrappedWorld):
             raise made
         return made
 
-    def proposed(self, response: str, task: Task) -> Task | None:
-        """In a worker, whose answer is the task, pickled."""
-        (made, _) = self._run("proposed", response=response, task=task)
-        return pickle.loads(made)
-
     max_turns = delegated("latest.max_turns")
-    reward_range = delegated("latest.reward_range")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """In a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
-        return self._run("reset", seed=seed, options=options)
+        return self.run("reset", seed=seed, options=options)
 
     def step(self, action: str) -> Stepped:
-        return self._run("step", action=action)
+        return self.run("step", action=action)
 
     def close(self) -> None:
         """Kill the worker of a call in progress, if any."""
         if self._pending is not None:
             self._pending.cancel()
 
-    def render(self) -> str:
-        return self._here().render()
+    def render(self) -> Any:
+        return self.here().render()
 
-    @property
-    def for_people(self) -> ForPeople:
-        return self._here().for_people
-
-    def _here(self) -> TextEnv:
+    def here(self) -> TextEnv:
         """The world at the present task."""
         return self.world if self._state is None else pickle.loads(self._state)
 
-    def without_world_memory(self) -> TextEnv:
-        inside = self.world.without_world_memory()
-        if inside is self.world:
-            return self
-        return ProcessWorld(inside, self.num_workers, self.step_s, self.memory_gb, self.cpu_s)
-
-    def _run(self, method: str, **options: Any) -> Any:
+    def run(self, method: str, **options: Any) -> Any:
+        """What a method of the world returns, called in a worker. Raises as `reset` does."""
         state = _pickled(self.world) if self._state is None else self._state
         pending = self._pending = PendingCall()
         call = Call(state=state, method=method, options=options, limits=self._limits)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
+from cod_lightning.envs.base import Players, Reference, Stepped, TextPolicy
 from cod_lightning.envs.checks import check_choice, check_turns
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
@@ -66,6 +66,19 @@ class AnyAnswer(TextPolicy):
         return ""
 
 
+class QuestionPlayers(Players["QuestionWorld"]):
+    """Who plays questions."""
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """Random: answers of the pack's questions in any order. Oracle: the right ones. What a script could learn from
+        questions that it cannot read is nothing, so there is no scripted one."""
+        right = {(spec := self.env._spec(task)).question: self.env.right_answer(spec) for task in pack.tasks}
+        answers = {question: answer for question, answer in right.items() if answer is not None}
+        if kind is Reference.SCRIPTED or len(answers) < len(right):
+            return super().reference(kind, pack)
+        return AnyAnswer(tuple(answers.values())) if kind is Reference.RANDOM else AnswerKey(answers)
+
+
 class QuestionWorld(TaskWorld[QuestionTask]):
     """Shows a question, grades the answer between the tags, and says what was wrong.
 
@@ -76,6 +89,8 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         feedback: Whether the last words of a task name the right answer (answer), or only the verdict (verdict).
         success_at: Score from which a question counts as solved.
     """
+
+    companions = (QuestionPlayers,)
 
     task_type = QuestionTask
     late = None
@@ -108,9 +123,6 @@ class QuestionWorld(TaskWorld[QuestionTask]):
     def right_answer(self, task: QuestionTask) -> str | None:
         """An answer that is right, fit to be shown; None where the key gives none."""
 
-    def words(self) -> tuple[str, ...]:
-        return ()
-
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         answer, complaint = answer_of(action)
@@ -134,18 +146,6 @@ class QuestionWorld(TaskWorld[QuestionTask]):
 
     def render(self) -> str:
         return self._task.question
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random: answers of the pack's questions in any order. Oracle: the right ones. What a script could learn from
-        questions that it cannot read is nothing, so there is no scripted one."""
-        right = {(spec := self._spec(task)).question: self.right_answer(spec) for task in pack.tasks}
-        answers = {question: answer for question, answer in right.items() if answer is not None}
-        if kind is Reference.SCRIPTED or len(answers) < len(right):
-            raise NotImplementedError(f"{type(self).__name__} has no {kind} reference")
-        return AnyAnswer(tuple(answers.values())) if kind is Reference.RANDOM else AnswerKey(answers)
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        raise NotImplementedError(f"{type(self).__name__} has no demonstrator; a warm start needs one")
 
     def _pack(
         self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[QuestionTask], asks: str = ""

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from cod_lightning.envs.answers import quoted
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Traits, Variants
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form
 from cod_lightning.envs.reasoning_gym_grading import REFUSED
@@ -31,6 +31,18 @@ _GRADER = "cod_lightning.envs.reasoning_gym_grading:grader"
 _GRADING_S, _GRADING_MB = 10.0, 1024
 
 
+class GymVariants(Variants["ReasoningGym"]):
+    """Parts of the datasets."""
+
+    def categories(self) -> tuple[str, ...]:
+        return tuple(f"{self.env.dataset}-{level}" for level in range(len(self.env._levels)))
+
+    def of_category(self, category: str) -> TextEnv:
+        twin = copy.copy(self.env)
+        twin._drawn_levels = (self.categories().index(category),)
+        return twin
+
+
 class ReasoningGym(QuestionWorld):
     """Questions of one of reasoning-gym's datasets; a pack draws those that share a hidden rule, or a difficulty.
 
@@ -44,7 +56,9 @@ class ReasoningGym(QuestionWorld):
         asked: Further parameters of `QuestionWorld`; some datasets give a share of 1 to an answer that is nearly right.
     """
 
-    blocking = True
+    companions = (GymVariants, *QuestionWorld.companions)
+
+    traits = Traits(blocking=True)
     """It waits for the process that grades."""
 
     def __init__(
@@ -71,14 +85,6 @@ class ReasoningGym(QuestionWorld):
         rng = random.Random(world_seed)
         drawn = self._tasks[rng.choice(self._drawn_levels)].draw(rng, split, num_tasks)
         return self._pack(split, index, seed, world_seed, map(self._task_of, drawn))
-
-    def categories(self) -> tuple[str, ...]:
-        return tuple(f"{self.dataset}-{level}" for level in range(len(self._levels)))
-
-    def of_category(self, category: str) -> TextEnv:
-        twin = copy.copy(self)
-        twin._drawn_levels = (self.categories().index(category),)
-        return twin
 
     def grade(self, answer: str, task: QuestionTask) -> Grade:
         """The dataset's own score. An answer at which its scorer raises, and a program, are not of a form that it reads.

@@ -5,7 +5,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import (
+    Demonstrator,
+    HiddenRules,
+    Players,
+    Reference,
+    Stepped,
+    TextEnv,
+    TextPolicy,
+    Vocabulary,
+    beside,
+    text_space,
+)
 from cod_lightning.envs.players import Play, Teacher, reference
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -22,9 +33,45 @@ class WorldWording(ABC):  # noqa: B024  (each world declares its own renderings)
         return ()
 
 
+W = TypeVar("W", bound="TaskWorld[Any]")
+
+
+class TaskPlayers(Players[W]):
+    """Players by a `Play`: random, scripted, oracle, and a teacher as good as the world's `teacher`."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
+        """How to play the pack, as a reference or a teacher, and its hidden rule (of the first task, if it changes)."""
+        raise NotImplementedError
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        return reference(kind, *self.play(pack))
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        return Teacher(*self.play(pack, teaches=True), self.env.teacher)
+
+
+class TaskVocabulary(Vocabulary[W]):
+    """The words of the world's `wording`."""
+
+    def words(self) -> tuple[str, ...]:
+        return self.env.wording.words()
+
+
+class TaskRules(HiddenRules[W]):
+    """What the world's oracle knows; in a world without one, the pack's id."""
+
+    def hidden_rule(self, pack: Pack) -> str:
+        players = beside(self.env, Players)
+        try:
+            return repr(players.play(pack)[1]) if isinstance(players, TaskPlayers) else pack.id
+        except NotImplementedError:
+            return pack.id
+
+
 class TaskWorld(TextEnv, Generic[S]):
     """A world of tasks of one kind. `_outcome` is a word for how the present task ended, empty while it goes on."""
 
+    companions = (TaskPlayers, TaskVocabulary, TaskRules)
     observation_space = action_space = text_space()
     """Of the class, so that a copy of an environment does not copy it."""
     task_type: ClassVar[Any]
@@ -48,9 +95,6 @@ class TaskWorld(TextEnv, Generic[S]):
         ends = {self.late: EpisodeStatus.TRUNCATED, "malformed": EpisodeStatus.MALFORMED}
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
@@ -59,23 +103,6 @@ class TaskWorld(TextEnv, Generic[S]):
         else:
             self._start(self._drawn(int(self.np_random.integers(2**62))))
         return self._observed(), {}
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, *self._play(pack))
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        return Teacher(*self._play(pack, teaches=True), self.teacher)
-
-    def hidden_rule(self, pack: Pack) -> str:
-        """What the world's oracle knows; in a world without one, the pack's id."""
-        try:
-            return repr(self._play(pack)[1])
-        except NotImplementedError:
-            return super().hidden_rule(pack)
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
-        """How to play the pack, as a reference or a teacher, and its hidden rule (of the first task, if it changes)."""
-        raise NotImplementedError
 
     @classmethod
     def _spec(cls, task: Task) -> S:

@@ -14,14 +14,14 @@ import signal
 import sys
 import threading
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import Proposals, TextEnv, Tools, Traits, beside
 from cod_lightning.envs.descendants import MARK
 from cod_lightning.errors import ConfigError, EnvironmentFailure, described
 from cod_lightning.terminal import CleanStream
@@ -78,7 +78,7 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     offer: str = ""
     """After `reset`."""
     max_turns: int = 0
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    traits: Traits = Traits()
 
     @classmethod
     def read(cls, content: bytes) -> "CallResult":
@@ -165,7 +165,8 @@ def answer(call: Call) -> CallResult:
         env: TextEnv = pickle.loads(call.state)
         if call.method == "sample_pack":
             return CallResult(result=(_drawn(env, call.options),))
-        given = getattr(env, call.method)(**call.options)
+        called = beside(env, Proposals) if call.method == "proposed" else env
+        given = getattr(called, call.method)(**call.options)
         if call.method == "proposed":  # a task has objects of the world's own
             given = pickle.dumps(given, pickle.HIGHEST_PROTOCOL), {}
         shown, *outcome, _ = given
@@ -175,18 +176,19 @@ def answer(call: Call) -> CallResult:
             reward, terminated, truncated = outcome
             result += [float(reward), bool(terminated), bool(truncated)]
             over = result[2] or result[3]
-        low, high = env.reward_range
+        traits, tools = env.traits, beside(env, Tools)
+        low, high = traits.reward_range
         found = CallResult(
             result=tuple(result),
             state=pickle.dumps(env, pickle.HIGHEST_PROTOCOL),
             rules=_plain(env.rules),
-            tools=tuple(env.tools),
-            results=tuple(map(_plain, env.results)),
+            tools=tuple(tools.schemas),
+            results=tuple(map(_plain, tools.results)),
             success=bool(env.success),
             status=EpisodeStatus(env.status) if over else None,
-            offer=_plain(env.offer) if call.method == "reset" else "",
+            offer=_plain(beside(env, Proposals).offer) if call.method == "reset" else "",
             max_turns=int(env.max_turns),
-            reward_range=(float(low), float(high)),
+            traits=replace(traits, reward_range=(float(low), float(high))),
         )
         found.written()
         return found

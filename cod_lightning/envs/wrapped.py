@@ -2,12 +2,10 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
-from cod_lightning.envs.base import TextEnv
-from cod_lightning.envs.for_people import ForPeople
+from cod_lightning.envs.base import TextEnv, Variants, beside
 from cod_lightning.types import EpisodeStatus
 
 
@@ -17,7 +15,8 @@ def delegated(path: str) -> Any:
 
 
 class DelegatingWorld(TextEnv):
-    """Answers everything with the world `inside`; a subclass says which that is, and overrides what it changes."""
+    """Answers everything with the world `inside`, whose companions it has; a subclass says which that is, and overrides what it
+    changes."""
 
     @property
     @abstractmethod
@@ -44,33 +43,14 @@ class DelegatingWorld(TextEnv):
     def np_random(self, value: Any) -> None:
         self.inside.np_random = value
 
-    @property
-    def tools(self) -> Sequence[dict[str, Any]]:
-        return self.inside.tools
-
-    @property
-    def results(self) -> Sequence[str]:
-        return self.inside.results
-
-    @property
-    def offer(self) -> str:
-        return self.inside.offer
-
-    @property
-    def for_people(self) -> ForPeople:
-        return self.inside.for_people
-
     max_turns = delegated("inside.max_turns")
-    reward_range = delegated("inside.reward_range")
-    hides_reward = delegated("inside.hides_reward")
-    blocking = delegated("inside.blocking")
+    traits = delegated("inside.traits")
     observation_space = delegated("inside.observation_space")
     action_space = delegated("inside.action_space")
     _np_random = delegated("inside._np_random")
     reset = delegated("inside.reset")
     step = delegated("inside.step")
     render = delegated("inside.render")
-    proposed = delegated("inside.proposed")
 
 
 def innermost(env: TextEnv) -> TextEnv:
@@ -80,12 +60,30 @@ def innermost(env: TextEnv) -> TextEnv:
     return env
 
 
+W = TypeVar("W", bound="WrappedWorld")
+
+
+class WrappedVariants(Variants[W]):
+    """Those of the world inside, wrapped."""
+
+    def categories(self) -> tuple[str, ...]:
+        return beside(self.env.world, Variants).categories()
+
+    def of_category(self, category: str) -> TextEnv:
+        return self.env.around(beside(self.env.world, Variants).of_category(category))
+
+    def without_world_memory(self) -> TextEnv:
+        return self.env.around(beside(self.env.world, Variants).without_world_memory())
+
+
 class WrappedWorld(DelegatingWorld):
     """Delegates everything; a subclass draws packs of its own out of `world`'s.
 
     Args:
         world: The world inside.
     """
+
+    companions = (WrappedVariants,)
 
     def __init__(self, world: TextEnv) -> None:
         self.world = world
@@ -96,21 +94,10 @@ class WrappedWorld(DelegatingWorld):
         return self.world
 
     sample_pack = delegated("world.sample_pack")
-    categories = delegated("world.categories")
-    words = delegated("world.words")
     close = delegated("world.close")
-    changed = delegated("world.changed")
-    hidden_rule = delegated("world.hidden_rule")
-    reference = delegated("world.reference")
-    demonstrator = delegated("world.demonstrator")
 
-    def of_category(self, category: str) -> TextEnv:
-        return self._around(self.world.of_category(category))
-
-    def without_world_memory(self) -> TextEnv:
-        return self._around(self.world.without_world_memory())
-
-    def _around(self, inside: TextEnv) -> TextEnv:
+    def around(self, inside: TextEnv) -> TextEnv:
+        """This world around another one."""
         if inside is self.world:
             return self
         twin = copy.copy(self)

@@ -15,7 +15,7 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.async_world import AsyncWorld
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.envs.gymnasium_world import GymnasiumTask
 from cod_lightning.envs.question_world import QuestionTask
 from cod_lightning.envs.wrapped import innermost
@@ -233,7 +233,7 @@ def _unshared(packs: Sequence[Pack]) -> Verdict:
 
 
 def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
-    words = world.words()
+    words = beside(world, Vocabulary).words()
     if not words:
         return
     if len(set(words)) < len(words) or any(word.split() != [word] for word in words):
@@ -280,7 +280,7 @@ def _slow(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
         return Verdict("calls are quick", (f"raised {type(error).__name__}: {str(error)[:200]}",))
     medians = {name: statistics.median(times) for name, times in taken.items() if times}
     # Those of a blocking world wait in threads, and hold up no other; those of an asynchronous one are awaited.
-    waits = {"reset", "step"} if world.blocking or isinstance(innermost(world), AsyncWorld) else set[str]()
+    waits = {"reset", "step"} if world.traits.blocking or isinstance(innermost(world), AsyncWorld) else set[str]()
     slow = tuple(
         f"{name} takes {median:.2f} s" for name, median in medians.items() if median > SLOW_S and name not in waits
     )

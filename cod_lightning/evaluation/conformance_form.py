@@ -2,24 +2,40 @@
 
 import contextlib
 import copy
+import dataclasses
 import inspect
 import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.base import (
+    HiddenRules,
+    Players,
+    Proposals,
+    Stepped,
+    TextEnv,
+    Tools,
+    Traits,
+    Variants,
+    Vocabulary,
+    beside,
+)
+from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.evaluation.verdicts import Broken, Violation
 from cod_lightning.types import Pack, Split, Task
 
 DRAW_S = 10.0
 """Seconds after which a pack counts as one that is never found."""
-_PROPERTIES = ("rules", "success", "status", "tools", "results", "offer")
+_KINDS = (Players, Vocabulary, HiddenRules, Variants, Proposals, Tools, ForPeople)
 
 
 def members(world: TextEnv) -> Broken:
-    """What is wrong with attributes, properties and words."""
+    """What is wrong with attributes, properties, companions and words."""
+    if not isinstance(own := world.companions, tuple) or not all(isinstance(one, type) for one in own):
+        raise Violation(f"companions is {own!r:.60}; expected a tuple of classes, such as (MyPlayers,)")
+    yield from _misplaced(world)
     name, max_turns = getattr(world, "name", None), getattr(world, "max_turns", None)
     if not isinstance(name, str):
         found = "missing" if name is None else f"{name!r:.60}"
@@ -27,14 +43,30 @@ def members(world: TextEnv) -> Broken:
     if not isinstance(max_turns, int) or max_turns < 1:
         found = "missing" if max_turns is None else f"{max_turns!r:.60}"
         yield f"max_turns is {found}; expected a whole number, at least 1"
-    for one in _PROPERTIES:
-        if inspect.isfunction(inspect.getattr_static(world, one)):
-            yield f"{one} is a method; put @property before it"
+    for whole, properties in (
+        (world, ("rules", "success", "status")),
+        (beside(world, Proposals), ("offer",)),
+        (beside(world, Tools), ("schemas", "results")),
+    ):
+        for one in properties:
+            if inspect.isfunction(inspect.getattr_static(whole, one)):
+                yield f"{one} is a method; put @property before it"
     if isinstance(world, TaskWorld) and not hasattr(world, "task_type"):
         yield "task_type is missing; set it in the class to the class of your tasks' specs"
-    if not isinstance(words := world.words(), tuple):
+    if not isinstance(words := beside(world, Vocabulary).words(), tuple):
         expected = "a tuple, whose order is the same in every process; () if any word may be shown"
         yield f"words() returned {_described(words)}; return {expected}"
+
+
+def _misplaced(world: TextEnv) -> Broken:
+    """Members that are read of `traits` or of a companion, and would have no effect where they are."""
+    for field in dataclasses.fields(Traits):
+        if hasattr(world, field.name):
+            yield f"{field.name} has no effect here; set traits = Traits({field.name}=...)"
+    for kind in _KINDS:
+        for name in vars(kind):
+            if not name.startswith("_") and hasattr(type(world), name):
+                yield f"{name} has no effect here; move it to a class of {kind.__name__} and name that in companions"
 
 
 def drawn(world: TextEnv, split: Split, index: int, num_tasks: int, **seed: int) -> Pack:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, Variants, Vocabulary, beside
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_form import first_task
 from cod_lightning.evaluation.intervals import Estimate
@@ -26,7 +26,7 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
     lacking: list[Verdict] = []
     for kind in (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.SCRIPTED, ConditionKind.ORACLE):
         try:
-            world.reference(kind.reference or Reference.RANDOM, packs[0])
+            beside(world, Players).reference(kind.reference or Reference.RANDOM, packs[0])
         except NotImplementedError:
             lacking.append(Verdict(f"{kind.value} play", remark="the world has no such reference"))
             continue
@@ -45,7 +45,7 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
         yield Verdict("play by references", remark=remark, look=True)
         return
     yield from lacking
-    if world.words():
+    if beside(world, Vocabulary).words():
         unknown = tuple(_unknown(lives, world, mechanism))
         yield Verdict("words() lists every word that is shown, answered or noted", unknown[:MOST_EXAMPLES])
     leaks = list(_spelled_notes(world, packs, lives.get(ConditionKind.ORACLE, [])))
@@ -78,7 +78,7 @@ def _gained(
     world: TextEnv, rows: Mapping[ConditionKind, ReferenceRow], num_packs: int, leaks: list[str]
 ) -> Iterator[Verdict]:
     """Who gets better, and who should; adds to `leaks` where the first task needs no knowledge."""
-    least = _LEAST_GAIN * (world.reward_range[1] - world.reward_range[0])
+    least = _LEAST_GAIN * (world.traits.reward_range[1] - world.traits.reward_range[0])
     kinds = (ConditionKind.SCRIPTED, ConditionKind.ORACLE, ConditionKind.MEMORYLESS)
     scripted, oracle, memoryless = map(rows.get, kinds)
     if scripted:
@@ -89,7 +89,11 @@ def _gained(
     if num_packs < _LEAST_PACKS or not memoryless:
         return
     first, last = memoryless.success[0], memoryless.success[-1]
-    if last.low > first.high and last.mean - first.mean >= 2 * _LEAST_GAIN and world.without_world_memory() is world:
+    if (
+        last.low > first.high
+        and last.mean - first.mean >= 2 * _LEAST_GAIN
+        and beside(world, Variants).without_world_memory() is world
+    ):
         remark = (
             f"memoryless play rises from {first.mean:.2f} to {last.mean:.2f}: something other than the context helps it"
         )
@@ -109,7 +113,7 @@ def _unknown(
     lives: Mapping[ConditionKind, Sequence[Lifecycle]], world: TextEnv, mechanism: ContextMechanism
 ) -> Iterator[str]:
     """Words outside a closed vocabulary, each once; a trained policy would read `<unk>`."""
-    known = {*world.words(), *mechanism.words()}
+    known = {*beside(world, Vocabulary).words(), *mechanism.words()}
     for kind, of_kind in lives.items():
         for episode in (episode for life in of_kind for episode in life.episodes):
             solving = episode.kind is EpisodeKind.SOLVE

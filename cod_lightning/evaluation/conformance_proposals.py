@@ -1,4 +1,4 @@
-"""What a world breaks of its contract where an agent proposes tasks: `TextEnv.offer` and `proposed`. See `conformance.py`."""
+"""What a world breaks of its contract where an agent proposes tasks: `Proposals`. See `conformance.py`."""
 
 import copy
 import random
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import Players, Proposals, TextEnv, Vocabulary, beside
 from cod_lightning.evaluation.conformance_form import begun
 from cod_lightning.evaluation.conformance_turns import GARBAGE
 from cod_lightning.evaluation.verdicts import Broken, Verdict, Violation, verdict_on
@@ -28,11 +28,12 @@ def verdict_on_proposals(
 
 
 def _of_pack(world: TextEnv, mechanism: ContextMechanism, pack: Pack, hidden: Sequence[str], none: list[str]) -> Broken:
-    closed, known = bool(world.words()), {*world.words(), *mechanism.words()}
+    words = beside(world, Vocabulary).words()
+    closed, known = bool(words), {*words, *mechanism.words()}
     own, offers = copy.deepcopy(world), list[str]()
     for task in pack.tasks:
         begun(own, task)
-        offers.append(own.offer)
+        offers.append(beside(own, Proposals).offer)
     offer: Any = offers[0]
     if not isinstance(offer, str):
         raise Violation(f"offer is a {type(offer).__name__}; expected text")
@@ -44,7 +45,7 @@ def _of_pack(world: TextEnv, mechanism: ContextMechanism, pack: Pack, hidden: Se
     for word in sorted(set(offer.split()) - known) if closed else ():
         yield f"offer says {word!r:.60}, which words() does not list"
     try:
-        teacher = world.demonstrator(pack)
+        teacher = beside(world, Players).demonstrator(pack)
     except NotImplementedError:
         said: tuple[str, ...] = ()
     else:
@@ -53,7 +54,7 @@ def _of_pack(world: TextEnv, mechanism: ContextMechanism, pack: Pack, hidden: Se
     for text in said:
         for word in sorted(set(text.split()) - known) if closed else ():
             yield f"the demonstrator proposes {word!r:.60}, which words() does not list"
-        if own.proposed(text, pack.tasks[0]) is None:
+        if beside(own, Proposals).proposed(text, pack.tasks[0]) is None:
             yield f"the demonstrator proposes {text!r:.60}, which is no task; write its `propose` (of a Play: `proposal`)"
     for text in (*said, *GARBAGE):
         yield from _made(world, own, text, pack.tasks[-1], hidden, known if closed else set())
@@ -62,14 +63,14 @@ def _of_pack(world: TextEnv, mechanism: ContextMechanism, pack: Pack, hidden: Se
 def _made(world: TextEnv, own: TextEnv, text: str, task: Task, hidden: Sequence[str], known: set[str]) -> Broken:
     """What is wrong with the task that this text makes of a pack's."""
     before = repr(task)
-    made: Any = own.proposed(text, task)
+    made: Any = beside(own, Proposals).proposed(text, task)
     if repr(task) != before:
         yield f"proposed({text!r:.40}) changes the pack's own task; make one by dataclasses.replace"
     if made is None:
         return
     if not isinstance(made, Task):
         raise Violation(f"proposed({text!r:.40}) gave a {type(made).__name__}; expected a Task or None")
-    if own.proposed(text, task) != made:
+    if beside(own, Proposals).proposed(text, task) != made:
         yield f"proposed({text!r:.40}) makes another task when it is asked again"
     if type(made.spec) is not type(task.spec):
         raise Violation(f"proposed({text!r:.40}) made a task with a {type(made.spec).__name__} as its spec")

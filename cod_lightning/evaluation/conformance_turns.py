@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import Reference, Stepped, TextEnv
+from cod_lightning.envs.base import Players, Reference, Stepped, TextEnv, Variants, beside
 from cod_lightning.evaluation.conformance_form import begun, first_task, stepped
 from cod_lightning.evaluation.verdicts import Broken
 from cod_lightning.types import EpisodeStatus, Message, Pack, Role, Task
@@ -52,7 +52,7 @@ def influenced(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack
         why = "does the class, or the module, keep something?"
         yield f"pack {pack.id} shows {new!r:.80} after other packs were played, and {old!r:.80} before; {why}"
         return
-    alone = world.without_world_memory()
+    alone = beside(world, Variants).without_world_memory()
     for pack in packs:
         together = _transcripts(alone, pack, mechanism)
         apart = [
@@ -123,7 +123,7 @@ def _random_play(world: TextEnv, pack: Pack) -> Iterator[tuple[Task, _Answer]]:
     for number, task in enumerate(pack.tasks):
         rng = random.Random(number)
         try:
-            policy = world.reference(Reference.RANDOM, pack)
+            policy = beside(world, Players).reference(Reference.RANDOM, pack)
         except NotImplementedError:
             yield task, lambda _, rng=rng: rng.choice(("<answer>1</answer>", "<answer>2</answer>", "?"))
         else:
@@ -151,12 +151,12 @@ def _differing(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) 
 
 
 def _to_the_end(own: TextEnv, turns: Iterator[tuple[str, Stepped]], played: str) -> Broken:
-    low, high = own.reward_range
+    low, high = own.traits.reward_range
     for text, (shown, reward, terminated, truncated, _) in turns:
         if "<|im_end|>" in shown:
             yield "a response's control tokens are shown again; repeat it only through answers.quoted"
         if not (math.isfinite(reward) and low <= reward <= high):
-            yield f"after {text!r:.40} the reward is {reward}, outside reward_range {own.reward_range}"
+            yield f"after {text!r:.40} the reward is {reward}, outside reward_range {low, high}"
         if not (terminated or truncated):
             if reward:
                 yield f"a step that does not end the task gave reward {reward}; only the last one's counts, the others are 0"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from cod_lightning.envs.base import Variants, beside
 from cod_lightning.evaluation.changes import play_oracle
 from cod_lightning.evaluation.conditions import REFERENCES, Condition, ConditionKind
 from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled_contexts
@@ -27,7 +28,7 @@ def play(
     if kind in REFERENCES:
         return _play_reference(suite, condition, share(packs[: suite.reference_packs]), setting)
     if kind is ConditionKind.NO_WORLD_MEMORY:
-        setting = replace(setting, env=setting.env.without_world_memory())
+        setting = replace(setting, env=beside(setting.env, Variants).without_world_memory())
     setting = replace(setting, program=_program(kind, packs, setting, trained))
     return run_groups(share(packs), 1, setting, label=condition.label)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.changes import parts_of
@@ -60,7 +60,7 @@ def check_oracle(world: TextEnv, pack: Pack, mechanism: ContextMechanism, key: s
 
 def _oracle_state(world: TextEnv, part: Pack, mechanism: ContextMechanism) -> Any:
     """The context after one task of the oracle that knows all tasks of this part; empty if its update did not parse."""
-    sampler = scripted_sampler(world.reference(Reference.ORACLE, part), mechanism)
+    sampler = scripted_sampler(beside(world, Players).reference(Reference.ORACLE, part), mechanism)
     twice = replace(part, tasks=(part.tasks[0], part.tasks[0]))
     (group,) = run_groups([twice], 1, Setting(env=world, mechanism=mechanism, sampler=sampler))
     last = [episode for episode in group.lifecycles[0].episodes if episode.position == 0][-1]

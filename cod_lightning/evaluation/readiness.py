@@ -4,7 +4,7 @@ import copy
 from dataclasses import replace
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, Variants, Vocabulary, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conditions import DEFAULT_CONTROLS, ConditionKind
 from cod_lightning.evaluation.provided_contexts import check_oracle
@@ -38,7 +38,7 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
     if ConditionKind.ORACLE_CONTEXT in controls:
         key, remedy = f"data.suites.{suite.name}.controls", "Leave oracle_context out of the suite's controls."
         check_oracle(settled.env, first, mechanism, key, ConditionKind.ORACLE_CONTEXT, remedy)
-    remembers = settled.env.without_world_memory() is not settled.env
+    remembers = beside(settled.env, Variants).without_world_memory() is not settled.env
     kept = tuple(c for c in controls if c is not ConditionKind.NO_WORLD_MEMORY or remembers)
     return replace(settled, controls=kept)
 
@@ -48,7 +48,7 @@ def _lacking(world: TextEnv, pack: Pack, control: ConditionKind) -> Reference | 
     if (kind := control.reference) is None:
         return None
     try:
-        world.reference(kind, pack)
+        beside(world, Players).reference(kind, pack)
     except NotImplementedError:
         return kind
     return None
@@ -62,7 +62,7 @@ def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMec
     here = copy.deepcopy(world)
     observation, _ = here.reset(options={"task": pack.tasks[0]})
     shown = f"{mechanism.prepare(mechanism.empty(), here.rules, observation).system} {observation}".split()
-    foreign = [word for word in (*world.words(), *shown) if unknown in chat.encode(word)]
+    foreign = [word for word in (*beside(world, Vocabulary).words(), *shown) if unknown in chat.encode(word)]
     if foreign:
         expected = f"a world in words that the policy was made with, not '{foreign[0]}'"
         remedy = "Leave the suite out, or train on a mixture with this world."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import TextEnv, TextPolicy
+from cod_lightning.envs.base import Players, TextEnv, TextPolicy, beside
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
@@ -52,7 +52,7 @@ def play_reference(
     shown = Shown.EMPTY if kind is ConditionKind.MEMORYLESS else Shown.OWN
     program = Controlled(program=program, shown=shown, writes=False)
     for pack in packs:
-        sampler = scripted_sampler(world.reference(reference, pack), mechanism, seed)
+        sampler = scripted_sampler(beside(world, Players).reference(reference, pack), mechanism, seed)
         setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program)
         (group,) = run_groups([pack], 1, setting)
         yield from group.lifecycles

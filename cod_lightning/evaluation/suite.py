@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.envs.non_stationary import NonStationary
-from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conditions import (
     CONTROLS,
@@ -95,8 +93,12 @@ class Suite:
         env, size = self.env or world, self.pack_size or pack_size
         self._check_change(size)
         if self.wrap is Wrap.RALPH_LOOP:
+            from cod_lightning.envs.ralph_loop import RalphLoop
+
             env = RalphLoop(env)
         elif self.wrap is Wrap.NON_STATIONARY:
+            from cod_lightning.envs.non_stationary import NonStationary
+
             env = NonStationary(env, self.change_at)
         return replace(self, env=env, pack_size=size, wrap=Wrap.NONE, change_at=None)
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from cod_lightning.engines.base import Engine
+from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.evaluation.changes import change_position
 from cod_lightning.evaluation.conditions import Condition, ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.models.endpoint import EndpointPolicy
 from cod_lightning.ranks import gathered
 from cod_lightning.rewards import Reward, WorldReward
 from cod_lightning.rollout.chat import Chat
@@ -24,6 +24,8 @@ from cod_lightning.types import EpisodeKind, Group, Pack
 
 def at_endpoint(setting: Setting, engine: Engine) -> Setting:
     """The setting with the endpoint's model in the policy's place, in bytes; no request is sent yet."""
+    from cod_lightning.models.endpoint import EndpointPolicy
+
     policy = EndpointPolicy()
     tokenizer = policy.tokenizer(())
     chat, trained = Chat(tokenizer), setting.sampler
@@ -76,7 +78,7 @@ class SuitePlayer:
         own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts)
         outcomes = Outcomes.of(
             [lifecycle for group in groups for lifecycle in group.lifecycles],
-            rules=[f"{derive_seed(env.hidden_rule(group.pack)):x}" for group in groups],
+            rules=[f"{derive_seed(beside(env, HiddenRules).hidden_rule(group.pack)):x}" for group in groups],
         )
         if condition.kind is ConditionKind.WARM_START:
             self._warm_starts[condition.temperature] = float(np.nan_to_num(position_means(outcomes.success)).mean())
@@ -86,5 +88,5 @@ class SuitePlayer:
             env=env.name,
             outcomes=outcomes,
             changes=tuple(changed) or None,
-            r_max=float(env.reward_range[1]) if own else None,
+            r_max=float(env.traits.reward_range[1]) if own else None,
         )

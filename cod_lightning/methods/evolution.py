@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import EnvironmentFailure, described
 from cod_lightning.rollout.boundaries import FAULTS, crossing
@@ -139,7 +140,7 @@ class Evolution:
         """The update of the first context on the record of all tasks that were played."""
         solves = [one for life in played for one in life.solves if one.status is not EpisodeStatus.SKIPPED]
         rewards = [one.reward for one in solves if one.reward is not None]
-        closed = bool(self.setting.env.words())
+        closed = bool(beside(self.setting.env, Vocabulary).words())
         record = Episode(
             kind=EpisodeKind.SOLVE,
             position=0,
@@ -166,7 +167,7 @@ class _Several(WrappedWorld):
 
     @property
     def rules(self) -> str:
-        return self.world.rules if self.world.words() else f"{self.world.rules}\n\n{_ABOUT}"
+        return self.world.rules if beside(self.world, Vocabulary).words() else f"{self.world.rules}\n\n{_ABOUT}"
 
 
 def _ended(solved: Episode) -> str:

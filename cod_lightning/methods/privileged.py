@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from msgspec import structs
 from torch import Tensor
 
+from cod_lightning.envs.base import Tools, beside
 from cod_lightning.evaluation.provided_contexts import Contexts, oracle_contexts
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.asked import first_ids
@@ -95,7 +96,7 @@ class OraclePrompts:
     def _of_pack(self, pack: Pack) -> tuple[str, Sequence[Any], Contexts]:
         world = copy.deepcopy(self.setting.env)
         world.reset(options={"task": pack.tasks[0]})
-        rules, tools = world.rules, world.tools
+        rules, tools = world.rules, beside(world, Tools).schemas
         world.close()
         return rules, tools, oracle_contexts(self.setting.env, [pack], self.setting.mechanism)[0]
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Variants, beside
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
@@ -95,7 +95,7 @@ class Revisits(PackSource):
         if not self.solved_min < self.solved_max < 1:
             expected = f"above solved_min={self.solved_min} and below 1"
             raise ConfigError(f"{key}.solved_max", self.solved_max, expected, "0.75 is the default.")
-        if self.back == "continued" and env.without_world_memory() is not env:
+        if self.back == "continued" and beside(env, Variants).without_world_memory() is not env:
             expected = f"same or near in {env.name}, which itself remembers earlier tasks, so that none can be taken out of turn"
             raise ConfigError(
                 f"{key}.back", self.back, expected, "Switch the environment's memory off, or choose another."

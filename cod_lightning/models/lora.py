@@ -12,7 +12,6 @@ from cod_lightning.adapters import ADAPTER, adapter_weights, as_float32, plain_w
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.extras import require
 from cod_lightning.models.base_weights import base_weights
-from cod_lightning.models.gguf import checkpoint_folder
 from cod_lightning.models.pretrained import PretrainedPolicy
 from cod_lightning.types import EpisodeKind
 
@@ -84,6 +83,8 @@ class LoRAPolicy(PretrainedPolicy):
 
         model = super().model(tokenizer)
         self.base = base_weights(model, self.path)
+        from cod_lightning.models.gguf import checkpoint_folder
+
         _check_targets(model, self.targets)
         targets: Any = self.targets or "all-linear"
         for name in self.adapter_names or (ADAPTER,):

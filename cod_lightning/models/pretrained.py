@@ -22,9 +22,7 @@ from transformers import (
 
 from cod_lightning.adapters import has_adapter
 from cod_lightning.errors import DataError
-from cod_lightning.forward.liger import check_liger
 from cod_lightning.models.base import Policy
-from cod_lightning.models.gguf import checkpoint_folder
 
 _MOST_TEMPLATE = 2**20
 """Characters of a chat template; those of known models have some thousands."""
@@ -71,6 +69,8 @@ class PretrainedPolicy(Policy):
     def check_machine(self) -> None:
         """Fused kernels, where they are asked for, are there for this architecture."""
         if self.kernels:
+            from cod_lightning.forward.liger import check_liger
+
             check_liger(read_config(self.path, "model.policy.path").model_type if self.path else None)
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -96,9 +96,16 @@ class PretrainedPolicy(Policy):
         return {}
 
 
+def _folder(path: str, key: str) -> str:
+    """The folder, hub name, or what a GGUF file was read into."""
+    from cod_lightning.models.gguf import checkpoint_folder  # which few runs need
+
+    return checkpoint_folder(path, key)
+
+
 def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a folder, hub name or GGUF file, the value of `key`. Raises `DataError` where there is none."""
-    path = checkpoint_folder(path, key)
+    path = _folder(path, key)
     with _named(key, path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         if len(template := str(tokenizer.chat_template or "")) > _MOST_TEMPLATE:
@@ -110,7 +117,7 @@ def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
 
 def read_config(path: str, key: str) -> PreTrainedConfig:
     """The config of a folder, hub name or GGUF file, the value of `key`. Raises `DataError` where there is none."""
-    path = checkpoint_folder(path, key)
+    path = _folder(path, key)
     with _named(key, path):
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
 
@@ -120,7 +127,7 @@ def read_model(path: str, key: str, classes: Any = AutoModelForCausalLM, **optio
 
     Transformers would put random numbers in the place of weights that are missing.
     """
-    path = checkpoint_folder(path, key)
+    path = _folder(path, key)
     with _named(key, path):
         model, found = classes.from_pretrained(path, trust_remote_code=False, output_loading_info=True, **options)
         if missing := sorted(found["missing_keys"]):

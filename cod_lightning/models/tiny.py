@@ -18,7 +18,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, 
 from cod_lightning.errors import ConfigError, DataError, check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.models.induction import ROPE_THETA, begin_with_induction, check_induction
-from cod_lightning.models.pretrained import read_model
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _ROLES = ("<system>", "<user>", "<assistant>")
@@ -138,6 +137,8 @@ class TinyPolicy(Policy):
             raise DataError(
                 f"model.policy.weights is {folder}; expected a Hugging Face folder with config.json. Check the path."
             )
+        from cod_lightning.models.pretrained import read_model
+
         model = read_model(
             str(folder), "model.policy.weights", Qwen3ForCausalLM, attn_implementation="sdpa", dtype=torch.float32
         )

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from jinja2 import TemplateError
 
-from cod_lightning.envs.apps.tool_calls import STYLES
+from cod_lightning.envs.tool_calls import STYLES
 from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.rollout.chat import CALLING, Chat
 from cod_lightning.rollout.chat_request import ChatRequest, Reply, goes_on, spoken, style_of

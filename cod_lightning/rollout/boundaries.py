@@ -14,7 +14,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, History, Intervention, Prepared
 from cod_lightning.engines.base import Completion
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import (
     BadCompletion,
     CodLightningError,
@@ -62,7 +62,9 @@ def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: object 
 
 async def answered(env: TextEnv, call: Callable[[], Any]) -> Any:
     """What a call of the environment gives: from a thread where it blocks, awaited where it is asynchronous; the caller blames."""
-    found = await in_thread(partial(crossing, EnvironmentFailure, call), bounded=True) if env.blocking else call()
+    found = (
+        await in_thread(partial(crossing, EnvironmentFailure, call), bounded=True) if env.traits.blocking else call()
+    )
     return await found if asyncio.isfuture(found) else found
 
 
@@ -75,7 +77,7 @@ async def closed(env: TextEnv, limit_s: float | None) -> None:
     try:
         async with limit:
             close = partial(crossing, EnvironmentFailure, env.close)
-            found: Any = await in_thread(close) if env.blocking else close()
+            found: Any = await in_thread(close) if env.traits.blocking else close()
             if asyncio.isfuture(found):
                 await found
     except BaseException as error:
@@ -86,7 +88,7 @@ async def closed(env: TextEnv, limit_s: float | None) -> None:
 
 def check_reward(reward: float, env: TextEnv) -> None:
     """Raise `EnvironmentFailure` for a reward that is not finite, or outside the environment's range."""
-    low, high = env.reward_range
+    low, high = env.traits.reward_range
     if not (math.isfinite(reward) and low <= reward <= high):
         raise EnvironmentFailure(f"{type(env).__name__} gave reward {reward}, outside its range [{low}, {high}]")
 
@@ -119,7 +121,7 @@ def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism | Program, 
 
 def see_sentences(env: TextEnv, mechanism: ContextMechanism, chat: Chat, key: str = "data.env") -> None:
     """Raise `ConfigError` where a language model would meet an environment in single words beside a context in sentences."""
-    if not chat.closed and env.words() and not mechanism.words():
+    if not chat.closed and beside(env, Vocabulary).words() and not mechanism.words():
         found = f"{type(env).__name__} in single words, which are for tiny policies"
         expected = f"an environment in sentences for a language model, as {type(mechanism).__name__} is"
         remedy = "Set data.env.protocol=natural, or choose context=hint_compact if single words are meant."

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cod_lightning.envs.apps.agent import AppCall
-from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls, ToolStyle
+from cod_lightning.envs.tool_calls import STYLES, BadCalls, ToolCall, ToolStyle
 from cod_lightning.rollout.chat import CALLING, Chat
 from cod_lightning.types import Message, Role, StopReason, Turn
 
@@ -150,7 +149,7 @@ class Reply(Struct):
     """Of the turn in its task, from 0."""
     content: str
     reasoning: str
-    calls: list[AppCall]
+    calls: list[ToolCall]
     prompt_tokens: int
     model: str = ""
 
@@ -158,7 +157,7 @@ class Reply(Struct):
     def of(cls, turn: Turn, number: int, request: ChatRequest, style: ToolStyle, prompt_tokens: int) -> "Reply":
         """The turn in the dialect: thoughts and calls apart from what is said. Calls that cannot be read stay text."""
         before, thought, said = turn.response.rpartition("</think>")
-        calls: list[AppCall] = []
+        calls: list[ToolCall] = []
         if request.tools:
             begun = style.begin(said)
             try:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import structs
 
 from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, TokenView, UpdateDialogue
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Tools, Vocabulary, beside
 from cod_lightning.envs.own_loop import OwnLoop, own_loop
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, note_fault
 from cod_lightning.lifecycles import Shown
@@ -61,7 +61,8 @@ async def run_solve_episode(
             see_known(system, sampler.chat, setting.mechanism, "prepare()")
             if loop := own_loop(env):
                 return await solving.left_to(loop, system, identity)
-            dialogue = opened(sampler, identity, system, observation, crossing(EnvironmentFailure, lambda: env.tools))
+            tools = crossing(EnvironmentFailure, lambda: beside(env, Tools).schemas)
+            dialogue = opened(sampler, identity, system, observation, tools)
             try:
                 return await solving.played(dialogue, rules)
             finally:
@@ -132,7 +133,8 @@ class _Solving:
             self.turns += [turn] if dialogue.thought is None else [dialogue.thought, turn]
             num_responses += 1
             if turn.stop is StopReason.WINDOW:
-                said = "" if env.words() else "The policy's window is full."  # a closed vocabulary has no words for it
+                closed = beside(env, Vocabulary).words()  # and has no words for it
+                said = "" if closed else "The policy's window is full."
                 full = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, said)
                 return crossing(EnvironmentFailure, full)
             action, reply = dialogue.response, None
@@ -158,7 +160,9 @@ class _Solving:
                 self._carry(_went_on(dialogue, mechanism, self.inside, rules, observation))
                 self.hooked = num_replies < MOST_INTERVENTIONS
             elif calls is not None:
-                results = crossing(EnvironmentFailure, lambda: [checked_text(text, env) for text in env.results])
+                results = crossing(
+                    EnvironmentFailure, lambda: [checked_text(text, env) for text in beside(env, Tools).results]
+                )
                 calls.say(observation, results)
             else:
                 dialogue.say(observation)
@@ -179,7 +183,7 @@ class _Solving:
             state_after=self.state_before if reward is None else self.state,
             error=error,
             repeat=self.task.repeat,
-            reward_hidden=self.env.hides_reward,
+            reward_hidden=self.env.traits.hides_reward,
         )
 
     def _carry(self, inside: Any) -> None:
@@ -220,7 +224,9 @@ def _see_end(env: TextEnv, num_turns: int) -> None:
 
 def check_hooks(env: TextEnv, mechanism: ContextMechanism) -> None:
     """Raise `ConfigError` for a mechanism that acts within tasks whose turns are a program's own, or calls of tools."""
-    turns = "leaves its turns to a program" if own_loop(env) else "takes calls of tools" if env.tools else ""
+    turns = "takes calls of tools" if beside(env, Tools).schemas else ""
+    if own_loop(env):
+        turns = "leaves its turns to a program"
     if turns and mechanism.hooks():
         expected = f"a mechanism that does nothing within a task, since {type(env).__name__} {turns}"
         raise ConfigError("data.context", type(mechanism).__name__, expected, "HintContext is one.")

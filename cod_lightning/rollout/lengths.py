@@ -3,7 +3,7 @@
 import copy
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Tools, beside
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, StopReason, Turn
@@ -25,7 +25,8 @@ def longest_row(
             world, state = copy.deepcopy(env), context.empty()
             observation, _ = world.reset(options={"task": task})
             rules = world.rules
-            solving.append(first_ids(chat, context.prepare(state, rules, observation).system, observation, world.tools))
+            system, tools = context.prepare(state, rules, observation).system, beside(world, Tools).schemas
+            solving.append(first_ids(chat, system, observation, tools))
             if context.updates:
                 opening = next(context.update(state, rules, _unanswered(observation, state), chat))
                 updating.append(chat.opening(chat.prefixed(list(opening) if not isinstance(opening, str) else [])))

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import Proposals, TextEnv, beside
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
 from cod_lightning.lifecycles import Shown
 from cod_lightning.rollout.asked import opened
@@ -43,13 +43,13 @@ async def run_propose_episode(
     """
 
     def made(response: str) -> Task | None:
-        found = env.proposed(response, task)
+        found = beside(env, Proposals).proposed(response, task)
         if not isinstance(found, Task | None):
             raise EnvironmentFailure(f"{type(env).__name__}.proposed gave a {type(found).__name__}, not a Task or None")
         return found
 
     def offered(_: str) -> str:
-        offer = checked_text(env.offer, env)
+        offer = checked_text(beside(env, Proposals).offer, env)
         see_known(offer, setting.sampler_of(EpisodeKind.PROPOSE).chat, env, "offer")
         return offer
 

@@ -8,7 +8,6 @@ import torch
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
-from cod_lightning.models.pretrained import read_model
 from cod_lightning.models.tiny import TinyPolicy
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.training.scorers import CheckpointScorer
@@ -51,6 +50,8 @@ class FrozenRole:
             if self.path is None and isinstance(policy, TinyPolicy) and policy.weights is None:
                 expected = "the folder of a policy, since this training begins with random numbers"
                 raise ConfigError(f"{KEY}.path", None, expected, "Name one, or a warm_start.")
+            from cod_lightning.models.pretrained import read_model
+
             with torch.random.fork_rng(devices=[]):
                 tokenizer: Any = trained.chat.tokenizer
                 model: Any = (

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from cod_lightning.credit.credited import Credited
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Variants, beside
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.rollout.transcript import plain
 from cod_lightning.seeds import derive_seed
@@ -27,7 +27,7 @@ class PackChoice:
     index: int
     """From 0 on; the `index` of `TextEnv.sample_pack`."""
     category: str | None = None
-    """One of `TextEnv.categories`; None: the environment draws one by its own weights."""
+    """One of `Variants.categories`; None: the environment draws one by its own weights."""
     num_tasks: int | None = None
     """Tasks of the pack, at most `data.pack_size`; None: `data.pack_size`."""
     max_turns: int | None = None
@@ -138,7 +138,7 @@ class TrainingPacks:
 
     def __init__(self, source: PackSource, env: TextEnv, pack_size: int, seed: int) -> None:
         self.source, self.env, self.pack_size, self.seed = source, env, pack_size, seed
-        self._categories = env.categories()
+        self._categories = beside(env, Variants).categories()
         self._parts: dict[str | None, TextEnv] = {None: env}
         """The environment of each category that was drawn."""
         source.start(self._categories, seed)
@@ -202,7 +202,7 @@ class TrainingPacks:
     def pack(self, choice: PackChoice) -> Pack:
         """The pack that a choice names, the same whenever it is asked for."""
         if choice.category not in self._parts:
-            self._parts[choice.category] = self.env.of_category(str(choice.category))
+            self._parts[choice.category] = beside(self.env, Variants).of_category(str(choice.category))
         env, num_tasks = self._parts[choice.category], choice.num_tasks or self.pack_size
 
         def drawn(index: int) -> Pack:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain, pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cod_lightning.credit.credited import Credited
 from cod_lightning.credit.table import EpisodeTable
@@ -27,6 +27,9 @@ from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
+
+if TYPE_CHECKING:
+    from cod_lightning.training.replay_buffer import ReplayBuffer
 
 
 class Learner(Protocol):
@@ -55,7 +58,7 @@ class TrainingRollouts:
     pad_id: Callable[[], int]
     dump: Callable[[Any], str] = str
     """The state of a context as text (`ContextMechanism.dump`)."""
-    replay: ReplayBuffer | None = None
+    replay: "ReplayBuffer | None" = None
     """Episodes of earlier rollouts; None replays none."""
     num_ahead: Callable[[], float] | None = None
     """How many rollouts after the one that training takes now are to be begun by then, with a buffer how many are needed at all;
@@ -324,7 +327,8 @@ class TrainingRollouts:
             self.replay.load_state_dict(state_dict["replay"])
         self.runner.ahead.drop()
         flying = state_dict.get("in_flight", [])
-        if state_dict["ahead"] if self.flies else flying:
+        in_other_form = state_dict["ahead"] if self.flies else flying
+        if in_other_form:
             kept = ("whole rollouts", "groups in flight")
             raise ConfigError(
                 "ckpt_path",

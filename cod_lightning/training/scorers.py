@@ -22,8 +22,6 @@ from transformers import PreTrainedModel
 from cod_lightning.clients.access import checked_address, key_of
 from cod_lightning.clients.http import Bounds, Connections, ask, ask_once
 from cod_lightning.errors import ConfigError, ScorerFailed
-from cod_lightning.models.gguf import checkpoint_folder
-from cod_lightning.models.pretrained import read_model, read_tokenizer
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group
@@ -91,6 +89,8 @@ class CheckpointScorer(Scorer):
             expected = "a folder or hub name in Hugging Face form or a GGUF file, not a run's checkpoint"
             remedy = f"Make one: python -m cod_lightning export --ckpt_path {self.path} --out policies/teacher"
             raise ConfigError(f"{key}.path", self.path, expected, remedy)
+        from cod_lightning.models.pretrained import read_tokenizer
+
         own = read_tokenizer(self.path, f"{key}.path").get_vocab()
         if differing := sorted(set(own.items()) ^ set(vocabulary.items())):
             token = differing[0][0]
@@ -102,6 +102,8 @@ class CheckpointScorer(Scorer):
 
     def num_weight_bytes(self) -> int:
         """Of the files in its folder; 0 where that is not on this machine."""
+        from cod_lightning.models.gguf import checkpoint_folder
+
         folder = checkpoint_folder(self.path, "model.scorers.path")
         return sum(file.stat().st_size for file in Path(folder).glob("*.safetensors"))
 
@@ -109,6 +111,8 @@ class CheckpointScorer(Scorer):
         """By the training forward over its weights, which are loaded at the first call."""
         device = rows.token_ids.device
         if self.weights is None:
+            from cod_lightning.models.pretrained import read_model
+
             with torch.random.fork_rng(devices=[]):
                 found = read_model(self.path, "model.scorers.path", attn_implementation="sdpa")
             self.weights = found.eval().requires_grad_(False).to(device)  # pyright: ignore[reportArgumentType]

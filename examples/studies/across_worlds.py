@@ -29,7 +29,7 @@ from jaxtyping import Float
 from safetensors.torch import load_file, save_file
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
@@ -167,7 +167,7 @@ def measured(runs: Path) -> tuple[Cells, Words]:
                 assert outcomes is not None, f"{done.parent}: {world} {played}"
                 cell = found.setdefault(names[name], {}).setdefault(seed, {}).setdefault(world, {})
                 cell[condition] = outcomes.success
-            counts = spoken(file.read_text(), frozenset(world_of(world).words()))
+            counts = spoken(file.read_text(), frozenset(beside(world_of(world), Vocabulary).words()))
             if (last := done.parent / "checkpoints" / "last.ckpt").is_file():
                 counts.append(alike(embedded(last, words_but(world, trained_on(names[name])))))
             words.setdefault(names[name], {}).setdefault(seed, {})[world] = counts
@@ -185,13 +185,17 @@ def spoken(lifecycles: str, words: frozenset[str]) -> list[float]:
 
 def words_but(world: str, worlds: Sequence[str]) -> list[str]:
     """The words of a world that these worlds do not have; all of them where they have them all."""
-    known = {word for one in worlds for word in world_of(one).words()}
-    return [word for word in world_of(world).words() if word not in known] or list(world_of(world).words())
+    known = {word for one in worlds for word in beside(world_of(one), Vocabulary).words()}
+    own = beside(world_of(world), Vocabulary).words()
+    return [word for word in own if word not in known] or list(own)
 
 
 def token_ids(words: Sequence[str]) -> list[int]:
     """Of words in the vocabulary of all worlds."""
-    every = [*(word for one in WORLDS for word in world_of(one).words()), *HintContext("compact").words()]
+    every = [
+        *(word for one in WORLDS for word in beside(world_of(one), Vocabulary).words()),
+        *HintContext("compact").words(),
+    ]
     vocabulary = TinyPolicy().tokenizer(every).get_vocab()
     return [vocabulary[word] for word in words]
 

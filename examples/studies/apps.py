@@ -26,12 +26,12 @@ from typing import Any
 
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.actions import CodeActions
-from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.checks import checks
 from cod_lightning.envs.apps.templates import CONFIRMED
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.tool_calls import ToolCall
 from cod_lightning.types import Pack, Split
 from examples.studies.apps_page import page
 from examples.studies.signals import finished, train
@@ -103,7 +103,7 @@ def calls_by_level() -> dict[str, list[float]]:
 
 def _lived(env: TaskWorld[Any], pack: Pack, kind: Reference, seed: int, *, forgets: bool) -> list[Any]:
     """A lifecycle; of one who forgets, every task is played as the first of a pack."""
-    player = env.reference(kind, pack)
+    player = beside(env, Players).reference(kind, pack)
     if not forgets:
         return live(env, pack, player, env.protocol, seed)  # pyright: ignore[reportAttributeAccessIssue]
     singles = [replace(pack, tasks=(task,)) for task in pack.tasks]
@@ -179,7 +179,7 @@ def speed() -> dict[str, Any]:
         copy.deepcopy(env)
         snapshots.append(1e6 * (time.perf_counter() - began))
     code = CodeActions([app.name for app in APPS])
-    line = code.spelled([AppCall("directory.teams", {})])
+    line = code.spelled([ToolCall("directory.teams", {})])
     text, turns = code.read(line)[0], 2_000
     began = time.process_time()
     for _ in range(turns):
@@ -208,7 +208,7 @@ def memory() -> dict[str, float]:
         live(
             env,
             replace(pack, tasks=pack.tasks[:3]),
-            env.reference(Reference.ORACLE, pack),
+            beside(env, Players).reference(Reference.ORACLE, pack),
             "natural",
         )
         env.reset(options={"task": pack.tasks[3]})

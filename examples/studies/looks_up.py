@@ -7,17 +7,24 @@ from typing import Any
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.invented import Invented
 from cod_lightning.envs.invented.policies import Facts, InventedPlay
+from cod_lightning.envs.invented.world import InventedPlayers
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.types import Pack
 
 
+class LookingUpPlayers(InventedPlayers):
+    """Who plays the invented rules, looked up."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[InventedPlay, Facts]:
+        return super().play(pack, teaches=True)
+
+
 class LooksUp(Invented):
     """Domains whose scripted player plays as demonstrations do: what is stated is looked up, and nothing is inferred."""
 
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[InventedPlay, Facts]:
-        return super()._play(pack, teaches=True)
+    companions = (LookingUpPlayers, *Invented.companions)
 
 
 def met(suite: dict[str, Any]) -> tuple[LooksUp, list[Pack]]:

@@ -28,7 +28,7 @@ from cod_lightning.commands.from_run import FromRunCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.phase import ensure_warm_start
 from cod_lightning.contexts import CheckedContext, ContextMechanism, HintContext, StackedContext
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import ForbiddenLever, Levers
 from cod_lightning.envs.levers.forbidden import RuledCompact, broke
@@ -287,7 +287,7 @@ def scripted_poison(name: str, kind: str, runs: Path) -> dict[str, Any]:
         mechanism, levers = SCRIPTED[kind][name](), Levers(protocol="compact")
 
         def player(env: TextEnv, pack: Pack) -> Sampler:
-            return scripted_sampler(env.reference(Reference.SCRIPTED, pack), mechanism)
+            return scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), mechanism)
 
         if kind == "rule":
             found = poisoned(mechanism, player, ForbiddenLever("first", protocol="compact"), false_rule)

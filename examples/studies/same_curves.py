@@ -9,7 +9,6 @@ import argparse
 import csv
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,15 +17,12 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerFast
 
 ROOT = Path(__file__).parents[2]
-GUIDES = "".join(
-    (ROOT / "docs" / "guides" / name).read_text() for name in ("protocols.md", "environments_of_others.md")
-)
 LARGEST = 12
 WORLDS = f'''
 import gymnasium
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import text_space
+from cod_lightning.envs.base import Vocabulary, text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld
 from cod_lightning.envs.openenv_world import OpenEnvWorld
 from cod_lightning.envs.programs import VerifiersWorld
@@ -37,14 +33,17 @@ TASKS = [{{"hidden": n}} for n in range(1, {LARGEST} + 1)]
 UNREAD = "Not a number. The task is over."
 
 
-class Spelled:
-    """What all three have in common."""
-
-    rules = property(lambda self: RULES)
-
+class SpelledVocabulary(Vocabulary):
     def words(self):
         said = [RULES, "Your first guess?", UNREAD, "is right. too low. too high."]
         return (*" ".join(said).split(), *(text for n in range({LARGEST} + 1) for text in (str(n), f"<answer>{{n}}</answer>")))
+
+
+class Spelled:
+    """What all three have in common."""
+
+    companions = (SpelledVocabulary,)
+    rules = property(lambda self: RULES)
 
     def step(self, action):
         seen, *rest = super().step(action)
@@ -158,11 +157,6 @@ def exported(folder: Path, run: Path) -> Path:
     return out
 
 
-def block(name: str) -> str:
-    (found,) = re.findall(rf"^```\w+\n(# {re.escape(name)}\n.*?)^```", GUIDES, re.DOTALL | re.MULTILINE)
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
@@ -175,7 +169,9 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "numbers_worlds.py").write_text(WORLDS)
     numbers = f"range(1, {LARGEST} + 1)"
-    module = block("hidden_number_v1.py").replace("(3, 8, 13, 21, 26, 30)", numbers)
+    module = (
+        (ROOT / "examples" / "protocols" / "hidden_number_v1.py").read_text().replace("(3, 8, 13, 21, 26, 30)", numbers)
+    )
     read = module[
         module.index("                found = re.fullmatch") : module.index("                if segment.terminated")
     ]

@@ -8,7 +8,7 @@ from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.facts import FactTable, QuotingDials
 from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.splits import split_of_text
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Pack, Split
 
@@ -50,6 +50,14 @@ class MachinePlay(TablePlay):
         return self.respond(drink, button, known)
 
 
+class MachinePlayers(TaskPlayers["VendingMachine"]):
+    """Who plays the machine."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[MachinePlay, dict[int, str]]:
+        gives = self.env._spec(pack.tasks[0]).gives
+        return MachinePlay(self.env.wording, self.env.teacher), dict(enumerate(gives, start=1))
+
+
 class VendingMachine(TaskWorld[Order]):
     """Get the wanted drink.
 
@@ -57,6 +65,8 @@ class VendingMachine(TaskWorld[Order]):
         max_turns: Presses per task.
         teacher: How good the demonstrations of the warm start are.
     """
+
+    companions = (MachinePlayers, *TaskWorld.companions)
 
     task_type = Order
     late = "miss"
@@ -101,7 +111,3 @@ class VendingMachine(TaskWorld[Order]):
 
     def _observed(self) -> str:
         return f"want={self.task.drink}"
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[MachinePlay, dict[int, str]]:
-        gives = self._spec(pack.tasks[0]).gives
-        return MachinePlay(self.wording, self.teacher), dict(enumerate(gives, start=1))

@@ -28,6 +28,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.credit.baselines import Baseline
 from cod_lightning.credit.returns import TaskCredit, TrajectoryCredit
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.methods.attempts import Anchored, Counterfactual
@@ -155,7 +156,7 @@ class Machine:
         L.seed_everything(1, verbose=False)
         self.world, self.mechanism = Levers(protocol="compact"), HintContext(protocol="compact")
         self.policy = TinyPolicy(hidden_size=self.args.hidden_size, num_layers=2)
-        tokenizer = self.policy.tokenizer(self.world.words() + self.mechanism.words())
+        tokenizer = self.policy.tokenizer(beside(self.world, Vocabulary).words() + self.mechanism.words())
         self.chat = Chat(tokenizer)
         self.engine = TransformersEngine(max_dialogues=1024)
         self.engine.bind(self.policy.model(tokenizer).eval(), self.chat.stop_ids)

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 from cod_lightning.contexts import HintContext
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.batch import Batch
@@ -105,7 +106,7 @@ def long_rollout() -> Recording:
         HintContext("compact"),
         TinyPolicy(**scale.sizes),
     )
-    tokenizer = policy.tokenizer(world.words() + mechanism.words())
+    tokenizer = policy.tokenizer(beside(world, Vocabulary).words() + mechanism.words())
     chat, engine = Chat(tokenizer), Endless()
     engine.bind(policy.model(tokenizer).to(torch.bfloat16).eval(), ())
     sampler = Sampler(engine=engine, chat=chat, window=policy.window, max_new_tokens=scale.tokens, seed=1)

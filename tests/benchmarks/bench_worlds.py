@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.types import Message, Pack, Role, Split, Task
 from tests.benchmarks.results import Table, report
 
@@ -32,7 +32,7 @@ def record(env: TextEnv, pack: Pack) -> list[Played]:
     """The pack as the random and as the scripted reference answer it."""
     played: list[Played] = []
     for kind in (Reference.RANDOM, Reference.SCRIPTED):
-        world, policy, rng = copy.deepcopy(env), env.reference(kind, pack), random.Random(0)
+        world, policy, rng = copy.deepcopy(env), beside(env, Players).reference(kind, pack), random.Random(0)
         for task in pack.tasks:
             observation, _ = world.reset(options={"task": task})
             messages, responses, ended = [Message(Role.SYSTEM, world.rules), Message(Role.USER, observation)], [], False

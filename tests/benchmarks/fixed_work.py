@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.envs.base import TextEnv, text_space
+from cod_lightning.envs.base import TextEnv, Vocabulary, text_space
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
@@ -57,8 +57,18 @@ def reward_of(answer: str) -> float:
     return float(zlib.crc32(answer.encode()) & 1)
 
 
+class FixedVocabulary(Vocabulary["FixedWork"]):
+    """The words of the words."""
+
+    def words(self) -> tuple[str, ...]:
+        """All of them."""
+        return WORDS
+
+
 class FixedWork(TextEnv):
     """Any answer is taken; after `max_turns` of them the task ends."""
+
+    companions = (FixedVocabulary,)
 
     observation_space = action_space = text_space()
 
@@ -80,10 +90,6 @@ class FixedWork(TextEnv):
     def status(self) -> EpisodeStatus:
         """Nothing else happens."""
         return EpisodeStatus.COMPLETED
-
-    def words(self) -> tuple[str, ...]:
-        """All of them."""
-        return WORDS
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """Tasks differ by their words."""

@@ -7,7 +7,7 @@ import pytest
 
 from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
@@ -116,7 +116,7 @@ def test_the_traceback_of_what_cost_a_lifecycle_is_in_the_run_s_folder_and_the_l
 def run_one(world: TextEnv) -> Group:
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     mechanism = HintContext()
-    sampler = scripted_sampler(world.reference(Reference.RANDOM, pack), mechanism)
+    sampler = scripted_sampler(beside(world, Players).reference(Reference.RANDOM, pack), mechanism)
     return run_groups([pack], 1, Setting(env=world, mechanism=mechanism, sampler=sampler))[0]
 
 

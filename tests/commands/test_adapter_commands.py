@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.results import read_results
 from tests.adapted import write_base
@@ -26,7 +27,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    words = Levers(protocol="compact").words() + HintContext(protocol="compact").words()
+    words = beside(Levers(protocol="compact"), Vocabulary).words() + HintContext(protocol="compact").words()
     return write_base(tmp_path_factory.mktemp("base"), words=words)
 
 

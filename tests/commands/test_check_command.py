@@ -11,6 +11,7 @@ from cod_lightning.cli import main
 
 ROOT = Path(__file__).parents[2]
 WORLD = '''
+from cod_lightning.envs.base import Vocabulary
 from cod_lightning.envs.levers import Levers
 
 
@@ -24,9 +25,13 @@ class Nameless(Levers):
         del self.name
 
 
-class Broken(Levers):
+class BrokenVocabulary(Vocabulary):
     def words(self):
         raise LookupError("no words")
+
+
+class Broken(Levers):
+    companions = (BrokenVocabulary, *Levers.companions)
 '''
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from cod_lightning.cli import main
 from cod_lightning.commands.play import Game, Person, Watched, _in_form, _one_of
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.types import EpisodeStatus, Split
@@ -89,7 +89,7 @@ def test_what_a_world_shows_is_never_read_as_markup():
 def test_watching_a_reference_gives_what_the_reference_gets():
     env = Levers()
     pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=4)
-    oracle = env.reference(Reference.ORACLE, pack)
+    oracle = beside(env, Players).reference(Reference.ORACLE, pack)
     console = Console(file=io.StringIO())
     episodes = Game(env, pack, Watched(console, oracle), MECHANISM, console).play()
     assert [e.reward for e in episodes] == [lived.reward for lived in live(env, pack, oracle, "natural")]
@@ -126,7 +126,9 @@ def test_a_bare_answer_in_a_closed_vocabulary_is_the_word_that_ends_so(typed):
     env = Levers(protocol="compact")
     pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=1)
     console = Console(file=io.StringIO(), width=100)
-    (episode,) = Game(env, pack, Person(console, lambda _: typed, env.words()), MECHANISM, console).play()
+    (episode,) = Game(
+        env, pack, Person(console, lambda _: typed, beside(env, Vocabulary).words()), MECHANISM, console
+    ).play()
     assert episode.status is not EpisodeStatus.MALFORMED
     assert "2=" in console.file.getvalue()  # type: ignore[attr-defined]
 

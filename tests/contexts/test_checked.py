@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
+from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, checked
 from cod_lightning.contexts.base import Answer, Intervention
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context

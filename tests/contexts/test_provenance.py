@@ -8,7 +8,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import Answer
 from cod_lightning.contexts.provenance import Provenance
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
@@ -170,7 +170,7 @@ def test_scripted_play_reads_through_it(kind, protocol):
     context = kind(protocol, provenance=True)
     for index in range(40):
         pack = env.sample_pack(split=Split.TEST, index=index, num_tasks=4)
-        sampler = scripted_sampler(env.reference(Reference.SCRIPTED, pack), context)
+        sampler = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), context)
         (group,) = run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=sampler))
         assert not group.lifecycles[0].failed
         rows.append(group.lifecycles[0].solves[-1].success)

@@ -4,7 +4,7 @@ import pytest
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, StartedContext
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.conditions import ConditionKind
@@ -92,7 +92,7 @@ def test_each_part_s_store_is_checked_by_the_part_itself():
 def test_a_choice_of_a_skill_passes_through_and_its_state_is_the_part_s():
     env, context = Levers(max_turns=1), StackedContext([HintContext(), SkillsContext()])
     pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=4)
-    sampler = scripted_sampler(env.reference(Reference.ORACLE, pack), context)
+    sampler = scripted_sampler(beside(env, Players).reference(Reference.ORACLE, pack), context)
     (group,) = run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=sampler))
     solves = [one for one in group.lifecycles[0].episodes if one.kind is EpisodeKind.SOLVE]
     assert [solve.reward for solve in solves] == [1.0] * 4

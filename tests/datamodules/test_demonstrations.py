@@ -8,9 +8,11 @@ import torch
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules import DemonstrationDataModule
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
+from cod_lightning.envs.levers.world import LeverProposals
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.lifecycles import outline
 from cod_lightning.methods.planner import PlanAndSolve
@@ -118,7 +120,13 @@ def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_
     data.setup("fit")
     (life,) = data._demonstrate(0).lifecycles
     assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 4)[:-1]
-    assert data.words == (*lake().words(), *HintContext(protocol="compact").words(), "first:", "plan", "plan:")
+    assert data.words == (
+        *beside(lake(), Vocabulary).words(),
+        *HintContext(protocol="compact").words(),
+        "first:",
+        "plan",
+        "plan:",
+    )
 
 
 def test_a_plan_with_proposals_is_refused_where_the_environment_makes_no_tasks_of_them():
@@ -130,19 +138,29 @@ def test_a_plan_with_proposals_is_refused_where_the_environment_makes_no_tasks_o
         data.setup("fit")
 
 
+def offering(offer):
+    """Levers that offer this."""
+    proposals = type("OddProposals", (LeverProposals,), {"offer": offer})
+    return type("Odd", (Levers,), {"companions": (proposals, *Levers.companions)})(protocol="compact")
+
+
 def test_an_offer_that_is_too_long_for_the_window_is_refused_with_what_it_needs():
-    world = type("Long", (Levers,), {"offer": "levers " * 500})(protocol="compact")
+    world = offering("levers " * 500)
     data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL, window=300)))
     with pytest.raises(ConfigError, match=r"model\.policy\.window is 300; expected at least 5\d\d: offer makes"):
         data.setup("fit")
 
 
+class ShyProposals(LeverProposals):
+    def proposed(self, response, task):
+        return None
+
+
 class Shy(Levers):
     """Its players propose nothing."""
 
-    def proposed(self, response, task):
-        return None
+    companions = (ShyProposals, *Levers.companions)
 
 
 def test_a_demonstrator_whose_proposals_are_no_tasks_is_refused_before_the_first_update():
@@ -154,7 +172,7 @@ def test_a_demonstrator_whose_proposals_are_no_tasks_is_refused_before_the_first
 
 @pytest.mark.parametrize("offer", [None, 3, lambda world: "levers"])
 def test_an_offer_that_is_no_text_is_refused_in_one_line(offer):
-    world = type("Odd", (Levers,), {"offer": offer})(protocol="compact")
+    world = offering(offer)
     data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
     with pytest.raises(ConfigError, match=r"data\.env is Odd; expected an environment whose offer is text"):

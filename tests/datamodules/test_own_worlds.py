@@ -10,6 +10,8 @@ from cod_lightning.datamodules.checks import first_pack
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.world import LeverPlayers
+from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.types import Split
@@ -35,9 +37,13 @@ class Silent(Levers):
         return None, {}
 
 
-class Unordered(Levers):
+class UnorderedVocabulary(TaskVocabulary):
     def words(self):
         return {*super().words()}
+
+
+class Unordered(Levers):
+    companions = (UnorderedVocabulary, *Levers.companions)
 
 
 class Listed(HintContext):
@@ -45,9 +51,13 @@ class Listed(HintContext):
         return [*super().words()]
 
 
-class Untaught(Levers):
+class UntaughtPlayers(LeverPlayers):
     def demonstrator(self, pack):
         raise KeyError("no notes")
+
+
+class Untaught(Levers):
+    companions = (UntaughtPlayers, *Levers.companions)
 
 
 class Nameless(Levers):

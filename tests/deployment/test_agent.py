@@ -12,7 +12,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Intervention, Prepared, TextState
 from cod_lightning.deployment import ContextStore, DeployedAgent
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
@@ -38,7 +38,7 @@ MECHANISM = HintContext(response_limit=None)
 def _agent(folder, env=None, num_tasks: int = 8, mechanism=MECHANISM, program=ConnectTheDots(), **kwargs):  # noqa: B008
     env = env or Levers()
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=num_tasks)
-    sampler = scripted_sampler(env.reference(Reference.SCRIPTED, pack), mechanism)
+    sampler = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), mechanism)
     setting = Setting(env=env, mechanism=mechanism, sampler=sampler, program=program)
     return DeployedAgent(setting, ContextStore(folder), **kwargs), pack
 

@@ -11,6 +11,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Completion, Request, digest
 from cod_lightning.engines.openai import OpenAIEngine
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import EndpointPolicy, TinyPolicy
@@ -317,6 +318,6 @@ def test_the_address_may_come_from_the_environment(monkeypatch):
 
 def test_a_model_in_this_process_is_refused():
     policy = TinyPolicy()
-    model = policy.model(policy.tokenizer(WORLD.words()))
+    model = policy.model(policy.tokenizer(beside(WORLD, Vocabulary).words()))
     with pytest.raises(ConfigError, match=r"model\.policy=EndpointPolicy"):
         OpenAIEngine("m", "http://h/v1").bind(model, [2])

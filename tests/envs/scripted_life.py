@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy
+from cod_lightning.envs.base import Demonstrator, Players, Reference, TextEnv, TextPolicy, beside
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task, Turn
 from tests.asked import opened, shown
 
@@ -74,14 +74,18 @@ def live(env: TextEnv, pack: Pack, policy: TextPolicy, protocol: str, seed: int 
 def success_by_position(env: TextEnv, kind: Reference, protocol: str, num_packs: int) -> list[float]:
     """Mean success of a reference in packs of 4."""
     packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(num_packs)]
-    lives = [live(env, pack, env.reference(kind, pack), protocol, seed) for seed, pack in enumerate(packs)]
+    lives = [
+        live(env, pack, beside(env, Players).reference(kind, pack), protocol, seed) for seed, pack in enumerate(packs)
+    ]
     return [sum(life[n].success for life in lives) / num_packs for n in range(4)]
 
 
 def reward_by_position(env: TextEnv, kind: Reference, protocol: str, num_packs: int) -> list[float]:
     """Mean reward of a reference in packs of 4."""
     packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(num_packs)]
-    lives = [live(env, pack, env.reference(kind, pack), protocol, seed) for seed, pack in enumerate(packs)]
+    lives = [
+        live(env, pack, beside(env, Players).reference(kind, pack), protocol, seed) for seed, pack in enumerate(packs)
+    ]
     return [sum(life[n].reward for life in lives) / num_packs for n in range(4)]
 
 
@@ -89,7 +93,7 @@ def first_answer(env: TextEnv, pack: Pack, seed: int) -> str:
     """What a scripted policy says first in the task that the environment stands in."""
     observation = env.reset(options={"task": pack.tasks[0]})[0]
     messages = [Message(Role.SYSTEM, env.rules), Message(Role.USER, observation)]
-    return env.reference(Reference.SCRIPTED, pack).act(messages, random.Random(seed))
+    return beside(env, Players).reference(Reference.SCRIPTED, pack).act(messages, random.Random(seed))
 
 
 def _turn(observation: str, response: str) -> Turn:

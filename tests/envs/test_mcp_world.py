@@ -14,12 +14,12 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs import apart
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.api import ApiError
 from cod_lightning.envs.apps.tasks import play
-from cod_lightning.envs.apps.tool_calls import STYLES
+from cod_lightning.envs.base import Tools, beside
 from cod_lightning.envs.dataset.scorers import ExactMatch, Unscored
 from cod_lightning.envs.mcp_world import McpWorld, ToolChecks
+from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
 from cod_lightning.evaluation.references import replying_sampler
 from cod_lightning.lifecycles import ConnectTheDots
@@ -76,7 +76,7 @@ LOOK = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object
 
 
 def calls(*made):
-    return f"<answer>\n{STYLES['json'].spelled([AppCall(*one) for one in made])}\n</answer>"
+    return f"<answer>\n{STYLES['json'].spelled([ToolCall(*one) for one in made])}\n</answer>"
 
 
 @pytest.fixture(scope="module")
@@ -120,19 +120,19 @@ def day_of(seen):
 
 
 def test_calls_reach_the_server_and_its_state_is_checked_after_the_task(world):
-    assert [tool["function"]["name"] for tool in world.tools] == ["save", "read"]
-    assert world.tools[0]["function"]["parameters"]["required"] == ["title", "text"]
+    assert [tool["function"]["name"] for tool in beside(world, Tools).schemas] == ["save", "read"]
+    assert beside(world, Tools).schemas[0]["function"]["parameters"]["required"] == ["title", "text"]
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     for task in pack.tasks:
         seen, _ = world.reset(options={"task": task})
         day, text = day_of(seen)
         shown, *_ = world.step(calls(("save", {"title": day.lower(), "text": text}), ("nothing", {})))
-        assert "capital letter" in world.results[0]
-        assert "nothing" in world.results[1]
-        assert shown == "\n".join(world.results)
-        assert not any(word == "saved" for word in world.results)
+        assert "capital letter" in beside(world, Tools).results[0]
+        assert "nothing" in beside(world, Tools).results[1]
+        assert shown == "\n".join(beside(world, Tools).results)
+        assert not any(word == "saved" for word in beside(world, Tools).results)
         world.step(calls(("save", {"title": day, "text": text})))
-        assert world.results == ["saved"]
+        assert beside(world, Tools).results == ["saved"]
         feedback, reward, terminated, *_ = world.step("It is noted.")
         assert (feedback, reward, terminated, world.success) == ("That is right.", 1.0, True, True)
         assert [one.failed for one in world.calls] == [True, True, False]
@@ -236,7 +236,7 @@ def test_one_who_knows_plays_our_apps_over_the_protocol_to_reward_1(tmp_path):
         def call(self, name, arguments):
             world.step(calls((name.replace(".", "_"), arguments)))
             self.finished = name == "user.done"
-            (shown,) = world.results
+            (shown,) = beside(world, Tools).results
             if shown.startswith("error: "):
                 raise ApiError(int(shown.split()[2].rstrip(":")), shown.partition(": error ")[2][5:].partition("\n")[0])
             return None if self.finished else json.loads(shown.partition("\n")[0])
@@ -256,14 +256,14 @@ def test_one_who_knows_plays_our_apps_over_the_protocol_to_reward_1(tmp_path):
 
 def test_our_apps_are_played_over_the_protocol(tmp_path):
     world = apps_over_mcp(tmp_path, 3)
-    assert len(world.tools) > 130
+    assert len(beside(world, Tools).schemas) > 130
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     tasks = [world.reset(options={"task": task})[0] for task in pack.tasks]
     assert all("Task: " in seen and "Do it: " in seen for seen in tasks)
     assert tasks[0] != tasks[1]
     world.step(calls(("user_docs", {"app": "mail"}), ("mail_list", {})))
-    assert "mail.send" in world.results[0]
-    assert world.results[1].startswith("error: error 401")
+    assert "mail.send" in beside(world, Tools).results[0]
+    assert beside(world, Tools).results[1].startswith("error: error 401")
     world.step(calls(("user_done", {})))
     assert world.step("done")[1] == 0.0
 
@@ -306,7 +306,7 @@ def test_texts_of_a_server_are_bounded_and_what_is_no_text_is_named(folder):
         seen, _ = world.reset(seed=1)
         assert len(seen) < 20_100
         assert world.step(calls(("look", {})))[0].endswith(expected)
-        assert len(world.results[0]) < 20_100
+        assert len(beside(world, Tools).results[0]) < 20_100
         world.close()
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
@@ -38,19 +38,21 @@ def test_a_pack_is_played_exactly_as_in_its_own_world():
         same = alone.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
         assert pack.id == same.id
         for kind in Reference:
-            mixed = live(copy.deepcopy(env), pack, env.reference(kind, pack), "compact")
-            assert mixed == live(copy.deepcopy(alone), same, alone.reference(kind, same), "compact")
-        assert live(env, pack, env.demonstrator(pack), "compact") == live(
-            alone, same, alone.demonstrator(same), "compact"
+            mixed = live(copy.deepcopy(env), pack, beside(env, Players).reference(kind, pack), "compact")
+            assert mixed == live(copy.deepcopy(alone), same, beside(alone, Players).reference(kind, same), "compact")
+        assert live(env, pack, beside(env, Players).demonstrator(pack), "compact") == live(
+            alone, same, beside(alone, Players).demonstrator(same), "compact"
         )
 
 
 def test_the_vocabulary_is_that_of_all_worlds_without_repeats():
     env = _mixture()
-    words = env.words()
+    words = beside(env, Vocabulary).words()
     assert len(words) == len(set(words))
-    assert set(words) == set(env.worlds["lake"].words()) | set(env.worlds["levers"].words())
-    assert Mixture({"a": Levers(protocol="compact"), "b": Levers()}).words() == ()
+    assert set(words) == set(beside(env.worlds["lake"], Vocabulary).words()) | set(
+        beside(env.worlds["levers"], Vocabulary).words()
+    )
+    assert beside(Mixture({"a": Levers(protocol="compact"), "b": Levers()}), Vocabulary).words() == ()
 
 
 def test_gymnasiums_checker_finds_nothing_to_complain_about():
@@ -60,7 +62,7 @@ def test_gymnasiums_checker_finds_nothing_to_complain_about():
 def test_a_rule_changes_within_its_world():
     env = _mixture()
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
-    changed = env.changed(pack, at=1, seed=0)
+    changed = beside(env, HiddenRules).changed(pack, at=1, seed=0)
     assert changed.tasks[0] == pack.tasks[0]
     assert changed.tasks[1] != pack.tasks[1]
     assert {task.spec.world for task in changed.tasks} == {task.spec.world for task in pack.tasks}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
@@ -20,7 +20,7 @@ def test_the_rule_changes_at_the_chosen_task_and_only_the_rule(name):
     assert pack.tasks[:2] == plain.tasks[:2]
     assert all(a.spec != b.spec for a, b in zip(pack.tasks[2:], plain.tasks[2:], strict=True))
     assert pack.id != plain.id
-    lives = live(env, pack, env.reference(Reference.SCRIPTED, pack), WORLDS[name].protocol)
+    lives = live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), WORLDS[name].protocol)
     assert len(lives) == 4
 
 
@@ -41,7 +41,7 @@ def test_a_change_costs_the_scripted_policy_and_it_recovers():
     success = [0] * 5
     for index in range(200):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=5)
-        lives = live(env, pack, env.reference(Reference.SCRIPTED, pack), "compact", seed=index)
+        lives = live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), "compact", seed=index)
         success = [s + lived.success for s, lived in zip(success, lives, strict=True)]
     assert success[1] > success[2] + 20
     assert success[4] > success[2] + 20

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Proposals, Vocabulary, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
@@ -45,8 +46,8 @@ def lake():
 
 def play(world, num_packs=6, siblings=2, deadlines=Deadlines()):  # noqa: B008
     """Words drawn by the request's own noise, so that siblings differ and a second run does not."""
-    chat = Chat(TinyPolicy().tokenizer(world.words() + MECHANISM.words()))
-    words = [chat.encode(word)[0] for word in world.words()]
+    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + MECHANISM.words()))
+    words = [chat.encode(word)[0] for word in beside(world, Vocabulary).words()]
 
     def say(request):
         return (words[request.noise_seed % len(words)], chat.end_of_turn)
@@ -87,7 +88,12 @@ def test_proposals_are_asked_for_and_made_by_the_world_that_the_task_has_begun()
         task = first_task(plain, index)
         for world in (plain, apart):
             world.reset(options={"task": task})
-            asked.append((world.offer, *(world.proposed(text, task) for text in ("open=2", "want=red"))))
+            asked.append(
+                (
+                    beside(world, Proposals).offer,
+                    *(beside(world, Proposals).proposed(text, task) for text in ("open=2", "want=red")),
+                )
+            )
         assert asked[-1] == asked[-2]
     assert {offer for offer, *_ in asked} == {"doors", "levers"}
     apart.close()
@@ -128,10 +134,10 @@ def test_who_hangs_over_a_proposal_is_replaced_and_the_next_one_is_made():
     task = first_task(world)
     world.reset(options={"task": task})
     with pytest.raises(WorldHung):
-        copy.deepcopy(world).proposed("hangs", task)
-    made = world.proposed("want=red", task)
+        beside(copy.deepcopy(world), Proposals).proposed("hangs", task)
+    made = beside(world, Proposals).proposed("want=red", task)
     assert made is not None
-    assert made == Levers(protocol="compact").proposed("want=red", task)
+    assert made == beside(Levers(protocol="compact"), Proposals).proposed("want=red", task)
 
 
 def test_who_hangs_over_a_pack_is_replaced_and_what_the_world_refuses_is_said_in_its_own_words():

@@ -1,6 +1,6 @@
 """The Ralph loop."""
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.types import Split
 from tests.envs.cases import WORLDS, every_world
@@ -17,7 +17,7 @@ def test_a_pack_is_one_task_again_and_again(name):
     assert {task.seed for task in pack.tasks} == {first.seed}
     assert [task.id for task in pack.tasks] == ["0", "1", "2", "3", "4"]
     assert pack.id.startswith(env.name)
-    lives = live(env, pack, env.reference(Reference.SCRIPTED, pack), WORLDS[name].protocol)
+    lives = live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), WORLDS[name].protocol)
     assert len(lives) == 5
 
 
@@ -26,7 +26,7 @@ def test_later_attempts_go_better():
     firsts, lasts = [], []
     for index in range(60):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
-        lives = live(env, pack, env.reference(Reference.SCRIPTED, pack), "compact", seed=index)
+        lives = live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), "compact", seed=index)
         firsts.append(lives[0].success)
         lasts.append(lives[-1].success)
     assert sum(lasts) == 60 > sum(firsts) + 15

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, Variants, beside
 from cod_lightning.envs.question_world import Grade
 from cod_lightning.envs.reasoning_gym_world import ReasoningGym
 from cod_lightning.errors import ConfigError, GradingFailed
@@ -60,9 +60,9 @@ def test_the_reward_is_their_score(arc):
 def test_levels_are_categories_and_a_pack_has_one():
     levels = [{"min_words": 2, "max_words": 2}, {"min_words": 9, "max_words": 9}]
     env = ReasoningGym("caesar_cipher", levels=levels, num_questions=60)
-    assert env.categories() == ("caesar_cipher-0", "caesar_cipher-1")
-    for category, level in zip(env.categories(), (0, 1), strict=True):
-        pack = env.of_category(category).sample_pack(split=Split.TEST, index=0, num_tasks=3)
+    assert beside(env, Variants).categories() == ("caesar_cipher-0", "caesar_cipher-1")
+    for category, level in zip(beside(env, Variants).categories(), (0, 1), strict=True):
+        pack = beside(env, Variants).of_category(category).sample_pack(split=Split.TEST, index=0, num_tasks=3)
         assert {json.loads(task.spec.key)["level"] for task in pack.tasks} == {level}
     mixed = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(20)]
     assert {len({json.loads(t.spec.key)["level"] for t in pack.tasks}) for pack in mixed} == {1}
@@ -169,7 +169,7 @@ def trusting(datasets):
 
 def test_there_is_no_scripted_reference(arc):
     with pytest.raises(NotImplementedError):
-        arc.reference(Reference.SCRIPTED, arc.sample_pack(split=Split.TRAIN, index=0, num_tasks=2))
+        beside(arc, Players).reference(Reference.SCRIPTED, arc.sample_pack(split=Split.TRAIN, index=0, num_tasks=2))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cod_lightning.envs.apps import Apps
+from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
@@ -17,6 +18,10 @@ from cod_lightning.types import Split
 LEVERS = Levers(protocol="compact")
 
 
+def hidden(world, pack):
+    return beside(world, HiddenRules).hidden_rule(pack)
+
+
 def drawn(world, number=60):
     return [world.sample_pack(split=Split.TEST, index=index, num_tasks=3) for index in range(number)]
 
@@ -24,31 +29,31 @@ def drawn(world, number=60):
 def test_packs_of_levers_hide_the_same_where_each_lever_gives_the_same():
     found: dict[str, set[Any]] = {}
     for pack in drawn(LEVERS):
-        found.setdefault(LEVERS.hidden_rule(pack), set()).add(pack.tasks[0].spec.colours)  # pyright: ignore
+        found.setdefault(hidden(LEVERS, pack), set()).add(pack.tasks[0].spec.colours)  # pyright: ignore
     assert 1 < len(found) <= 24
     assert all(len(colours) == 1 for colours in found.values())
 
 
 def test_compact_apps_hide_the_habits_that_tasks_ask_for():
     world = Apps(protocol="compact", max_turns=3, slots=["card", "address", "boss"])
-    assert 8 < len({world.hidden_rule(pack) for pack in drawn(world, 200)}) <= 64
+    assert 8 < len({hidden(world, pack) for pack in drawn(world, 200)}) <= 64
 
 
 def test_lakes_hide_what_the_codes_mean_and_not_where_the_holes_are():
     world = FrozenLakeObscure(size_min=3, size_max=3)
-    assert len({world.hidden_rule(pack) for pack in drawn(world, 200)}) == 24
+    assert len({hidden(world, pack) for pack in drawn(world, 200)}) == 24
 
 
 @pytest.mark.parametrize("wrap", [RalphLoop, lambda world: NonStationary(world, 1)], ids=["ralph", "changing"])
 def test_a_wrapped_world_hides_what_the_world_inside_does(wrap):
     world = wrap(LEVERS)
     for pack, inner in zip(drawn(world, 5), drawn(LEVERS, 5), strict=True):
-        assert world.hidden_rule(pack) == LEVERS.hidden_rule(inner)
+        assert hidden(world, pack) == hidden(LEVERS, inner)
 
 
 def test_worlds_of_a_mixture_hide_nothing_in_common():
     mixed = Mixture({"a": LEVERS, "b": Levers(protocol="compact", max_turns=3)})
-    found = {mixed.hidden_rule(pack) for pack in drawn(mixed)}
+    found = {hidden(mixed, pack) for pack in drawn(mixed)}
     assert {rule[0] for rule in found} == {"a", "b"}
 
 
@@ -56,11 +61,9 @@ def test_worlds_of_a_mixture_hide_nothing_in_common():
 def test_what_is_hidden_is_the_same_text_in_every_process():
     line = (
         "from tests.envs.test_rule_of_a_pack import *; world = Apps(protocol='compact', max_turns=3); "
-        "print([world.hidden_rule(p) + LEVERS.hidden_rule(q) for p, q in zip(drawn(world, 5), drawn(LEVERS, 5))])"
+        "print([hidden(world, p) + hidden(LEVERS, q) for p, q in zip(drawn(world, 5), drawn(LEVERS, 5))])"
     )
     other = subprocess.run([sys.executable, "-c", line], capture_output=True, check=True, text=True).stdout
     world = Apps(protocol="compact", max_turns=3)
-    here = [
-        world.hidden_rule(p) + LEVERS.hidden_rule(q) for p, q in zip(drawn(world, 5), drawn(LEVERS, 5), strict=True)
-    ]
+    here = [hidden(world, p) + hidden(LEVERS, q) for p, q in zip(drawn(world, 5), drawn(LEVERS, 5), strict=True)]
     assert other == f"{here}\n"

@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
 from cod_lightning.types import EpisodeStatus, Split
 from tests.envs.cases import FOLDERS, WORLDS, every_compact, every_world
 from tests.envs.scripted_life import first_answer, live
@@ -44,7 +44,7 @@ def test_any_text_is_a_legal_action(name, data, seed):
         action = data.draw(responses(name))
         assert env.observation_space.contains(observation)
         observation, reward, terminated, truncated, info = env.step(action)
-        low, high = env.reward_range
+        low, high = env.traits.reward_range
         assert low <= reward <= high
         assert reward > 0 or not env.success
         assert info == {}
@@ -86,7 +86,7 @@ def test_a_copy_is_a_snapshot(name):
 def test_a_split_and_a_pack_index_give_the_same_worlds_whatever_was_played_before(name):
     env = WORLDS[name].make()
     before = env.sample_pack(split=Split.VALIDATION, index=5, num_tasks=4)
-    live(env, before, env.reference(Reference.RANDOM, before), WORLDS[name].protocol)
+    live(env, before, beside(env, Players).reference(Reference.RANDOM, before), WORLDS[name].protocol)
     env.reset(seed=9)
     assert env.sample_pack(split=Split.VALIDATION, index=5, num_tasks=4) == before
 
@@ -95,10 +95,14 @@ def test_a_split_and_a_pack_index_give_the_same_worlds_whatever_was_played_befor
 @pytest.mark.parametrize("policy", [*Reference, "teacher"])
 def test_the_vocabulary_holds_every_word_that_is_ever_shown_or_said(name, policy):
     env = WORLDS[name].make()
-    words = set(env.words())
+    words = set(beside(env, Vocabulary).words())
     for index in range(12):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
-        player = env.demonstrator(pack) if policy == "teacher" else env.reference(policy, pack)
+        player = (
+            beside(env, Players).demonstrator(pack)
+            if policy == "teacher"
+            else beside(env, Players).reference(policy, pack)
+        )
         lives = live(env, pack, player, "compact", seed=index)
         assert set(env.rules.split()) <= words
         for lived in lives:
@@ -110,14 +114,14 @@ def test_the_vocabulary_holds_every_word_that_is_ever_shown_or_said(name, policy
 def test_malformed_feedback_is_in_the_vocabulary_and_no_word_is_listed_twice(name):
     env = WORLDS[name].make()
     env.reset(seed=0)
-    assert set(env.step("?")[0].split()) <= set(env.words())
-    assert len(set(env.words())) == len(env.words())
-    assert all(word.split() == [word] for word in env.words())
+    assert set(env.step("?")[0].split()) <= set(beside(env, Vocabulary).words())
+    assert len(set(beside(env, Vocabulary).words())) == len(beside(env, Vocabulary).words())
+    assert all(word.split() == [word] for word in beside(env, Vocabulary).words())
 
 
 @every_world
 def test_only_the_compact_protocol_has_a_closed_vocabulary(name):
-    assert bool(WORLDS[name].make().words()) == (WORLDS[name].protocol == "compact")
+    assert bool(beside(WORLDS[name].make(), Vocabulary).words()) == (WORLDS[name].protocol == "compact")
 
 
 @every_world
@@ -126,7 +130,7 @@ def test_demonstrations_are_always_well_formed(name):
     protocol = WORLDS[name].protocol
     for index in range(4):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        lives = live(env, pack, env.demonstrator(pack), protocol, seed=index)
+        lives = live(env, pack, beside(env, Players).demonstrator(pack), protocol, seed=index)
         assert all(lived.status is not EpisodeStatus.MALFORMED for lived in lives)
 
 
@@ -135,7 +139,10 @@ def test_policies_are_stateless_and_repeat_themselves_with_the_same_noise(name):
     env = WORLDS[name].make()
     protocol = WORLDS[name].protocol
     pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=3)
-    for policy in (*(env.reference(kind, pack) for kind in Reference), env.demonstrator(pack)):
+    for policy in (
+        *(beside(env, Players).reference(kind, pack) for kind in Reference),
+        beside(env, Players).demonstrator(pack),
+    ):
         first, second = (live(copy.deepcopy(env), pack, policy, protocol, seed=4) for _ in range(2))
         assert first == second
 
@@ -163,7 +170,7 @@ from tests.envs.scripted_life import first_answer, live
 for name, case in WORLDS.items():
     env = case.make()
     pack = env.sample_pack(split=Split.TEST, index=2, num_tasks=3, seed=5)
-    players = [*(env.reference(kind, pack) for kind in Reference), env.demonstrator(pack)]
+    players = [*(beside(env, Players).reference(kind, pack) for kind in Reference), beside(env, Players).demonstrator(pack)]
     print(pack, [live(env, pack, player, case.protocol) for player in players])
     print(env.reset(seed=11))
 """
@@ -194,10 +201,10 @@ for folder in {FOLDERS}:
 def test_a_changed_rule_changes_later_tasks_only_and_keeps_what_shows(name):
     env = WORLDS[name].make()
     pack = env.sample_pack(split=Split.TRAIN, index=3, num_tasks=4)
-    changed = env.changed(pack, at=2, seed=1)
+    changed = beside(env, HiddenRules).changed(pack, at=2, seed=1)
     assert changed.tasks[:2] == pack.tasks[:2]
     assert all(new.spec != old.spec for new, old in zip(changed.tasks[2:], pack.tasks[2:], strict=True))
-    assert env.changed(pack, at=2, seed=1) == changed
+    assert beside(env, HiddenRules).changed(pack, at=2, seed=1) == changed
     assert changed.split is pack.split
     env.reset(options={"task": pack.tasks[2]})
     rules = env.rules
@@ -221,5 +228,5 @@ def test_draws_do_not_touch_the_global_generator(name):
     state = random.getstate()
     env = WORLDS[name].make()
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-    live(env, pack, env.reference(Reference.SCRIPTED, pack), WORLDS[name].protocol)
+    live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), WORLDS[name].protocol)
     assert random.getstate() == state

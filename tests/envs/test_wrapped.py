@@ -1,5 +1,6 @@
 """A world around another one answers for it in everything that it does not change."""
 
+from cod_lightning.envs.base import HiddenRules, Traits, Vocabulary, beside
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.envs.wrapped import WrappedWorld
@@ -7,11 +8,18 @@ from cod_lightning.types import EpisodeStatus, Split
 from tests.stubs import WordWorld
 
 
+class UnusualRules(HiddenRules):
+    def changed(self, pack, at, seed):
+        self.env.asked = (at, seed)
+        return pack
+
+
 class Unusual(WordWorld):
     """Differs from every default in all that a rollout asks a world for."""
 
-    reward_range = (-3.0, 8.0)
-    blocking = True
+    companions = (UnusualRules, *WordWorld.companions)
+
+    traits = Traits(reward_range=(-3.0, 8.0), blocking=True)
     closed = 0
 
     def __init__(self):
@@ -32,17 +40,13 @@ class Unusual(WordWorld):
     def close(self):
         self.closed += 1
 
-    def changed(self, pack, at, seed):
-        self.asked = (at, seed)
-        return pack
-
 
 def test_what_a_rollout_asks_of_a_wrapped_world_is_answered_by_the_one_inside():
     inside = Unusual()
     for outside in (WrappedWorld(inside), RalphLoop(inside), NonStationary(inside, change_at=1)):
-        for name in ("reward_range", "blocking", "max_turns", "status", "success", "rules"):
+        for name in ("traits", "max_turns", "status", "success", "rules"):
             assert getattr(outside, name) == getattr(inside, name), name
-        assert outside.words() == inside.words()
+        assert beside(outside, Vocabulary).words() == beside(inside, Vocabulary).words()
         before = inside.closed
         outside.close()
         assert inside.closed == before + 1

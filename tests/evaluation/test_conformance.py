@@ -13,10 +13,12 @@ import pytest
 from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
 from cod_lightning.contexts import HintContext, default_mechanism
 from cod_lightning.contexts.base import ContextUpdate, TextState
+from cod_lightning.envs.base import Traits, Vocabulary, beside
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.levers.world import LeverTask
+from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.evaluation import conformance
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.conformance_context import check_context
@@ -79,9 +81,13 @@ class Endless(Levers):
         return "go on", 0.0, False, False, {}
 
 
-class Mute(Levers):
+class MuteVocabulary(TaskVocabulary):
     def words(self):
         return super().words()[1:]
+
+
+class Mute(Levers):
+    companions = (MuteVocabulary, *Levers.companions)
 
 
 class Echo(Levers):
@@ -122,9 +128,13 @@ class Seedless(Levers):
         return super().sample_pack(split=split, index=index, num_tasks=num_tasks)
 
 
-class Unordered(Levers):
+class UnorderedVocabulary(TaskVocabulary):
     def words(self):
         return set(super().words())
+
+
+class Unordered(Levers):
+    companions = (UnorderedVocabulary, *Levers.companions)
 
 
 class Nameless(Levers):
@@ -177,7 +187,7 @@ def test_a_slow_world_is_named_and_not_played_for_hours(monkeypatch):
     monkeypatch.setattr(conformance, "SLOW_S", 0.001)
     slow = Slow(protocol="compact")
     assert re.search(r"reset takes 0\.\d\d s", str(broken(slow)["calls take less than 0.001 s"]))
-    slow.blocking = True
+    slow.traits = Traits(blocking=True)
     assert "reset" not in str(broken(slow).get("calls take less than 0.001 s"))
 
 
@@ -260,13 +270,15 @@ QUICK = {"levers", "doors", "frozen_lake_3x3"}
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in HIDING])
 def test_shipped_worlds_keep_the_rules(name):
     world = parse_world(world_parser("check", ""), ["--env", name]).env
-    found = list(check_world(world, default_mechanism(compact=bool(world.words())), num_packs=3, pack_size=3))
+    found = list(
+        check_world(world, default_mechanism(compact=bool(beside(world, Vocabulary).words())), num_packs=3, pack_size=3)
+    )
     assert not [verdict for verdict in found if verdict.broken]
 
 
 @pytest.mark.parametrize("world", [Levers(protocol="compact"), Levers()])
 def test_a_world_that_keeps_the_rules_is_found_to(world):
-    mechanism = HintContext("compact" if world.words() else "natural", response_limit=None)
+    mechanism = HintContext("compact" if beside(world, Vocabulary).words() else "natural", response_limit=None)
     found = list(check_world(world, mechanism, num_packs=20, pack_size=3))
     assert not [verdict for verdict in found if verdict.broken]
     assert any(verdict.remark.startswith("success by position") for verdict in found)

@@ -10,6 +10,7 @@ import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.evaluation import conformance_form
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.seeds import derive_seed
@@ -162,9 +163,13 @@ class Turnless(Machine):
         del self.max_turns
 
 
-class Wordless(Machine):
+class WordlessVocabulary(TaskVocabulary):
     def words(self):
         pass
+
+
+class Wordless(Machine):
+    companions = (WordlessVocabulary, *Machine.companions)
 
 
 class RulesMethod(Machine):
@@ -272,9 +277,13 @@ def test_tasks_that_share_nothing_are_shown_to_a_person():
     assert "what could a context carry?" in looks(Unshared())["tasks of a pack share what is hidden"]
 
 
-class Unplayed(Machine):
+class UnplayedPlayers(example.MachinePlayers):
     def reference(self, kind, pack):
         raise NotImplementedError
+
+
+class Unplayed(Machine):
+    companions = (UnplayedPlayers, *Machine.companions)
 
 
 def test_a_world_that_nobody_has_solved_is_not_said_to_be_in_order():
@@ -295,11 +304,14 @@ def test_success_that_never_comes_is_named_as_that():
     assert "`wins`" in sentence
 
 
-class Unlisted(Machine):
-    missing = "miss"
-
+class UnlistedVocabulary(TaskVocabulary):
     def words(self):
-        return tuple(word for word in super().words() if word != self.missing)
+        return tuple(word for word in super().words() if word != self.env.missing)
+
+
+class Unlisted(Machine):
+    companions = (UnlistedVocabulary, *Machine.companions)
+    missing = "miss"
 
 
 class UnlistedNote(Unlisted):

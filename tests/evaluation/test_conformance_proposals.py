@@ -9,72 +9,121 @@ from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
+from cod_lightning.envs.levers.world import LeverProposals
 from cod_lightning.evaluation.conformance_form import members
 from cod_lightning.evaluation.conformance_proposals import verdict_on_proposals
 from cod_lightning.evaluation.verdicts import verdict_on
 from cod_lightning.types import Split
 
 
-class OfferMethod(Levers):
+class OfferMethodProposals(LeverProposals):
     def offer(self):
         return "levers"
 
 
-class OfferNone(Levers):
+class OfferMethod(Levers):
+    companions = (OfferMethodProposals, *Levers.companions)
+
+
+class OfferNoneProposals(LeverProposals):
     offer = None
 
 
-class OfferUnlisted(Levers):
+class OfferNone(Levers):
+    companions = (OfferNoneProposals, *Levers.companions)
+
+
+class OfferUnlistedProposals(LeverProposals):
     offer = "Levers?"
 
 
-class OfferOfTheTask(Levers):
+class OfferUnlisted(Levers):
+    companions = (OfferUnlistedProposals, *Levers.companions)
+
+
+class OfferOfTheTaskProposals(LeverProposals):
     @property
     def offer(self):
-        return f"want={self._task.goal}"
+        return f"want={self.env._task.goal}"
 
 
-class Raising(Levers):
+class OfferOfTheTask(Levers):
+    companions = (OfferOfTheTaskProposals, *Levers.companions)
+
+
+class RaisingProposals(LeverProposals):
     def proposed(self, response, task):
         raise ValueError("no such colour")
 
 
-class Leaving(Levers):
+class Raising(Levers):
+    companions = (RaisingProposals, *Levers.companions)
+
+
+class LeavingProposals(LeverProposals):
     def proposed(self, response, task):
         raise SystemExit(3)
 
 
-class Words(Levers):
+class Leaving(Levers):
+    companions = (LeavingProposals, *Levers.companions)
+
+
+class WordsProposals(LeverProposals):
     def proposed(self, response, task):
         return response
 
 
-class OtherSpec(Levers):
+class Words(Levers):
+    companions = (WordsProposals, *Levers.companions)
+
+
+class OtherSpecProposals(LeverProposals):
     def proposed(self, response, task):
         return replace(task, spec=response)
+
+
+class OtherSpec(Levers):
+    companions = (OtherSpecProposals, *Levers.companions)
+
+
+class EasierProposals(LeverProposals):
+    def proposed(self, response, task):
+        return replace(task, spec=replace(task.spec, colours=COLOURS))
 
 
 class Easier(Levers):
     """The lever of the proposed colour is always the first."""
 
-    def proposed(self, response, task):
-        return replace(task, spec=replace(task.spec, colours=COLOURS))
+    companions = (EasierProposals, *Levers.companions)
 
 
-class Writing(Levers):
+class WritingProposals(LeverProposals):
     def proposed(self, response, task):
         object.__setattr__(task.spec, "goal", "gold")
         return task
 
 
-class Unknown(Levers):
+class Writing(Levers):
+    companions = (WritingProposals, *Levers.companions)
+
+
+class UnknownProposals(LeverProposals):
     def proposed(self, response, task):
         return replace(task, spec=replace(task.spec, goal="pink"))
 
 
-class Deaf(Levers):
+class Unknown(Levers):
+    companions = (UnknownProposals, *Levers.companions)
+
+
+class DeafProposals(LeverProposals):
     def proposed(self, response, task):
         return None
+
+
+class Deaf(Levers):
+    companions = (DeafProposals, *Levers.companions)
 
 
 @pytest.mark.parametrize(

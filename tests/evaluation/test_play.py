@@ -3,7 +3,7 @@
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
@@ -69,7 +69,7 @@ def test_contexts_are_shuffled_between_the_packs_of_one_suite_only() -> None:
 
 def test_an_oracle_s_context_is_there_from_the_first_position_on_and_true() -> None:
     for group in echoed(SUITE, ConditionKind.ORACLE_CONTEXT, WORLD):
-        truth = WORLD.reference(Reference.ORACLE, group.pack).note((), None)  # pyright: ignore
+        truth = beside(WORLD, Players).reference(Reference.ORACLE, group.pack).note((), None)  # pyright: ignore
         assert shown(group) == [with_hint(truth)] * 3
 
 
@@ -92,7 +92,7 @@ def test_a_scripted_agent_makes_use_of_the_context_shown() -> None:
         ConditionKind.ORACLE_CONTEXT,
         ConditionKind.SHUFFLED_CONTEXT,
     ):
-        policy = world.reference(Reference.SCRIPTED, suite.packs(world)[0])
+        policy = beside(world, Players).reference(Reference.SCRIPTED, suite.packs(world)[0])
         mechanism = HintContext("compact")
         played[control] = echoed(
             suite, control, world, policy=policy, mechanism=mechanism, trained=played.get(ConditionKind.TRAINED, ())
@@ -108,7 +108,7 @@ def test_without_its_memory_a_world_shows_an_empty_map_in_every_task() -> None:
     world = GridNavigation(side_min=4, side_max=4, levels=3)
     observed = {}
     for control in (ConditionKind.TRAINED, ConditionKind.NO_WORLD_MEMORY):
-        policy = world.reference(Reference.SCRIPTED, SUITE.packs(world)[0])
+        policy = beside(world, Players).reference(Reference.SCRIPTED, SUITE.packs(world)[0])
         groups = echoed(SUITE, control, world, policy=policy)
         observed[control] = [[s.turns[0].observation for s in group.lifecycles[0].solves] for group in groups]
     for remembered, forgotten in zip(

@@ -4,7 +4,7 @@ import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import TextState
-from cod_lightning.envs.base import TextPolicy
+from cod_lightning.envs.base import Players, TextPolicy
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
@@ -46,9 +46,12 @@ def test_an_oracle_that_writes_nothing_is_refused_by_name() -> None:
         def note(self, messages, rng):
             return ""
 
-    class Mute(Levers):
+    class SilentPlayers(Players):
         def reference(self, kind, pack):
             return Silent()
+
+    class Mute(Levers):
+        companions = (SilentPlayers, *Levers.companions)
 
     world = Mute()
     pack = world.sample_pack(split=Split.TEST, index=0, num_tasks=2)

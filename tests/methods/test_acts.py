@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
@@ -127,7 +127,7 @@ def test_scripted_play_acts_and_profits_and_every_sampled_token_is_in_one_row(pr
     lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context, program=program))
     success = [estimate.mean for estimate in summarise(ConditionKind.SCRIPTED, lives).success]
     assert success[3] >= success[0] + 0.2
-    policy = scripted_sampler(env.reference(Reference.SCRIPTED, packs[0]), context)
+    policy = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, packs[0]), context)
     groups = run_groups(packs[:2], 1, Setting(env=env, mechanism=context, sampler=policy, program=program))
     assert count_drift(groups) == 0
     episodes = [episode for group in groups for life in group.lifecycles for episode in life.episodes]

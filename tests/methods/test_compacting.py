@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Request
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.compacting import Compacted, CompactingContext
@@ -86,7 +87,7 @@ def test_a_policy_that_compacts_for_ever_ends_with_its_task():
     world = Endless()
     world.max_turns = 1000
     mechanism = CompactingContext(Wordy(), "compact", budget=2, summary_budget=1)
-    chat = Chat(TinyPolicy().tokenizer(world.words() + mechanism.words()))
+    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + mechanism.words()))
     said = (*chat.encode("w1 w1 w1"), chat.end_of_turn)
 
     def answer(request: Request):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.conditions import ConditionKind
@@ -139,7 +139,7 @@ def test_rows_have_constant_length_and_scripted_play_profits_from_the_state(prot
     success = [estimate.mean for estimate in summarise(ConditionKind.SCRIPTED, lives).success]
     assert success[3] >= success[0] + 0.2
     assert all(episode.kind is EpisodeKind.SOLVE for life in lives for episode in life.episodes)
-    policy = scripted_sampler(env.reference(Reference.SCRIPTED, packs[0]), context)
+    policy = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, packs[0]), context)
     groups = run_groups(packs[:1], 1, Setting(env=env, mechanism=context, sampler=policy, program=program))
     assert count_drift(groups) == 0
     segments = segments_of(groups)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.entry_use import EntryUse
@@ -47,7 +47,7 @@ def test_a_bonus_is_for_solved_tasks_that_were_shown_an_entry(success, entries, 
 def test_played_packs_are_paid_for_use_from_the_second_task_on(mechanism):
     world = Levers(protocol="compact")
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(8)]
-    sampler = scripted_sampler(world.reference(Reference.SCRIPTED, packs[0]), mechanism)
+    sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), mechanism)
     rewards = rewards_of({"use": EntryUse(0.5)})
     groups = run_groups(packs, 2, Setting(env=world, mechanism=mechanism, sampler=sampler, rewards=rewards))
     lives = [life.solves for group in groups for life in group.lifecycles]

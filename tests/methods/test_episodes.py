@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cod_lightning.contexts import HintContext, retrieval
 from cod_lightning.contexts.records import Record
 from cod_lightning.contexts.retrieval import _KEPT, _MOST_INDICES, best, similarities, words_of
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
@@ -52,7 +52,7 @@ def test_the_first_task_sees_the_rules_alone_and_a_later_one_what_came_before(ki
 def test_there_are_no_update_episodes_in_a_lifecycle_and_the_last_state_has_every_task(kind):
     env, context = Levers(), kind()
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=4)
-    sampler = scripted_sampler(env.reference(Reference.SCRIPTED, pack), context)
+    sampler = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), context)
     (group,) = run_groups([pack], 2, Setting(env=env, mechanism=context, sampler=sampler))
     for life in group.lifecycles:
         assert [episode.kind for episode in life.episodes] == [EpisodeKind.SOLVE] * 4

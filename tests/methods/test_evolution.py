@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Reference, TextPolicy
+from cod_lightning.envs.base import Players, Reference, TextPolicy, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.evolution import Evolution, drawn_parent
@@ -25,7 +25,10 @@ class Weak(TextPolicy):
     """Plays at random, and by what it knows only if the context says the secret, which it finds out by reflection alone."""
 
     def __init__(self, env, pack, says=SECRET):
-        self.scripted, self.random = env.reference(Reference.SCRIPTED, pack), env.reference(Reference.RANDOM, pack)
+        self.scripted, self.random = (
+            beside(env, Players).reference(Reference.SCRIPTED, pack),
+            beside(env, Players).reference(Reference.RANDOM, pack),
+        )
         self.says = says
 
     def act(self, messages, rng):

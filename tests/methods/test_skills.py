@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cod_lightning.contexts import HintContext, StackedContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
@@ -210,7 +210,7 @@ def test_scripted_play_writes_chooses_and_gets_better_and_the_choice_is_a_turn_o
 def test_a_choice_costs_the_environment_no_turn():
     env, context = Levers(max_turns=1), SkillsContext()
     pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=5)
-    sampler = scripted_sampler(env.reference(Reference.ORACLE, pack), context)
+    sampler = scripted_sampler(beside(env, Players).reference(Reference.ORACLE, pack), context)
     (group,) = run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=sampler))
     assert [solve.reward for solve in group.lifecycles[0].solves] == [1.0] * 5
     assert [len(solve.turns) for solve in group.lifecycles[0].solves] == [1, 2, 2, 2, 2]

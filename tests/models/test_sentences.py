@@ -10,6 +10,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.control_tokens import WIDELY_KNOWN
 from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.envs import QuotingDials
+from cod_lightning.envs.base import Players, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import SentencePolicy
@@ -61,7 +62,7 @@ def test_each_word_each_digit_and_each_tag_of_the_sentences_is_one_piece(tokeniz
 
 def test_in_a_fact_said_from_its_colour_the_lever_stands_right_behind_it(chat):
     env = Levers(teacher=QuotingDials(quotes=True, follow=1.0))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = Message(Role.USER, env.wording.observation("gold", (), 2))
     answer = teacher.act([Message(Role.SYSTEM, "- Lever 3: gold, so for gold Lever 3"), asked], random.Random(0))
     pieces = [chat.text((i,)) for i in chat.encode(answer)]

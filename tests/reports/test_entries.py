@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.episodes import EpisodesContext
@@ -129,7 +129,7 @@ def test_of_an_older_file_each_line_that_a_task_began_with_is_an_entry() -> None
 def test_what_rollouts_note_of_entries_is_written_read_and_in_the_report(tmp_path: Path) -> None:
     env, context = Levers(), EpisodesContext(most=1, capacity=2)
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=4)
-    sampler = scripted_sampler(env.reference(Reference.SCRIPTED, pack), context)
+    sampler = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), context)
     played = run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=sampler))
     folder = write_run(tmp_path, played, logprobs=False)
     assert transcript.read(folder / "lifecycles" / "train.jsonl")[0].lifecycles[0].episodes[3].entries

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
 from cod_lightning.evaluation.references import scripted_sampler
@@ -93,7 +93,7 @@ def raising(error):
 def play(deadlines=_NO_DEADLINES, num_packs=3, **parts):
     world = Levers()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    sampler = scripted_sampler(world.reference(Reference.SCRIPTED, packs[0]), MECHANISM)
+    sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), MECHANISM)
     assert isinstance(sampler.engine, ScriptedEngine)
     sampler = type(sampler)(**{**vars(sampler), "deadlines": deadlines})
     setting = Setting(env=world, mechanism=MECHANISM, sampler=sampler, rewards=rewards_of(parts))

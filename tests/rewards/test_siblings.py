@@ -10,7 +10,7 @@ import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules.checks import check_comparing
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused
 from cod_lightning.evaluation.references import scripted_sampler
@@ -57,7 +57,7 @@ def play(deadlines=None, num_siblings=NUM_SIBLINGS, num_packs=2, **parts):
     world = Levers()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=NUM_TASKS) for i in range(num_packs)]
     mechanism = HintContext()
-    sampler = scripted_sampler(world.reference(Reference.SCRIPTED, packs[0]), mechanism)
+    sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), mechanism)
     sampler = type(sampler)(**{**vars(sampler), "deadlines": deadlines or Deadlines()})
     setting = Setting(env=world, mechanism=mechanism, sampler=sampler, rewards=rewards_of(parts))
     return run_groups(packs, num_siblings, setting)

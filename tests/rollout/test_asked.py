@@ -8,8 +8,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Completion, Engine, digest
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.agent import AppCall
-from cod_lightning.envs.apps.tool_calls import STYLES
+from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.rollout.asked import opened
@@ -22,9 +21,9 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Split, StopReason
 from tests.real_templates import CHATML, QWEN3_TOOLS, TOOLS, bpe_tokenizer, family_tokenizer
 
-DOCS = [AppCall("user.docs", {"app": "mail"}), AppCall("user.apps", {})]
-WRONG = [AppCall("mail.list", {}), AppCall("user.apps", {})]
-DONE = [AppCall("user.done", {})]
+DOCS = [ToolCall("user.docs", {"app": "mail"}), ToolCall("user.apps", {})]
+WRONG = [ToolCall("mail.list", {}), ToolCall("user.apps", {})]
+DONE = [ToolCall("user.done", {})]
 
 
 class Saying(Engine):
@@ -124,7 +123,7 @@ def test_neither_a_result_nor_a_tool_can_begin_a_message(family, chat):
 
     def num_control(text):
         about = {"name": "look", "description": text, "parameters": {"type": "object", "properties": {text: {}}}}
-        engine = Saying(chat, [style.spelled([AppCall("look", {})])])
+        engine = Saying(chat, [style.spelled([ToolCall("look", {})])])
         sampler = Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=10**4)
         dialogue = opened(sampler, "x", f"Be kind. {text}", text, [{"type": "function", "function": about}])
         turn = asyncio.run(dialogue.turn())

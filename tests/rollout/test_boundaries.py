@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.contexts.base import ContextUpdate, Intervention, Prepared, TextState
+from cod_lightning.envs.base import Traits
 from cod_lightning.errors import EngineRefused, EnvironmentFailure
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.boundaries import check_reward
@@ -119,7 +120,7 @@ def test_whatever_an_environment_raises_costs_its_lifecycles_alone(method, error
 @pytest.mark.parametrize("method", ["reset", "step"])
 def test_what_an_environment_raises_in_a_thread_costs_its_lifecycles_alone(method, error):
     world = BadWorld(method, raising(error))
-    world.blocking = True
+    world.traits = Traits(blocking=True)
     found = groups(world)
     assert lost(found) == [False, True, False]
     assert count_faults(found) == {"EnvironmentFailure": 2}
@@ -153,7 +154,7 @@ def test_an_environment_that_cannot_be_closed_either_keeps_the_error_that_came_f
 
 def test_a_reward_is_finite_where_its_range_is_not():
     class Unbounded(WordWorld):
-        reward_range = (-math.inf, math.inf)
+        traits = Traits(reward_range=(-math.inf, math.inf))
 
     check_reward(-1e30, Unbounded())
     for reward in (math.inf, -math.inf, math.nan):

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Traits, Vocabulary
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
@@ -153,7 +154,7 @@ def test_worlds_that_wait_for_something_outside_wait_at_the_same_time(method):
     together, inside = threading.Event(), []
 
     class Waiting(WordWorld):
-        blocking = True
+        traits = Traits(blocking=True)
 
         def wait(self):
             inside.append(self)
@@ -214,11 +215,15 @@ def test_a_reward_at_either_end_of_the_range_is_one(reward):
     assert not life.failed
 
 
+class OpenVocabularyVocabulary(Vocabulary):
+    def words(self):
+        return ()
+
+
 class OpenVocabulary(WordWorld):
     """A world that says no words of its own, as one in sentences does."""
 
-    def words(self):
-        return ()
+    companions = (OpenVocabularyVocabulary, *WordWorld.companions)
 
 
 @pytest.mark.parametrize("world", [WordWorld, OpenVocabulary])

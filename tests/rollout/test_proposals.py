@@ -7,10 +7,12 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Proposals, Reference, beside
 from cod_lightning.envs.doors import Doors
+from cod_lightning.envs.doors.world import DoorProposals
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.forbidden import ForbiddenLever
+from cod_lightning.envs.levers.world import LeverProposals
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.errors import RewardFailure
 from cod_lightning.evaluation.references import replying_sampler
@@ -55,7 +57,7 @@ class Says:
 def lived(world, protocol, words=None, mechanism=None, rewards=None, num_siblings=1, solves=3, num_tasks=6, **options):
     mechanism = mechanism or HintContext(protocol)
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
-    player = Player(Says(world.reference(Reference.SCRIPTED, pack), words), mechanism)
+    player = Player(Says(beside(world, Players).reference(Reference.SCRIPTED, pack), words), mechanism)
     program = ProposeAndSolve(solves=solves, **options)
     sampler = replying_sampler(player.reply)
     setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program, rewards=rewards or {})
@@ -185,21 +187,25 @@ def test_transcripts_and_stories_have_proposals_with_text_validity_and_reward():
     assert "#### proposal of task 3: no task, reward 0.00, malformed" in invalid
 
 
+class BreaksProposals(DoorProposals):
+    def proposed(self, response, task):
+        if self.env.where == "proposed":
+            raise SystemExit("gone")
+        return "open=5" if self.env.where == "given" else super().proposed(response, task)
+
+    @property
+    def offer(self):
+        return 7 if self.env.where == "offer" else super().offer
+
+
 class Breaks(Doors):
     """Raises in one method, or gives what is no task."""
+
+    companions = (BreaksProposals, *Doors.companions)
 
     def __init__(self, where):
         super().__init__(num_doors=8, protocol="compact")
         self.where, self.steps = where, 0
-
-    def proposed(self, response, task):
-        if self.where == "proposed":
-            raise SystemExit("gone")
-        return "open=5" if self.where == "given" else super().proposed(response, task)
-
-    @property
-    def offer(self):
-        return 7 if self.where == "offer" else super().offer
 
     def step(self, action):
         self.steps += 1
@@ -243,9 +249,12 @@ def test_a_part_that_raises_makes_the_proposal_s_reward_missing_and_no_other():
 def test_scripted_policies_and_demonstrators_propose_every_task_about_as_often(name, protocol):
     world = WORLDS[name](protocol)
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
-    for policy in (*(world.reference(kind, pack) for kind in Reference), world.demonstrator(pack)):
+    for policy in (
+        *(beside(world, Players).reference(kind, pack) for kind in Reference),
+        beside(world, Players).demonstrator(pack),
+    ):
         said = [_proposal(world, policy, pack, seed) for seed in range(200)]
-        tasks = [world.proposed(text, pack.tasks[0]) for text in said]
+        tasks = [beside(world, Proposals).proposed(text, pack.tasks[0]) for text in said]
         assert None not in tasks
         counts = [tasks.count(task) for task in {repr(task): task for task in tasks}.values()]
         assert len(counts) == (8 if name == "doors" else 4)
@@ -254,7 +263,7 @@ def test_scripted_policies_and_demonstrators_propose_every_task_about_as_often(n
 
 def _proposal(world, policy, pack, seed):
     world.reset(options={"task": pack.tasks[0]})
-    dialogue = [Message(Role.SYSTEM, world.rules), Message(Role.USER, world.offer)]
+    dialogue = [Message(Role.SYSTEM, world.rules), Message(Role.USER, beside(world, Proposals).offer)]
     return policy.propose(dialogue, random.Random(seed))
 
 
@@ -267,11 +276,15 @@ class Unequal:
     __hash__ = None
 
 
+class OddProposals(LeverProposals):
+    def proposed(self, response, task):
+        return replace(task, spec=Unequal())
+
+
 class Odd(Levers):
     """Its proposed tasks cannot be compared; it plays the pack's own."""
 
-    def proposed(self, response, task):
-        return replace(task, spec=Unequal())
+    companions = (OddProposals, *Levers.companions)
 
     def reset(self, *, seed=None, options=None):
         pack = self.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)

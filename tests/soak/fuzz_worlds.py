@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
+from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, beside
 from cod_lightning.types import EpisodeStatus, Message, Role, Split
 from tests.envs.cases import WORLDS
 
@@ -67,7 +67,10 @@ def tasks(env: TextEnv, rng: random.Random) -> Iterator[tuple[TextEnv, Any, Text
     index = 0
     while True:
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3, seed=99)
-        policy, world = env.reference(rng.choice((Reference.RANDOM, Reference.SCRIPTED)), pack), copy.deepcopy(env)
+        policy, world = (
+            beside(env, Players).reference(rng.choice((Reference.RANDOM, Reference.SCRIPTED)), pack),
+            copy.deepcopy(env),
+        )
         for task in pack.tasks:
             yield world, task, policy
         index += 1
@@ -87,7 +90,7 @@ def fuzz(name: str, num_outputs: int) -> dict[str, Any]:
             observation, reward, terminated, truncated, info = world.step(response)
             slowest = max(slowest, time.perf_counter() - begun)
             left, turns, ended = left - 1, turns + 1, terminated or truncated
-            low, high = world.reward_range
+            low, high = world.traits.reward_range
             assert low <= reward <= high, f"{name}: reward {reward} for {response[:200]!r}"
             assert info == {}, f"{name}: info {info}"
             assert world.observation_space.contains(observation), (

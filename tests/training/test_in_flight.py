@@ -9,6 +9,7 @@ from cod_lightning.callbacks.throughput import Staleness, Throughput
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.envs.base import Traits
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.training.packs import Uniform
@@ -114,7 +115,7 @@ def test_a_checkpoint_waits_for_nothing_and_a_resumed_run_trains_on_every_pack_o
 class Straggling(WordWorld):
     """Whose pack 2 takes ten times as long."""
 
-    blocking = True
+    traits = Traits(blocking=True)
 
     def step(self, action):
         time.sleep(0.3 if self.pack == 2 else 0.0)

@@ -9,7 +9,7 @@ from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
@@ -57,7 +57,7 @@ class Story:
         )
 
     def setting(self, pack):
-        sampler = scripted_sampler(self.env.reference(Reference.SCRIPTED, pack), self.mechanism)
+        sampler = scripted_sampler(beside(self.env, Players).reference(Reference.SCRIPTED, pack), self.mechanism)
         return Setting(env=self.env, mechanism=self.mechanism, sampler=sampler)
 
     def played(self, pack):

@@ -11,6 +11,7 @@ import torch
 
 from cod_lightning.credit.credited import Credited
 from cod_lightning.datamodules.rollout import RolloutDataModule
+from cod_lightning.envs.base import Variants
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.revisits import Revisits
@@ -64,14 +65,18 @@ def played(of):
     return Group(pack=of, lifecycles=tuple(map(life, range(SIBLINGS))))
 
 
+class NumberWorldVariants(Variants):
+    def categories(self):
+        return ("a", "b")
+
+
 class NumberWorld(WordWorld):
     """Packs whose number is their seed."""
 
+    companions = (NumberWorldVariants, *WordWorld.companions)
+
     def sample_pack(self, *, split, index, num_tasks, seed=0):
         return pack(index)
-
-    def categories(self):
-        return ("a", "b")
 
 
 class Learner(PackSource):

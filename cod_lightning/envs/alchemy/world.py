@@ -17,9 +17,31 @@ from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Comb
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split, Task
+
+
+class AlchemyRules(TaskRules["Alchemy"]):
+    """What packs of alchemy hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Other recipes among the same elements from task `at` on; targets stay, and stocks wherever they suffice."""
+        change, old = derive_seed("alchemy change", pack.id, seed), [self.env._spec(task) for task in pack.tasks[at:]]
+        return self.env._with_specs(pack, at, self.env.parameters.redraw(change, pack.split, old))
+
+
+class AlchemyPlayers(TaskPlayers["Alchemy"]):
+    """Who plays alchemy."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[AlchemyPlay, Facts]:
+        """Recipes; in compact words, where a note has a word for every pair, also the failures."""
+        task = self.env._spec(pack.tasks[0])
+        play, truth = AlchemyPlay(self.env.wording, levels(task.tiers)), book_of(task.recipes)
+        if not self.env.parameters.compact:
+            return play, truth
+        slots = slots_of(task.tiers, self.env.ranges.max_tier_gap, self.env.ranges.cross_tier[1] > 0)
+        return play, {**dict.fromkeys(slots, ""), **truth}
 
 
 class Alchemy(TaskWorld[AlchemyTask]):
@@ -31,6 +53,8 @@ class Alchemy(TaskWorld[AlchemyTask]):
         teacher: How good the demonstrations of the warm start are.
         parameters: Those of `AlchemyParameters`, which documents them.
     """
+
+    companions = (AlchemyRules, AlchemyPlayers, *TaskWorld.companions)
 
     task_type = AlchemyTask
 
@@ -129,20 +153,6 @@ class Alchemy(TaskWorld[AlchemyTask]):
         self._outcome = outcome
         reward = 1 - self.parameters.length_penalty * self._turn / self.max_turns if outcome == "win" else 0.0
         return self._ended(self.wording.feedback(outcome, self._view(), complaint), max(0.0, reward))
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Other recipes among the same elements from task `at` on; targets stay, and stocks wherever they suffice."""
-        change, old = derive_seed("alchemy change", pack.id, seed), [self._spec(task) for task in pack.tasks[at:]]
-        return self._with_specs(pack, at, self.parameters.redraw(change, pack.split, old))
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[AlchemyPlay, Facts]:
-        """Recipes; in compact words, where a note has a word for every pair, also the failures."""
-        task = self._spec(pack.tasks[0])
-        play, truth = AlchemyPlay(self.wording, levels(task.tiers)), book_of(task.recipes)
-        if not self.parameters.compact:
-            return play, truth
-        slots = slots_of(task.tiers, self.ranges.max_tier_gap, self.ranges.cross_tier[1] > 0)
-        return play, {**dict.fromkeys(slots, ""), **truth}
 
 
 _EXAMPLE = AlchemyTask(

@@ -6,11 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.api import ApiError
 from cod_lightning.envs.apps.sandbox import MOST_LETTERS, CodeSession
 from cod_lightning.envs.apps.server import AppServer
-from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
+from cod_lightning.envs.tool_calls import STYLES, BadCalls, ToolCall
 
 MOST_CALLS = 20
 MOST_SHOWN = 8_000
@@ -36,7 +35,7 @@ class Actions(ABC):
         """Carry it out; never raises. Returns what is shown."""
 
     @abstractmethod
-    def spelled(self, calls: Sequence[AppCall]) -> str:
+    def spelled(self, calls: Sequence[ToolCall]) -> str:
         """The end of a response that makes these calls."""
 
 
@@ -48,7 +47,7 @@ class ToolCalls(Actions):
         style = "json" if self.listed else style
         self.style, self.tagged = STYLES[style], style == "json"
         self.about = "calls of tools" if self.listed else f"calls as JSON: {self.style.whole}"
-        asked = [AppCall("user.docs", {"app": "mail"}), AppCall("user.passwords", {})]
+        asked = [ToolCall("user.docs", {"app": "mail"}), ToolCall("user.passwords", {})]
         self.example = "" if self.listed else self.spelled(asked)
 
     def read(self, response: str) -> tuple[str, str]:
@@ -76,7 +75,7 @@ class ToolCalls(Actions):
         self.results = shown if self.listed else ()
         return "\n".join(shown)
 
-    def spelled(self, calls: Sequence[AppCall]) -> str:
+    def spelled(self, calls: Sequence[ToolCall]) -> str:
         text = self.style.spelled(calls)
         return f"<answer>\n{text}\n</answer>" if self.tagged else text
 
@@ -100,8 +99,8 @@ class CodeActions(Actions):
     def run(self, text: str, server: AppServer) -> str:
         return self.session.run(text, server.call, (ApiError,))
 
-    def spelled(self, calls: Sequence[AppCall]) -> str:
-        def line(call: AppCall) -> str:
+    def spelled(self, calls: Sequence[ToolCall]) -> str:
+        def line(call: ToolCall) -> str:
             return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
         return "\n".join(["<answer>", *map(line, calls), "</answer>"])

@@ -13,6 +13,7 @@ from cod_lightning.envs.apps.api import App
 from cod_lightning.envs.apps.facts import CHOICES, HiddenFacts, read_facts
 from cod_lightning.envs.apps.person import NOW, on_clock
 from cod_lightning.envs.apps.templates.base import Doing, Parts, Template
+from cod_lightning.envs.tool_calls import ToolCall
 
 QUESTIONS = {
     "card": "Which card do you pay with?",
@@ -23,14 +24,6 @@ QUESTIONS = {
     "day": "On which day?",
     "email": "To whom?",
 }
-
-
-@dataclass(frozen=True)
-class AppCall:
-    """One call as an agent makes it."""
-
-    name: str
-    arguments: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -70,7 +63,7 @@ class AppsAgent:
             answer = yield from template.solve(self, known)
         except GiveUp:
             pass
-        yield [AppCall("user.done", {"answer": str(answer)} if answer not in (None, "") else {})]
+        yield [ToolCall("user.done", {"answer": str(answer)} if answer not in (None, "") else {})]
 
     def __call__(self, name: str, /, **arguments: Any) -> Doing:
         """One call; its value."""
@@ -139,7 +132,7 @@ class AppsAgent:
             found = yield from self.batch([(f"{app}.login", {"password": passwords[app]}) for app in private])
             self.tokens = {app: value["token"] for app, value in zip(private, found, strict=True)}
 
-    def _spelled(self, name: str, arguments: dict[str, Any]) -> AppCall:
+    def _spelled(self, name: str, arguments: dict[str, Any]) -> ToolCall:
         """As the site is believed to want it."""
         app, _, short = name.partition(".")
         given = dict(arguments)
@@ -150,7 +143,7 @@ class AppsAgent:
                 given[field] = value
         if short == "login" and self.believed.moved:
             name = f"{app}.{self.believed.moved}"
-        return AppCall(name, given)
+        return ToolCall(name, given)
 
     def _learn(self, error: str, name: str) -> Doing:
         """Mend what the error shows, by another call where it takes one."""

@@ -5,16 +5,15 @@ import codeop
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from cod_lightning.envs.apps.actions import Actions, ToolCalls
-from cod_lightning.envs.apps.agent import AppCall
-from cod_lightning.envs.apps.api import App
-from cod_lightning.envs.apps.checks import Check, Expected, unasked
-from cod_lightning.envs.apps.database import Change, Database, noun
-from cod_lightning.envs.apps.tool_calls import BadCalls, Spelled, SpelledByLlama
+from cod_lightning.envs.apps.actions import ToolCalls
+from cod_lightning.envs.apps.checks import unasked
+from cod_lightning.envs.apps.database import Change, noun
 from cod_lightning.envs.for_people import ForPeople
+from cod_lightning.envs.tool_calls import BadCalls, Spelled, SpelledByLlama, ToolCall
 
 _BLOCK = "Lines after a colon end with an empty one"
 _ABOUT_CODE = (
@@ -27,21 +26,17 @@ _ABOUT_CALLS = (
 )
 
 
-class AppsForPeople(ForPeople):
-    """The apps at a task.
+class AppsForPeople(ForPeople[Any]):
+    """The apps at a task, and how its state compares with what it asks for.
 
     Args:
-        actions: The form of action.
-        expected: What the task asks for.
-        db: The present state.
-        checks: How it compares.
-        apps: Whose rows are counted.
+        env: An `Apps` that is not compact, after `reset`.
     """
 
-    def __init__(
-        self, actions: Actions, expected: Expected, db: Database, checks: Sequence[Check], apps: Sequence[App]
-    ) -> None:
-        self.actions, self.expected, self.db, self.checks, self.apps = actions, expected, db, checks, apps
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        actions, self.apps, self.db = env._actions, env.site.apps, env._server.db
+        self.actions, self.expected, self.checks = actions, env._task.expected(), env.checked()
         self.about = _ABOUT_CODE
         if isinstance(actions, ToolCalls):
             own = "" if actions.tagged else f"; or as the model does: {actions.style.whole}"
@@ -102,7 +97,7 @@ def _calls(text: str, actions: ToolCalls) -> str | None:
         raise ValueError(expected) from error
 
 
-def _in_json(text: str) -> list[AppCall]:
+def _in_json(text: str) -> list[ToolCall]:
     """Calls as objects one after the other, or in a list."""
     decoder, found, rest = json.JSONDecoder(), list[object](), text.strip()
     while rest:
@@ -112,22 +107,22 @@ def _in_json(text: str) -> list[AppCall]:
     return [_of_object(one) for one in found]
 
 
-def _of_object(found: object) -> AppCall:
+def _of_object(found: object) -> ToolCall:
     if isinstance(found, dict) and "parameters" in found:
         one = msgspec.convert(found, SpelledByLlama)
-        return AppCall(one.name, one.parameters)
+        return ToolCall(one.name, one.parameters)
     one = msgspec.convert(found, Spelled)
-    return AppCall(one.name, one.arguments)
+    return ToolCall(one.name, one.arguments)
 
 
-def _in_python(text: str) -> list[AppCall]:
+def _in_python(text: str) -> list[ToolCall]:
     """Calls with named arguments, all of them values."""
-    found: list[AppCall] = []
+    found: list[ToolCall] = []
     for statement in ast.parse(text.strip()).body:
         match statement:
             case ast.Expr(ast.Call(func=ast.Attribute(ast.Name(app), name), args=[], keywords=given)):
                 arguments = {one.arg: ast.literal_eval(one.value) for one in given if one.arg}
-                found.append(AppCall(f"{app}.{name}", arguments))
+                found.append(ToolCall(f"{app}.{name}", arguments))
             case _:
                 raise ValueError("no call")
     return found

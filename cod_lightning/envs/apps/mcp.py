@@ -15,11 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from cod_lightning import __version__
-from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.api import Endpoint
 from cod_lightning.envs.apps.tasks import AppsTask
-from cod_lightning.envs.apps.tool_calls import STYLES
 from cod_lightning.envs.apps.world import Apps
+from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from cod_lightning.types import Pack, Split
 
 VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
@@ -112,7 +111,7 @@ class McpServer:
             raise McpError(-32602, "a call has a name and an object of arguments")
         if self._over:
             return _shown("All tasks are done.", error=True)
-        call = AppCall(name.replace("_", ".", 1), arguments)
+        call = ToolCall(name.replace("_", ".", 1), arguments)
         spelled = self.style.spelled([call]).replace("<", "\\u003c")  # no argument can end the answer
         seen, reward, terminated, truncated, _ = self.env.step(f"<answer>{spelled}</answer>")
         failed = seen.startswith(("error ", "refused: "))

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cod_lightning.envs.apps.actions import Actions
-from cod_lightning.envs.apps.agent import Answered, AppCall, AppsAgent
+from cod_lightning.envs.apps.agent import Answered, AppsAgent
 from cod_lightning.envs.apps.facts import CHOICES, HABITS, SLOTS, HiddenFacts, draw_slots, read_facts, write_facts
 from cod_lightning.envs.apps.site import AppSite
 from cod_lightning.envs.players import Play
+from cod_lightning.envs.tool_calls import ToolCall
 from cod_lightning.types import Message
 
 KNOWN = "What I know here:"
@@ -37,9 +38,9 @@ class AppsPlay(Play[HiddenFacts]):
             "number": 1.5,
         }
         named = {p.name: values[p.kind] for p in endpoint.parameters if p.required and p.kind in values}
-        ending = AppCall("user.done", {"answer": str(rng.randint(1, 90))})
+        ending = ToolCall("user.done", {"answer": str(rng.randint(1, 90))})
         return self._answer(
-            HiddenFacts(), [AppCall(f"{endpoint.app}.{endpoint.name}", named) if rng.random() < 0.8 else ending]
+            HiddenFacts(), [ToolCall(f"{endpoint.app}.{endpoint.name}", named) if rng.random() < 0.8 else ending]
         )
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> HiddenFacts:
@@ -60,7 +61,7 @@ class AppsPlay(Play[HiddenFacts]):
             calls = plan.send(_results(message.content))
         return self._answer(agent.believed, calls)
 
-    def _answer(self, believed: HiddenFacts, calls: Sequence[AppCall]) -> str:
+    def _answer(self, believed: HiddenFacts, calls: Sequence[ToolCall]) -> str:
         return f"{KNOWN}\n{write_facts(believed) or 'nothing special'}\n{self.actions.spelled(calls)}"
 
     def recorded(self, messages: Sequence[Message]) -> HiddenFacts:

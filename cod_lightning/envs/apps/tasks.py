@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from cod_lightning.envs.apps.agent import Answered, AppCall, AppsAgent
+from cod_lightning.envs.apps.agent import Answered, AppsAgent
 from cod_lightning.envs.apps.api import ApiError
 from cod_lightning.envs.apps.checks import Check, checks
 from cod_lightning.envs.apps.database import Database
@@ -17,6 +17,7 @@ from cod_lightning.envs.apps.site import AppSite, Extension, site_of
 from cod_lightning.envs.apps.templates import Template
 from cod_lightning.envs.apps.templates.base import Draw, Truth
 from cod_lightning.envs.apps.user import ScriptedVoice, User, Voice
+from cod_lightning.envs.tool_calls import ToolCall
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.seeds import derive_seed
 
@@ -146,7 +147,7 @@ def play(server: AppServer, plan: Generator[Any, Any, Any]) -> int:
         calls = plan.send(results)
 
 
-def answered(server: AppServer, calls: Iterable[AppCall]) -> list[Answered]:
+def answered(server: AppServer, calls: Iterable[ToolCall]) -> list[Answered]:
     """Results in order, up to and with the first error."""
     results: list[Answered] = []
     for call in calls:

@@ -22,19 +22,79 @@ from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
 from cod_lightning.envs.apps.user import ScriptedVoice, Voice
 from cod_lightning.envs.apps.wording import NaturalApps
-from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.base import Stepped, Tools, Traits
 from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns, check_unused
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 _MOST_DRAWS = 2_000
 SPLITS = ("facts", "quirks", "person", "template")
+
+
+class AppTools(Tools["Apps"]):
+    """The tools of the apps."""
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """The calls of `user`, which document all others."""
+        if self.env.form != "tools":
+            return []
+        (user,) = (app for app in self.env.site.apps if app.name == "user")
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": f"user.{name}",
+                    "description": endpoint.about,
+                    "parameters": endpoint.schema,
+                },
+            }
+            for name, endpoint in user.endpoints.items()
+        ]
+
+    @property
+    def results(self) -> list[str]:
+        """What each call has shown; the last one with the state of the task."""
+        shown = [clean(one, MOST_SHOWN // len(self.env._actions.results)) for one in self.env._actions.results]
+        return [*shown[:-1], f"{shown[-1]}\n{self.env._state()}"] if shown else []
+
+
+class AppRules(TaskRules["Apps"]):
+    """What packs of the apps hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Other quirks and habits of the same site and person from task `at` on; goals stay where they still ask for something."""
+        old = self.env._spec(pack.tasks[0]).facts
+        rng = random.Random(derive_seed("apps change", pack.id, at, seed))
+        for _ in range(_MOST_DRAWS):
+            new = self.env._facts(rng, pack.split)
+            later = [replace(self.env._spec(task), facts=new) for task in pack.tasks[at:]]
+            fits = all(
+                getattr(new, slot) != getattr(old, slot) for slot in (self.env.slots if self.env.compact else HABITS)
+            )
+            if not fits or not all(map(asks_for_something, later)):
+                continue
+            if self.env.compact:
+                return self.env._with_specs(pack, at, later)
+            fitted = [with_budget(task, self.env.spare_calls, self.env.max_turns, self.env.patience) for task in later]
+            if all(fitted):
+                return self.env._with_specs(pack, at, [task for task in fitted if task])
+        raise ConfigError("data.env.max_turns", self.env.max_turns, "enough for the tasks at another site", "Raise it.")
+
+
+class AppPlayers(TaskPlayers["Apps"]):
+    """Who plays the apps."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
+        facts = self.env._spec(pack.tasks[0]).facts
+        if self.env.compact:
+            return compact.HabitPlay(), compact.truth(facts, self.env.slots)
+        return AppsPlay(self.env._actions, self.env.site), facts
 
 
 class Apps(TaskWorld[AppsTask]):
@@ -68,6 +128,8 @@ class Apps(TaskWorld[AppsTask]):
         teacher: How good the demonstrations of the warm start are.
     """
 
+    companions = (AppTools, AppRules, AppPlayers, AppsForPeople, *TaskWorld.companions)
+
     task_type = AppsTask
 
     def __init__(
@@ -94,7 +156,9 @@ class Apps(TaskWorld[AppsTask]):
         self.protocol, self.slots, self.misses, self.teacher = protocol, tuple(slots), misses, teacher
         self.split_by, self.difficulties = tuple(split_by), tuple(difficulties)
         self.compact = protocol == "compact"
-        self.voice, self.blocking = voice, voice.blocking
+        if self.compact:  # words of which a person types one by itself
+            self.companions = (AppRules, AppPlayers, *TaskWorld.companions)
+        self.voice, self.traits = voice, Traits(blocking=voice.blocking)
         self.extensions = tuple(extensions)
         self.site = site_of(self.extensions)
         self._check()
@@ -119,30 +183,6 @@ class Apps(TaskWorld[AppsTask]):
             return "apps"
         apps = ", ".join(app.name for app in self.site.apps)
         return self.wording.rules(self._actions.about, self._actions.example, apps, self.max_turns, self.patience)
-
-    @property
-    def tools(self) -> list[dict[str, Any]]:
-        """The calls of `user`, which document all others."""
-        if self.form != "tools":
-            return []
-        (user,) = (app for app in self.site.apps if app.name == "user")
-        return [
-            {
-                "type": "function",
-                "function": {
-                    "name": f"user.{name}",
-                    "description": endpoint.about,
-                    "parameters": endpoint.schema,
-                },
-            }
-            for name, endpoint in user.endpoints.items()
-        ]
-
-    @property
-    def results(self) -> list[str]:
-        """What each call has shown; the last one with the state of the task."""
-        shown = [clean(one, MOST_SHOWN // len(self._actions.results)) for one in self._actions.results]
-        return [*shown[:-1], f"{shown[-1]}\n{self._state()}"] if shown else []
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One site and one person of the split, and N tasks."""
@@ -293,12 +333,6 @@ class Apps(TaskWorld[AppsTask]):
         share = sum(check.passed for check in self._results) / len(self._results)
         return max(0.01 if self.success else 0.0, share - self.question_cost * self._server.user.questions)
 
-    @property
-    def for_people(self) -> ForPeople:
-        if self._task is None or self._server is None:
-            return ForPeople()
-        return AppsForPeople(self._actions, self._task.expected(), self._server.db, self.checked(), self.site.apps)
-
     def render(self) -> str:
         """The task, and what has changed so far."""
         if self._task is None:
@@ -308,29 +342,6 @@ class Apps(TaskWorld[AppsTask]):
         changed = self._server.db.changes(self._task.expected().before)
         lines = [f"{type(one.after or one.before).__name__}: {one.before} -> {one.after}" for one in changed]
         return "\n".join([NaturalApps().opening(self._task), *lines])
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Other quirks and habits of the same site and person from task `at` on; goals stay where they still ask for something."""
-        old = self._spec(pack.tasks[0]).facts
-        rng = random.Random(derive_seed("apps change", pack.id, at, seed))
-        for _ in range(_MOST_DRAWS):
-            new = self._facts(rng, pack.split)
-            later = [replace(self._spec(task), facts=new) for task in pack.tasks[at:]]
-            fits = all(getattr(new, slot) != getattr(old, slot) for slot in (self.slots if self.compact else HABITS))
-            if not fits or not all(map(asks_for_something, later)):
-                continue
-            if self.compact:
-                return self._with_specs(pack, at, later)
-            fitted = [with_budget(task, self.spare_calls, self.max_turns, self.patience) for task in later]
-            if all(fitted):
-                return self._with_specs(pack, at, [task for task in fitted if task])
-        raise ConfigError("data.env.max_turns", self.max_turns, "enough for the tasks at another site", "Raise it.")
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
-        facts = self._spec(pack.tasks[0]).facts
-        if self.compact:
-            return compact.HabitPlay(), compact.truth(facts, self.slots)
-        return AppsPlay(self._actions, self.site), facts
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Apps":
         """A snapshot; all but the state of the task is shared."""

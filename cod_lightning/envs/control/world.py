@@ -9,7 +9,7 @@ import copy
 import random
 from typing import Any
 
-from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.base import Stepped, TextEnv, Traits, Variants
 from cod_lightning.envs.control.belief import PlantBelief
 from cod_lightning.envs.control.draws import MOST_DRAWS, ControlParameters
 from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
@@ -19,13 +19,50 @@ from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 SOLVED = 0.5
 """Reward from which a task counts as solved."""
+
+
+class ControlRules(TaskRules["OptimalControl"]):
+    """What packs of the plant hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another pair (a, b) of the same split from task `at` on, at least one of them in another half of its range (of
+        the four sizes and signs, for b); starts, targets, noise and symbols stay."""
+        old = self.env._spec(pack.tasks[at])
+        rng = random.Random(derive_seed("control change", pack.id, seed))
+        before = class_words(self.env.ranges, PlantBelief(old.a, old.b))
+        for _ in range(MOST_DRAWS):
+            a, b = self.env.parameters.hidden(rng, pack.split)
+            if class_words(self.env.ranges, PlantBelief(a, b)) != before:
+                return self.env._with(pack, at, a=a, b=b)
+        raise ConfigError(
+            "data.env.b_max", self.env.ranges.b_max, "another plant of the same split", "Widen the ranges."
+        )
+
+
+class ControlVariants(Variants["OptimalControl"]):
+    """The plant without memory."""
+
+    def without_world_memory(self) -> TextEnv:
+        if not self.env.world_memory:
+            return self.env
+        twin = copy.deepcopy(self.env)
+        twin.world_memory, twin._earlier = False, None
+        return twin
+
+
+class ControlPlayers(TaskPlayers["OptimalControl"]):
+    """Who plays the plant."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[ControlPlay, PlantBelief]:
+        task = self.env._spec(pack.tasks[0])
+        return ControlPlay(self.env.wording, task.symbols, goes_by_earlier=not teaches), PlantBelief(task.a, task.b)
 
 
 class OptimalControl(TaskWorld[ControlTask]):
@@ -43,8 +80,10 @@ class OptimalControl(TaskWorld[ControlTask]):
         parameters: Those of `ControlParameters`, which documents them.
     """
 
+    companions = (ControlRules, ControlVariants, ControlPlayers, *TaskWorld.companions)
+
     task_type = ControlTask
-    reward_range = (-0.1, 1.0)
+    traits = Traits(reward_range=(-0.1, 1.0))
 
     def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = ControlParameters(**parameters)
@@ -73,18 +112,6 @@ class OptimalControl(TaskWorld[ControlTask]):
         specs = (self.parameters.task(derive_seed(world_seed, n), hidden, symbols) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
 
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Another pair (a, b) of the same split from task `at` on, at least one of them in another half of its range (of
-        the four sizes and signs, for b); starts, targets, noise and symbols stay."""
-        old = self._spec(pack.tasks[at])
-        rng = random.Random(derive_seed("control change", pack.id, seed))
-        before = class_words(self.ranges, PlantBelief(old.a, old.b))
-        for _ in range(MOST_DRAWS):
-            a, b = self.parameters.hidden(rng, pack.split)
-            if class_words(self.ranges, PlantBelief(a, b)) != before:
-                return self._with(pack, at, a=a, b=b)
-        raise ConfigError("data.env.b_max", self.ranges.b_max, "another plant of the same split", "Widen the ranges.")
-
     def _drawn(self, seed: int) -> ControlTask:
         return self.parameters.task(seed, self.ranges.draw(rng := random.Random(seed)), self.parameters.symbols(rng))
 
@@ -103,7 +130,7 @@ class OptimalControl(TaskWorld[ControlTask]):
                 warned = self.wording.unreadable(complaint, self._task.symbols, self._observed())
                 return warned, 0.0, False, False, {}
             self._outcome = "malformed"
-            return self._ended(self.wording.unreadable(complaint, self._task.symbols, ""), self.reward_range[0])
+            return self._ended(self.wording.unreadable(complaint, self._task.symbols, ""), self.traits.reward_range[0])
         self._outcome = "ran"
         try:
             self._run = run_formula(self._task, formula)
@@ -119,17 +146,6 @@ class OptimalControl(TaskWorld[ControlTask]):
         sentences = NaturalControl(self.ranges)
         done = f"\n{sentences.finished(self._task, self._run)}" if self._run else ""
         return sentences.observation(self._task, None) + done
-
-    def without_world_memory(self) -> TextEnv:
-        if not self.world_memory:
-            return self
-        twin = copy.deepcopy(self)
-        twin.world_memory, twin._earlier = False, None
-        return twin
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[ControlPlay, PlantBelief]:
-        task = self._spec(pack.tasks[0])
-        return ControlPlay(self.wording, task.symbols, goes_by_earlier=not teaches), PlantBelief(task.a, task.b)
 
     def _start(self, task: ControlTask) -> None:
         self._task, self._turn, self._outcome = task, 0, ""

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from cod_lightning.envs.base import Traits
 from cod_lightning.envs.dataset.records import columns_of, read_rows
 from cod_lightning.envs.dataset.scorers import AnswerScorer, ExactMatch
 from cod_lightning.envs.grouped import GroupedTasks, group_name
@@ -47,7 +48,7 @@ class DatasetWorld(QuestionWorld):
         **asked: Any,
     ) -> None:
         self.scorer = scorer = scorer or ExactMatch()
-        self.blocking = scorer.blocking
+        self.traits = Traits(blocking=scorer.blocking)
         self.path, self.columns = path, {"prompt": prompt, "answer": answer, "group": group}
         stated = f"{_RULES if rules is None else rules}\n\n{answer_form(scorer.form)}"
         super().__init__(world_name or Path(path).stem, stated, **asked)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.base import Proposals, Stepped
 from cod_lightning.envs.checks import check_choice, check_in
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, DoorWording, Facts, NaturalDoors
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play, Teacher
 from cod_lightning.envs.splits import OPENING, split_of_text
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -95,6 +95,44 @@ class DoorTeacher(Teacher[Facts]):
         return {door: self.truth[door] for door in self.play.some(rng)}
 
 
+class DoorProposals(Proposals["Doors"]):
+    """What may be proposed in the doors."""
+
+    @property
+    def offer(self) -> str:
+        return self.env.wording.offer
+
+    def proposed(self, response: str, task: Task) -> Task | None:
+        """The door that is chosen; where the pack's own task would have shown it afterwards, it shows its own door instead."""
+        own, door = self.env._spec(task), self.env.wording.door_of(response)
+        if not door:
+            return None
+        glimpsed = tuple(own.door if other == door else other for other in own.glimpsed)
+        return replace(task, spec=replace(own, door=door, glimpsed=glimpsed))
+
+
+class DoorRules(TaskRules["Doors"]):
+    """What packs of the doors hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another key for every door from task `at` on; the doors asked for stay."""
+        rng = random.Random(derive_seed("doors change", pack.id, seed))
+        old = self.env._spec(pack.tasks[0]).keys
+        return self.env._with(pack, at, keys=tuple(rng.choice([key for key in KEYS if key != was]) for was in old))
+
+
+class DoorPlayers(TaskPlayers["Doors"]):
+    """Who plays the doors."""
+
+    def demonstrator(self, pack: Pack) -> DoorTeacher:
+        return DoorTeacher(*self.play(pack, teaches=True), self.env.teacher)
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[DoorPlay, Facts]:
+        keys = self.env._spec(pack.tasks[0]).keys
+        dials = self.env.teacher if teaches else TeacherDials()
+        return DoorPlay(self.env.wording, dials), dict(enumerate(keys, start=1))
+
+
 class Doors(TaskWorld[DoorTask]):
     """Open the door that is asked for.
 
@@ -107,6 +145,8 @@ class Doors(TaskWorld[DoorTask]):
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
     """
+
+    companions = (DoorProposals, DoorRules, DoorPlayers, *TaskWorld.companions)
 
     task_type = DoorTask
     late = "miss"
@@ -164,34 +204,8 @@ class Doors(TaskWorld[DoorTask]):
             return self._end("miss")
         return self._observed(), 0.0, False, False, {}
 
-    @property
-    def offer(self) -> str:
-        return self.wording.offer
-
-    def proposed(self, response: str, task: Task) -> Task | None:
-        """The door that is chosen; where the pack's own task would have shown it afterwards, it shows its own door instead."""
-        own, door = self._spec(task), self.wording.door_of(response)
-        if not door:
-            return None
-        glimpsed = tuple(own.door if other == door else other for other in own.glimpsed)
-        return replace(task, spec=replace(own, door=door, glimpsed=glimpsed))
-
     def render(self) -> str:
         return f"open door {self._task.door}; tried {', '.join(self._tried) or 'nothing'}"
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Another key for every door from task `at` on; the doors asked for stay."""
-        rng = random.Random(derive_seed("doors change", pack.id, seed))
-        old = self._spec(pack.tasks[0]).keys
-        return self._with(pack, at, keys=tuple(rng.choice([key for key in KEYS if key != was]) for was in old))
-
-    def demonstrator(self, pack: Pack) -> DoorTeacher:
-        return DoorTeacher(*self._play(pack, teaches=True), self.teacher)
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[DoorPlay, Facts]:
-        keys = self._spec(pack.tasks[0]).keys
-        dials = self.teacher if teaches else TeacherDials()
-        return DoorPlay(self.wording, dials), dict(enumerate(keys, start=1))
 
     def _drawn(self, seed: int) -> DoorTask:
         rng = random.Random(seed)

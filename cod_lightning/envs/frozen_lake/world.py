@@ -27,9 +27,53 @@ from cod_lightning.envs.frozen_lake.policies import (
 )
 from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake
 from cod_lightning.envs.players import RandomPlayer, Teacher
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
+
+
+class LakeRules(TaskRules["FrozenLakeObscure"]):
+    """What packs of the lake hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another mapping from task `at` on, for each task another one where every task has its own; lakes and labels stay."""
+        old = [self.env._spec(task) for task in pack.tasks[at:]]
+        change = derive_seed("frozen lake change", pack.id, seed)
+        new = other_mappings(self.env.parameters, [spec.mapping for spec in old], change)
+        return self.env._with_specs(pack, at, map(lambda spec, mapping: replace(spec, mapping=mapping), old, new))
+
+    def hidden_rule(self, pack: Pack) -> str:
+        """What the codes mean; the pack's id where every task has codes of its own."""
+        own = self.env.parameters.mapping_scope == "per_task"
+        return pack.id if own else " ".join(self.env._spec(pack.tasks[0]).mapping)
+
+
+class LakePlayers(TaskPlayers["FrozenLakeObscure"]):
+    """Who plays the lake."""
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        wording = self.env._worded(self.env._spec(pack.tasks[0]))
+        player = LakePlayer(
+            wording=wording, max_turns=self.env.max_turns, length_penalty=self.env.parameters.length_penalty
+        )
+        if kind is Reference.RANDOM:
+            return RandomPlayer(LakePlay(wording, self.env.teacher))
+        if kind is Reference.SCRIPTED:
+            return ScriptedLakePolicy(player, remembers=self.env.parameters.mapping_scope != "per_task")
+        return LakeOracle.of(player, map(self.env._spec, pack.tasks))
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        """A teacher that knows the mapping of this pack (of its first task, if it changes).
+
+        Where every task has a mapping of its own, earlier tasks left contexts about any of them, and so does the teacher.
+        """
+        first = self.env._spec(pack.tasks[0])
+        play, truth = LakePlay(self.env._worded(first), self.env.teacher), _facts(first.mapping)
+        if self.env.parameters.mapping_scope != "per_task" or len(self.env.parameters.allowed) == 1:
+            return Teacher(play, truth, self.env.teacher)
+        return ManyLakesTeacher(
+            play, truth, self.env.teacher, [_facts(MAPPINGS[i]) for i in self.env.parameters.allowed]
+        )
 
 
 class FrozenLakeObscure(TaskWorld[LakeTask]):
@@ -39,6 +83,8 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         teacher: How good the demonstrations of the warm start are.
         parameters: Those of `LakeParameters`, which documents them.
     """
+
+    companions = (LakeRules, LakePlayers, *TaskWorld.companions)
 
     observation_space = action_space = text_space("√")
     task_type = LakeTask
@@ -60,13 +106,6 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         p, seeds = self.parameters, [derive_seed(world_seed, n) for n in range(num_tasks)]
         drawn = (draw_task(p, own, split, draw_mapping(p, world_seed, own), labels) for own in seeds)
         return self._pack(split, index, seed, world_seed, drawn)
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Another mapping from task `at` on, for each task another one where every task has its own; lakes and labels stay."""
-        old = [self._spec(task) for task in pack.tasks[at:]]
-        change = derive_seed("frozen lake change", pack.id, seed)
-        new = other_mappings(self.parameters, [spec.mapping for spec in old], change)
-        return self._with_specs(pack, at, map(lambda spec, mapping: replace(spec, mapping=mapping), old, new))
 
     def _drawn(self, seed: int) -> LakeTask:
         mapping = draw_mapping(self.parameters, seed, seed)
@@ -110,31 +149,6 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         penalty = self.parameters.length_penalty * self._view.turn / self.max_turns
         words = self.wording.feedback(outcome, self._view, self.parameters.names_effects, complaint)
         return self._ended(words, max(0.0, 1 - penalty) if outcome == "goal" else 0.0)
-
-    def hidden_rule(self, pack: Pack) -> str:
-        """What the codes mean; the pack's id where every task has codes of its own."""
-        own = self.parameters.mapping_scope == "per_task"
-        return pack.id if own else " ".join(self._spec(pack.tasks[0]).mapping)
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        wording = self._worded(self._spec(pack.tasks[0]))
-        player = LakePlayer(wording=wording, max_turns=self.max_turns, length_penalty=self.parameters.length_penalty)
-        if kind is Reference.RANDOM:
-            return RandomPlayer(LakePlay(wording, self.teacher))
-        if kind is Reference.SCRIPTED:
-            return ScriptedLakePolicy(player, remembers=self.parameters.mapping_scope != "per_task")
-        return LakeOracle.of(player, map(self._spec, pack.tasks))
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows the mapping of this pack (of its first task, if it changes).
-
-        Where every task has a mapping of its own, earlier tasks left contexts about any of them, and so does the teacher.
-        """
-        first = self._spec(pack.tasks[0])
-        play, truth = LakePlay(self._worded(first), self.teacher), _facts(first.mapping)
-        if self.parameters.mapping_scope != "per_task" or len(self.parameters.allowed) == 1:
-            return Teacher(play, truth, self.teacher)
-        return ManyLakesTeacher(play, truth, self.teacher, [_facts(MAPPINGS[i]) for i in self.parameters.allowed])
 
     def _worded(self, task: LakeTask) -> LakeWording:
         p = self.parameters

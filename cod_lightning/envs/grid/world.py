@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.base import Stepped, TextEnv, Variants
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.draws import GridTask, GridView, draw_map, draw_names, draw_task, prior_of
@@ -21,12 +21,45 @@ from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.policies import GridPlay, truth_of
 from cod_lightning.envs.grid.rook import entered
 from cod_lightning.envs.grid.wording import CompactGrid, GridWording, NaturalGrid
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 _MOST_LETTERS = 60
 _ANSWER = re.compile(r"(-?[0-9A-Za-z]{1,9})\s*,\s*(-?[0-9A-Za-z]{1,9})")
+
+
+class GridVariants(Variants["GridNavigation"]):
+    """The grid without memory."""
+
+    def without_world_memory(self) -> TextEnv:
+        if not self.env.parameters.world_memory:
+            return self.env
+        twin = copy.deepcopy(self.env)
+        twin.parameters = replace(self.env.parameters, world_memory=False)
+        twin.wording = type(self.env.wording)(twin.parameters)
+        twin._chart = None
+        return twin
+
+
+class GridRules(TaskRules["GridNavigation"]):
+    """What packs of the grid hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another map of the same side and split from task `at` on; the tasks stay. A kept observed map starts anew there."""
+        old = self.env._spec(pack.tasks[at]).costs
+        costs = draw_map(self.env.parameters, derive_seed("grid change", pack.id, seed), pack.split, len(old), old)
+        return self.env._with(pack, at, costs=costs)
+
+
+class GridPlayers(TaskPlayers["GridNavigation"]):
+    """Who plays the grid."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[GridPlay, dict[Cell, int]]:
+        task = self.env._spec(pack.tasks[0])
+        return GridPlay(self.env.wording, prior_of(self.env.parameters), task.labels, drops=not teaches), truth_of(
+            task.costs
+        )
 
 
 class GridNavigation(TaskWorld[GridTask]):
@@ -39,6 +72,8 @@ class GridNavigation(TaskWorld[GridTask]):
         teacher: How good the demonstrations of the warm start are.
         parameters: Those of `GridParameters`, which documents them.
     """
+
+    companions = (GridVariants, GridRules, GridPlayers, *TaskWorld.companions)
 
     task_type = GridTask
     wins = ("goal",)
@@ -65,15 +100,6 @@ class GridNavigation(TaskWorld[GridTask]):
         rngs = (random.Random(derive_seed(world_seed, n)) for n in range(num_tasks))
         specs = (draw_task(self.parameters, rng, costs, names, split) for rng in rngs)
         return self._pack(split, index, seed, world_seed, specs)
-
-    def without_world_memory(self) -> TextEnv:
-        if not self.parameters.world_memory:
-            return self
-        twin = copy.deepcopy(self)
-        twin.parameters = replace(self.parameters, world_memory=False)
-        twin.wording = type(self.wording)(twin.parameters)
-        twin._chart = None
-        return twin
 
     def _drawn(self, seed: int) -> GridTask:
         rng = random.Random(seed)
@@ -139,13 +165,3 @@ class GridNavigation(TaskWorld[GridTask]):
         self._outcome = outcome
         reward = 1 - self._view.loss if outcome == "goal" else 0.0
         return self._ended(self.wording.feedback(outcome, self._view, complaint), reward)
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Another map of the same side and split from task `at` on; the tasks stay. A kept observed map starts anew there."""
-        old = self._spec(pack.tasks[at]).costs
-        costs = draw_map(self.parameters, derive_seed("grid change", pack.id, seed), pack.split, len(old), old)
-        return self._with(pack, at, costs=costs)
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[GridPlay, dict[Cell, int]]:
-        task = self._spec(pack.tasks[0])
-        return GridPlay(self.wording, prior_of(self.parameters), task.labels, drops=not teaches), truth_of(task.costs)

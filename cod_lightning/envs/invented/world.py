@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.base import Demonstrator, Stepped
+from cod_lightning.envs.base import Demonstrator, Stepped, Variants
 from cod_lightning.envs.checks import check_choice, check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.invented.kinds import (
@@ -22,7 +22,7 @@ from cod_lightning.envs.invented.policies import Facts, InventedPlay, InventedTe
 from cod_lightning.envs.invented.rule import Fact, Part, Rule, way
 from cod_lightning.envs.invented.wording import CompactInvented, NaturalInvented
 from cod_lightning.envs.splits import split_of_text
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -50,6 +50,58 @@ class _Choices(Unchanging):
     names: tuple[str, ...]
 
 
+class InventedVariants(Variants["Invented"]):
+    """Parts of the invented rules."""
+
+    def categories(self) -> tuple[str, ...]:
+        return self.env._choices.kinds
+
+    def of_category(self, category: str) -> "Invented":
+        assert category in self.categories(), f"{category} is none of {self.categories()}"
+        of = self.env._choices
+        return Invented([category], of.words, of.protocol, self.env.teacher, of.held_out)
+
+
+class InventedRules(TaskRules["Invented"]):
+    """What packs of the invented rules hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Other tables of the same names from task `at` on; a task that they leave without a solution is drawn anew."""
+        old = self.env._spec(pack.tasks[0]).rules
+        rng = random.Random(derive_seed("invented change", pack.id, seed))
+        rules = old
+        while rules[0].table == old[0].table:
+            rules = tuple(redrawn(rule, rng) for rule in old)
+        specs: list[InventedTask] = []
+        for task in pack.tasks[at:]:
+            again = self.env._parts(rules, derive_seed("invented change", task.seed, seed))
+            kept = (
+                part if way(rule.facts, rule.states, part, part.start, part.turns) else other
+                for rule, part, other in zip(rules, self.env._spec(task).parts, again, strict=True)
+            )
+            specs.append(InventedTask(rules=rules, parts=tuple(kept)))
+        return self.env._with_specs(pack, at, specs)
+
+
+class InventedPlayers(TaskPlayers["Invented"]):
+    """Who plays the invented rules."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[InventedPlay, Facts]:
+        first = self.env._spec(pack.tasks[0])
+        turns = {rule: part.turns for rule, part in zip(first.rules, first.parts, strict=True)}
+        return InventedPlay(self.env.wording, turns, infers=not teaches), tuple(
+            fact for rule in first.rules for fact in rule.facts
+        )
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        needed: dict[Fact, None] = {}
+        for task in pack.tasks:
+            spec = self.env._spec(task)
+            for rule, part in zip(spec.rules, spec.parts, strict=True):
+                needed |= dict.fromkeys(way(rule.facts, rule.states, part, part.start, part.turns))
+        return InventedTeacher(*self.play(pack, teaches=True), self.env.teacher, tuple(needed))
+
+
 class Invented(TaskWorld[InventedTask]):
     """Get the wanted result by names whose meaning is hidden.
 
@@ -64,6 +116,8 @@ class Invented(TaskWorld[InventedTask]):
         teacher: How good the demonstrations of the warm start are.
         held_out: How many names are held out, 40 to 1,792. A tiny policy's vocabulary has these and the 1,792 for training.
     """
+
+    companions = (InventedVariants, InventedRules, InventedPlayers, *TaskWorld.companions)
 
     task_type = InventedTask
 
@@ -90,14 +144,6 @@ class Invented(TaskWorld[InventedTask]):
     @property
     def rules(self) -> str:
         return self.wording.rules
-
-    def categories(self) -> tuple[str, ...]:
-        return self._choices.kinds
-
-    def of_category(self, category: str) -> "Invented":
-        assert category in self.categories(), f"{category} is none of {self.categories()}"
-        of = self._choices
-        return Invented([category], of.words, of.protocol, self.teacher, of.held_out)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         rng = random.Random(derive_seed("invented pack", self.name, str(split), seed, index))
@@ -154,38 +200,6 @@ class Invented(TaskWorld[InventedTask]):
     def render(self) -> str:
         part = self._task.parts[self._at]
         return f"{self._task.rules[self._at].kind}: want {part.want} at {self._here}; {self.wording.facts(self._seen)}"
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Other tables of the same names from task `at` on; a task that they leave without a solution is drawn anew."""
-        old = self._spec(pack.tasks[0]).rules
-        rng = random.Random(derive_seed("invented change", pack.id, seed))
-        rules = old
-        while rules[0].table == old[0].table:
-            rules = tuple(redrawn(rule, rng) for rule in old)
-        specs: list[InventedTask] = []
-        for task in pack.tasks[at:]:
-            again = self._parts(rules, derive_seed("invented change", task.seed, seed))
-            kept = (
-                part if way(rule.facts, rule.states, part, part.start, part.turns) else other
-                for rule, part, other in zip(rules, self._spec(task).parts, again, strict=True)
-            )
-            specs.append(InventedTask(rules=rules, parts=tuple(kept)))
-        return self._with_specs(pack, at, specs)
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[InventedPlay, Facts]:
-        first = self._spec(pack.tasks[0])
-        turns = {rule: part.turns for rule, part in zip(first.rules, first.parts, strict=True)}
-        return InventedPlay(self.wording, turns, infers=not teaches), tuple(
-            fact for rule in first.rules for fact in rule.facts
-        )
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        needed: dict[Fact, None] = {}
-        for task in pack.tasks:
-            spec = self._spec(task)
-            for rule, part in zip(spec.rules, spec.parts, strict=True):
-                needed |= dict.fromkeys(way(rule.facts, rule.states, part, part.start, part.turns))
-        return InventedTeacher(*self._play(pack, teaches=True), self.teacher, tuple(needed))
 
     def _start(self, task: InventedTask) -> None:
         self._task, self._outcome, self._at, self._used = task, "", 0, 0

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import gymnasium
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits, Vocabulary
 from cod_lightning.envs.checks import check_choice, check_in, check_share
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
@@ -30,11 +30,60 @@ from cod_lightning.envs.learn2ask.policies import (
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.wording import MAXIMA, Fusion, Judged
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
+
+
+class ClinicVocabulary(Vocabulary["Learn2Ask"]):
+    """The words of the clinic."""
+
+    def words(self) -> tuple[str, ...]:
+        return self.env._speech.words()
+
+
+class ClinicRules(TaskRules["Learn2Ask"]):
+    """What packs of the clinic hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another protocol from task `at` on; the dialogues stay, so that labels change with it.
+
+        A dialogue that mentioned all of the old protocol seldom mentions all of the new one: a stop is right in fewer later tasks.
+        """
+        old = pack.tasks[at].spec
+        if not isinstance(old, ClinicTask) or not self.env.protocol_hidden:
+            remedy = "Leave data.env.data_path out and data.env.protocol_hidden at true."
+            raise ConfigError("data.env", self.env.name, "a hidden protocol, which alone can change", remedy)
+        rng = random.Random(derive_seed("learn2ask change", pack.id, seed))
+        required = self.env._packs.other_protocol(old.required, rng)
+        return replace(pack, tasks=tuple(requiring(t, required) if n >= at else t for n, t in enumerate(pack.tasks)))
+
+
+class ClinicPlayers(TaskPlayers["Learn2Ask"]):
+    """Who plays the clinic."""
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        if self.env.records is not None:
+            if kind is Reference.RANDOM:
+                return RandomRecordPolicy(self.env._words)
+            if kind is Reference.SCRIPTED:
+                return ScriptedRecordPolicy(self.env._words, Habits.of(self.env.records.by_split[Split.TRAIN]))
+            return RecordOracle.of(self.env._words, pack)
+        return super().reference(kind, pack)
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        """A teacher that knows this pack's protocol (or, of prepared dialogues, what is right in one of two)."""
+        if self.env.records is not None:
+            return RecordOracle.of(self.env._words, pack, skill=0.5)
+        return super().demonstrator(pack)
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[ClinicPlay, Facts]:
+        spec = pack.tasks[0].spec
+        assert isinstance(spec, ClinicTask), "the pack is not of a clinic"
+        truth = {name: name in spec.required for name in self.env.clinics.items}
+        return ClinicPlay(self.env.clinics, self.env.fusion, self.env._speech), truth
 
 
 class Learn2Ask(TaskWorld[AnyTask]):
@@ -67,6 +116,8 @@ class Learn2Ask(TaskWorld[AnyTask]):
         clinic: Sizes of the clinic, those of `Clinics`.
     """
 
+    companions = (ClinicVocabulary, ClinicRules, ClinicPlayers, *TaskWorld.companions)
+
     task_type = (ClinicTask, RecordTask)
     wins = ("right", "stopped")
     """The right action with content 1, whatever the format."""
@@ -97,9 +148,9 @@ class Learn2Ask(TaskWorld[AnyTask]):
         self._check(judge, data_path)
         self.max_turns = 2 if lenient else 1
         self.judge = None if protocol == "compact" else judge or RuleJudge()
-        self.blocking = self.judge is not None and self.judge.blocking
         self._best = MAXIMA[fusion]
-        self.reward_range = (0.0, 1.0 if normalise else self._best)
+        waits = self.judge is not None and self.judge.blocking
+        self.traits = Traits(reward_range=(0.0, 1.0 if normalise else self._best), blocking=waits)
         self.records = None if data_path is None else load_records(data_path, split_by, skip_bad_lines)
         by = "" if split_by == "session" else "-diagnosis"
         if self.records is not None:
@@ -129,9 +180,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
     def rules(self) -> str:
         return self._speech.rules(self._task) if isinstance(self._task, ClinicTask) else self._words.rules()
 
-    def words(self) -> tuple[str, ...]:
-        return self._speech.words()
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One clinic and N patients of the split, or N decision points of the split, none twice until all have been used."""
         world_seed = derive_seed("learn2ask pack", self.name, str(split), seed, index)
@@ -140,19 +188,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         else:
             specs = self._packs.specs(split, world_seed, num_tasks)
         return self._pack(split, index, seed, world_seed, specs)
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Another protocol from task `at` on; the dialogues stay, so that labels change with it.
-
-        A dialogue that mentioned all of the old protocol seldom mentions all of the new one: a stop is right in fewer later tasks.
-        """
-        old = pack.tasks[at].spec
-        if not isinstance(old, ClinicTask) or not self.protocol_hidden:
-            remedy = "Leave data.env.data_path out and data.env.protocol_hidden at true."
-            raise ConfigError("data.env", self.name, "a hidden protocol, which alone can change", remedy)
-        rng = random.Random(derive_seed("learn2ask change", pack.id, seed))
-        required = self._packs.other_protocol(old.required, rng)
-        return replace(pack, tasks=tuple(requiring(t, required) if n >= at else t for n, t in enumerate(pack.tasks)))
 
     def step(self, action: str) -> Stepped:
         """Read the answer, have it judged, and show the scores. Raises `EnvironmentFailure` where the judge does."""
@@ -189,27 +224,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
     def _observed(self) -> str:
         task = self._task
         return self._speech.observation(task) if isinstance(task, ClinicTask) else self._words.observation(task)
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        if self.records is not None:
-            if kind is Reference.RANDOM:
-                return RandomRecordPolicy(self._words)
-            if kind is Reference.SCRIPTED:
-                return ScriptedRecordPolicy(self._words, Habits.of(self.records.by_split[Split.TRAIN]))
-            return RecordOracle.of(self._words, pack)
-        return super().reference(kind, pack)
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's protocol (or, of prepared dialogues, what is right in one of two)."""
-        if self.records is not None:
-            return RecordOracle.of(self._words, pack, skill=0.5)
-        return super().demonstrator(pack)
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[ClinicPlay, Facts]:
-        spec = pack.tasks[0].spec
-        assert isinstance(spec, ClinicTask), "the pack is not of a clinic"
-        truth = {name: name in spec.required for name in self.clinics.items}
-        return ClinicPlay(self.clinics, self.fusion, self._speech), truth
 
     def _check(self, judge: Judge | None, data_path: str | None) -> None:
         check_choice("data.env.split_by", self.split_by, ("session", "diagnosis"))

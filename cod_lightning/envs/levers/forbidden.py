@@ -22,8 +22,9 @@ from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.wording import COLOURS, CompactLevers, LeverWording, NaturalLevers, Pulls
-from cod_lightning.envs.levers.world import LeverPlay, Levers, LeverTask
+from cod_lightning.envs.levers.world import LeverPlay, LeverPlayers, Levers, LeverTask
 from cod_lightning.envs.players import TablePlay
+from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Role, Split, Task
@@ -110,6 +111,36 @@ class SecretPlay(ForbiddenPlay):
 _PLAYS = {"forbidden": ForbiddenPlay, "confirmed": ConfirmedPlay, "secret": SecretPlay}
 
 
+class RuledVocabulary(TaskVocabulary["ForbiddenLever"]):
+    """The words of the levers with a standing rule."""
+
+    def words(self) -> tuple[str, ...]:
+        if self.env.protocol != "compact":
+            return ()
+        ruled = dict.fromkeys(RuledCompact().rule(self.env.rule, code) for code in range(1, len(COLOURS) + 1))
+        asked = (RuledCompact.asks, RuledCompact().confirmed("")) if self.env.rule == "confirmed" else ()
+        return (*super().words(), *ruled, *asked)
+
+
+class RuledPlayers(LeverPlayers):
+    """Who plays the levers with a standing rule."""
+
+    env: "ForbiddenLever"
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[LeverPlay, dict[int, str]]:
+        first: Any = self.env._spec(pack.tasks[0])
+        dials, obedience = (self.env.teacher, self.env.obedience) if teaches else (QuotingDials(), 1.0)
+        once = self.env.stated == "first"
+        play = _PLAYS[self.env.rule](
+            self.env._worded(first),
+            dials,
+            forbidden=first.forbidden if once or self.env.rule == "secret" else 0,
+            obedience=obedience,
+            carried=once or self.env.rule == "forbidden",
+        )
+        return play, dict(enumerate(first.colours, start=1))
+
+
 class ForbiddenLever(Levers):
     """Levers with a standing rule, which nothing enforces.
 
@@ -123,6 +154,8 @@ class ForbiddenLever(Levers):
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
     """
+
+    companions = (RuledVocabulary, RuledPlayers, *Levers.companions)
 
     task_type = ForbiddenTask
 
@@ -183,26 +216,6 @@ class ForbiddenLever(Levers):
             states=states,
             rule=self.rule,
         )
-
-    def words(self) -> tuple[str, ...]:
-        if self.protocol != "compact":
-            return ()
-        ruled = dict.fromkeys(RuledCompact().rule(self.rule, code) for code in range(1, len(COLOURS) + 1))
-        asked = (RuledCompact.asks, RuledCompact().confirmed("")) if self.rule == "confirmed" else ()
-        return (*super().words(), *ruled, *asked)
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[LeverPlay, dict[int, str]]:
-        first: Any = self._spec(pack.tasks[0])
-        dials, obedience = (self.teacher, self.obedience) if teaches else (QuotingDials(), 1.0)
-        once = self.stated == "first"
-        play = _PLAYS[self.rule](
-            self._worded(first),
-            dials,
-            forbidden=first.forbidden if once or self.rule == "secret" else 0,
-            obedience=obedience,
-            carried=once or self.rule == "forbidden",
-        )
-        return play, dict(enumerate(first.colours, start=1))
 
     def _worded(self, task: LeverTask) -> LeverWording:
         return RuledNatural(task.labels) if self.protocol == "natural" else RuledCompact()

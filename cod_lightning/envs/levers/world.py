@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.base import Proposals, Stepped
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
 from cod_lightning.envs.facts import QuotingDials
@@ -25,7 +25,7 @@ from cod_lightning.envs.levers.wording import (
 )
 from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.splits import OPENING, split_of_text
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -61,6 +61,40 @@ class LeverPlay(TablePlay):
         return self.respond(goal, code, known, self.wording.question(goal))
 
 
+class LeverProposals(Proposals["Levers"]):
+    """What may be proposed in the levers."""
+
+    @property
+    def offer(self) -> str:
+        return self.env.wording.offer
+
+    def proposed(self, response: str, task: Task) -> Task | None:
+        goal = self.env.wording.chosen(response)
+        return replace(task, spec=replace(self.env._spec(task), goal=goal)) if goal else None
+
+
+class LeverRules(TaskRules["Levers"]):
+    """What packs of the levers hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another order of the colours from task `at` on; the goals stay."""
+        first = self.env._spec(pack.tasks[0])
+        rng = random.Random(derive_seed("levers change", pack.id, seed))
+        colours = first.colours
+        while colours == first.colours:
+            colours = tuple(rng.sample(first.palette, len(first.palette)))
+        return self.env._with(pack, at, colours=colours)
+
+
+class LeverPlayers(TaskPlayers["Levers"]):
+    """Who plays the levers."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[LeverPlay, dict[int, str]]:
+        first = self.env._spec(pack.tasks[0])
+        dials = self.env.teacher if teaches else QuotingDials()
+        return LeverPlay(self.env._worded(first), dials), dict(enumerate(first.colours, start=1))
+
+
 class Levers(TaskWorld[LeverTask]):
     """Pull the lever that gives the wanted colour.
 
@@ -76,6 +110,8 @@ class Levers(TaskWorld[LeverTask]):
             and colours are drawn for each pack, those of training (random) or others (unseen), which needs the natural protocol.
             Orders and goals are the same ones.
     """
+
+    companions = (LeverProposals, LeverRules, LeverPlayers, *TaskWorld.companions)
 
     task_type = LeverTask
     late = "miss"
@@ -139,30 +175,8 @@ class Levers(TaskWorld[LeverTask]):
             return self._end("miss")
         return self._observed(), 0.0, False, False, {}
 
-    @property
-    def offer(self) -> str:
-        return self.wording.offer
-
-    def proposed(self, response: str, task: Task) -> Task | None:
-        goal = self.wording.chosen(response)
-        return replace(task, spec=replace(self._spec(task), goal=goal)) if goal else None
-
     def render(self) -> str:
         return f"want {self._task.goal}; " + ", ".join(f"{code} gave {colour}" for code, colour in self._pulls)
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Another order of the colours from task `at` on; the goals stay."""
-        first = self._spec(pack.tasks[0])
-        rng = random.Random(derive_seed("levers change", pack.id, seed))
-        colours = first.colours
-        while colours == first.colours:
-            colours = tuple(rng.sample(first.palette, len(first.palette)))
-        return self._with(pack, at, colours=colours)
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[LeverPlay, dict[int, str]]:
-        first = self._spec(pack.tasks[0])
-        dials = self.teacher if teaches else QuotingDials()
-        return LeverPlay(self._worded(first), dials), dict(enumerate(first.colours, start=1))
 
     def _names(self, seed: int) -> Callable[[LeverTask], LeverTask]:
         """Lets a task be about the levers and colours that this seed draws."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, Traits, Variants, Vocabulary
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
@@ -29,9 +29,63 @@ from cod_lightning.envs.pde.regression import Fit, Reading
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
 from cod_lightning.envs.players import Play, Teacher
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
+
+
+class PDEVocabulary(Vocabulary["PDEDiscovery"]):
+    """The words of the equations."""
+
+    def words(self) -> tuple[str, ...]:
+        return self.env._words.words() if self.env.parameters.compact else ()
+
+
+class PDERules(TaskRules["PDEDiscovery"]):
+    """What packs of the equations hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Other active terms from task `at` on; the initial states, the noise and all that shows stay."""
+        specs = [self.env._spec(task) for task in pack.tasks]
+        change = derive_seed("pde changed", pack.id, seed)
+        equation = self.env._worlds.other(change, pack.split, specs[at].equation, specs[at:])
+        terms, values = support(equation), tuple(value for _, value in equation)
+        return self.env._with(pack, at, terms=terms, coefficients=values)
+
+
+class PDEVariants(Variants["PDEDiscovery"]):
+    """The equations without memory."""
+
+    def without_world_memory(self) -> TextEnv:
+        if not self.env.parameters.world_memory:
+            return self.env
+        twin = copy.deepcopy(self.env)
+        twin.parameters = replace(self.env.parameters, world_memory=False)
+        twin._natural = NaturalPDE(twin.parameters)
+        twin._desk = Desk()
+        return twin
+
+
+class PDEPlayers(TaskPlayers["PDEDiscovery"]):
+    """Who plays the equations."""
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        if kind is Reference.ORACLE and not self.env.parameters.compact:
+            return PDEOracle(self.env._spec(pack.tasks[0]).equation)
+        return super().reference(kind, pack)
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        return (Teacher if not self.env.parameters.compact else VerdictTeacher)(*self.play(pack), self.env.teacher)
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
+        """In sentences, the equation as a likely one; in compact words, of each listed equation, whether it is the pack's."""
+        equation = self.env._spec(pack.tasks[0]).equation
+        if not self.env.parameters.compact:
+            play = PDEPlay(self.env.parameters)
+            return play, Note(equation=equation, trust="likely")
+        signs = {(term, 1 if value > 0 else -1) for term, value in equation}
+        truth = {word: set(CANDIDATES[word]) == signs for word in self.env._worlds.listed}
+        return VerdictPlay(self.env._worlds.listed), truth
 
 
 class PDEDiscovery(TaskWorld[PDETask]):
@@ -42,12 +96,14 @@ class PDEDiscovery(TaskWorld[PDETask]):
         parameters: Those of `PDEParameters`, which documents them.
     """
 
+    companions = (PDEVocabulary, PDERules, PDEVariants, PDEPlayers, *TaskWorld.companions)
+
     task_type = PDETask
 
     def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = p = PDEParameters(**parameters)
         self.name, self.max_turns, self.teacher = p.name, p.max_turns, teacher
-        self.hides_reward = not p.reveal_truth
+        self.traits = Traits(hides_reward=not p.reveal_truth)
         templates = tuple(t for t in CANDIDATES.values() if p.min_terms <= len(t) <= p.max_terms)
         self._worlds = Worlds(
             templates=templates if p.compact else eligible(p.family, p.min_terms, p.max_terms),
@@ -74,32 +130,12 @@ class PDEDiscovery(TaskWorld[PDETask]):
     def success(self) -> bool:
         return self._final is not None and set(support(self._final.equation)) == set(self._task.terms)
 
-    def words(self) -> tuple[str, ...]:
-        return self._words.words() if self.parameters.compact else ()
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed("pde pack", self.name, str(split), seed, index)
         equation = self._worlds.equation(world_seed, split, index)
         orders = self._worlds.orders(world_seed)
         specs = (self._worlds.task(world_seed, equation, n, orders) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Other active terms from task `at` on; the initial states, the noise and all that shows stay."""
-        specs = [self._spec(task) for task in pack.tasks]
-        change = derive_seed("pde changed", pack.id, seed)
-        equation = self._worlds.other(change, pack.split, specs[at].equation, specs[at:])
-        terms, values = support(equation), tuple(value for _, value in equation)
-        return self._with(pack, at, terms=terms, coefficients=values)
-
-    def without_world_memory(self) -> TextEnv:
-        if not self.parameters.world_memory:
-            return self
-        twin = copy.deepcopy(self)
-        twin.parameters = replace(self.parameters, world_memory=False)
-        twin._natural = NaturalPDE(twin.parameters)
-        twin._desk = Desk()
-        return twin
 
     def _start(self, task: PDETask) -> None:
         if not self.parameters.world_memory or task.equation != self._task.equation:
@@ -219,21 +255,3 @@ class PDEDiscovery(TaskWorld[PDETask]):
         else:
             words = self._natural.feedback(outcome, self._desk, self._final, self.success, complaint)
         return self._ended(words, reward)
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        if kind is Reference.ORACLE and not self.parameters.compact:
-            return PDEOracle(self._spec(pack.tasks[0]).equation)
-        return super().reference(kind, pack)
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        return (Teacher if not self.parameters.compact else VerdictTeacher)(*self._play(pack), self.teacher)
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
-        """In sentences, the equation as a likely one; in compact words, of each listed equation, whether it is the pack's."""
-        equation = self._spec(pack.tasks[0]).equation
-        if not self.parameters.compact:
-            play = PDEPlay(self.parameters)
-            return play, Note(equation=equation, trust="likely")
-        signs = {(term, 1 if value > 0 else -1) for term, value in equation}
-        truth = {word: set(CANDIDATES[word]) == signs for word in self._worlds.listed}
-        return VerdictPlay(self._worlds.listed), truth

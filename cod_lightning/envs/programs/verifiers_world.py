@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.base import Stepped, Traits
 from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
@@ -61,7 +61,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
 
     task_type = VerifiersTask
     late = None
-    blocking = True
+    companions = ()
     shows_context = True
 
     def __init__(
@@ -91,7 +91,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
             raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
         check_turns(max_turns, "16 is the default.")
         self._rules, self.max_turns, self.success_at = RULES if rules is None else rules, max_turns, success_at
-        self.reward_range, self.timeout_s = (min_reward, max_reward), timeout_s
+        self.traits, self.timeout_s = Traits(reward_range=(min_reward, max_reward), blocking=True), timeout_s
         settings = {"env": env, "tokenizer": tokenizer, "renderer": renderer}
         self._pool = LinePool([python, str(_WORKER), json.dumps(settings)], num_processes, True, variables)
         self._asked = Asked()
@@ -104,9 +104,6 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     def rules(self) -> str:
         return self._rules
 
-    def words(self) -> tuple[str, ...]:
-        return ()
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, str(split), seed, index)
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
@@ -115,7 +112,9 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     def step(self, action: str) -> Stepped:
         """A person or a script cannot play: the task ends."""
         self._outcome = "malformed"
-        return self._ended("Only its own program plays this environment. The task is over.", self.reward_range[0])
+        return self._ended(
+            "Only its own program plays this environment. The task is over.", self.traits.reward_range[0]
+        )
 
     def play(self, system: str, access: Access) -> tuple[str, float]:
         self._asked = Asked()

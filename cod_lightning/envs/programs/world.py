@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
+from cod_lightning.envs.base import Traits
 from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.dataset.scorers import AnswerScorer
 from cod_lightning.envs.dataset.world import DatasetWorld
@@ -56,8 +57,6 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         tasks: Further parameters of `DatasetWorld`; the program's own feedback and word of success go first.
     """
 
-    blocking = True
-
     def __init__(
         self,
         command: list[str],
@@ -80,7 +79,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         scorer = scorer or ReportedReward()
         super().__init__(path, scorer=scorer, rules=rules, max_turns=1, **tasks)
         self._rules, self.max_turns = RULES if rules is None else rules, max_turns
-        self.blocking = True
+        self.traits = Traits(blocking=True)
         self.timeout_s, self._pool, self._asked = (
             timeout_s,
             LinePool(command, num_processes, reads_on, variables),

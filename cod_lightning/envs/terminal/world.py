@@ -16,7 +16,7 @@ from cod_lightning.envs.checks import check_choice, check_in, check_share, check
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.goals import missing, set_up
 from cod_lightning.envs.terminal.plans import num_lines
@@ -32,6 +32,35 @@ from cod_lightning.types import Pack, Split
 _MOST_DRAWS = 2_000
 _MOST_LETTERS = 1_000
 """Of a command line."""
+
+
+class TerminalRules(TaskRules["Terminal"]):
+    """What packs of the terminal hide."""
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Other quirks of the same site from task `at` on; the goals stay."""
+        if not self.env.quirks:
+            raise ConfigError("data.env.quirks", 0, "at least 1, for a hidden rule that can change", "Set it to 2.")
+        old = self.env._spec(pack.tasks[0]).site
+        rng = random.Random(derive_seed("terminal change", pack.id, at, seed))
+        for _ in range(_MOST_DRAWS):
+            if self.env.compact:
+                new = compact.site_with(old, compact.draw_ways(rng, self.env.quirks))
+            else:
+                new = with_quirks(old, rng, self.env.quirks, self.env.labels == "random")
+            later = [replace(self.env._spec(task), site=new) for task in pack.tasks[at:]]
+            fits = self.env.compact or split_of_text(repr(new)) is pack.split
+            if fits and new.quirks != old.quirks and all(map(self.env._in_time, later)):
+                return self.env._with(pack, at, site=new)
+        raise ConfigError("data.env.quirks", self.env.quirks, "a number with two sites in a split", "Raise it.")
+
+
+class TerminalPlayers(TaskPlayers["Terminal"]):
+    """Who plays the terminal."""
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
+        """At the first task's site, where a pack has several."""
+        return play_of(self.env.compact, self.env.max_commands, self.env._spec(pack.tasks[0]).site)
 
 
 class Terminal(TaskWorld[TerminalTask]):
@@ -57,6 +86,8 @@ class Terminal(TaskWorld[TerminalTask]):
         protocol: Command lines for language models (natural) or single words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
     """
+
+    companions = (TerminalRules, TerminalPlayers, *TaskWorld.companions)
 
     task_type = TerminalTask
 
@@ -207,27 +238,6 @@ class Terminal(TaskWorld[TerminalTask]):
         reward = max(0.0, 1 - self.length_penalty * self._turn / self.max_turns) if outcome == "win" else 0.0
         shown = reason if outcome == "malformed" or self.feedback == "reason" else ""
         return self._ended(self.wording.feedback(outcome, self._view(), shown), reward)
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Other quirks of the same site from task `at` on; the goals stay."""
-        if not self.quirks:
-            raise ConfigError("data.env.quirks", 0, "at least 1, for a hidden rule that can change", "Set it to 2.")
-        old = self._spec(pack.tasks[0]).site
-        rng = random.Random(derive_seed("terminal change", pack.id, at, seed))
-        for _ in range(_MOST_DRAWS):
-            if self.compact:
-                new = compact.site_with(old, compact.draw_ways(rng, self.quirks))
-            else:
-                new = with_quirks(old, rng, self.quirks, self.labels == "random")
-            later = [replace(self._spec(task), site=new) for task in pack.tasks[at:]]
-            fits = self.compact or split_of_text(repr(new)) is pack.split
-            if fits and new.quirks != old.quirks and all(map(self._in_time, later)):
-                return self._with(pack, at, site=new)
-        raise ConfigError("data.env.quirks", self.quirks, "a number with two sites in a split", "Raise it.")
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
-        """At the first task's site, where a pack has several."""
-        return play_of(self.compact, self.max_commands, self._spec(pack.tasks[0]).site)
 
     def _check(self) -> None:
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import Reference, Stepped, TextPolicy
+from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits
 from cod_lightning.envs.checks import check_choice, check_in, check_turns
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.splits import split_of_text
-from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.task_world import TaskPlayers, TaskWorld
 from cod_lightning.envs.textworld import games, houses
 from cod_lightning.envs.textworld.houses import HouseSpec
 from cod_lightning.envs.textworld.policies import HousePlay, Walkthrough
@@ -51,6 +51,28 @@ class _Now(Unchanging):
     """What the interpreter shows; None in compact form."""
 
 
+class HousePlayers(TaskPlayers["TextWorldHouse"]):
+    """Who plays the house."""
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """The oracle types TextWorld's shortest solution."""
+        if kind is not Reference.ORACLE:
+            return super().reference(kind, pack)
+        play, truth = self.play(pack)
+        house = self.env._spec(pack.tasks[0]).house
+        solutions = {
+            self.env.wording.label(house, target): [self.env.wording.spelled(house, deed) for deed in plan]
+            for target, plan in houses.plans(house, self.env.max_turns).items()
+        }
+        return Walkthrough(solutions, play, truth)
+
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[HousePlay, dict[str, str]]:
+        house = self.env._spec(pack.tasks[0]).house
+        truth = {self.env.wording.label(house, thing): route for thing, route in houses.places(house).items()}
+        play = HousePlay(self.env.wording, tuple(truth), tuple(houses.routes(house).values()))
+        return play, {**truth, **self.env.wording.words_of(house)}
+
+
 class TextWorldHouse(TaskWorld[HouseTask]):
     """Take a thing in a house that TextWorld generated. The house is the same for all tasks of a pack; the thing is another.
 
@@ -73,6 +95,8 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             up to two commands a verb, beyond those that min_commands counts.
         teacher: How good the demonstrations of the warm start are.
     """
+
+    companions = (HousePlayers, *TaskWorld.companions)
 
     task_type = HouseTask
     _task: HouseTask
@@ -119,7 +143,7 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             num_holders=num_holders,
         )
         self.max_turns, self.min_commands, self.protocol, self.teacher = max_turns, min_commands, protocol, teacher
-        self.blocking = protocol == "natural"
+        self.traits = Traits(blocking=protocol == "natural")
         things = houses.things_of(self.house)
         chests = tuple(f"c_{n}" for n in range((num_holders + 1) // 2))
         natural = SynonymHouse(self.house) if commands == "hidden" else NaturalHouse()
@@ -176,24 +200,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
 
     def render(self) -> str:
         return self._observed()
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """The oracle types TextWorld's shortest solution."""
-        if kind is not Reference.ORACLE:
-            return super().reference(kind, pack)
-        play, truth = self._play(pack)
-        house = self._spec(pack.tasks[0]).house
-        solutions = {
-            self.wording.label(house, target): [self.wording.spelled(house, deed) for deed in plan]
-            for target, plan in houses.plans(house, self.max_turns).items()
-        }
-        return Walkthrough(solutions, play, truth)
-
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[HousePlay, dict[str, str]]:
-        house = self._spec(pack.tasks[0]).house
-        truth = {self.wording.label(house, thing): route for thing, route in houses.places(house).items()}
-        play = HousePlay(self.wording, tuple(truth), tuple(houses.routes(house).values()))
-        return play, {**truth, **self.wording.words_of(house)}
 
     def _targets(self, house: HouseSpec) -> list[str]:
         """What can be sought in the house; nothing where that is a single thing."""

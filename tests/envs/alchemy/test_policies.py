@@ -11,7 +11,7 @@ from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.alchemy import Alchemy
 from cod_lightning.envs.alchemy.notes import NaturalNotes
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Reference, TextPolicy
+from cod_lightning.envs.base import HiddenRules, Players, Reference, TextPolicy, beside
 from cod_lightning.types import Message, Role, Split
 from tests.envs.alchemy.worlds import COMPACT, HARD, MANY
 from tests.envs.scripted_life import live, success_by_position
@@ -25,7 +25,9 @@ def _answers(context: str, *shown: str, times: int = 40) -> set[str]:
     for text in shown[1:]:
         messages += [Message(Role.ASSISTANT, "try <answer>a+a</answer>"), Message(Role.USER, text)]
     env = Alchemy(**COMPACT)
-    policy = env.reference(Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    policy = beside(env, Players).reference(
+        Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    )
     return {answer_of(policy.act(messages, random.Random(i)))[0] for i in range(times)}
 
 
@@ -76,7 +78,9 @@ def test_it_believes_its_eyes_more_than_the_context():
 
 def test_the_note_is_the_old_one_overruled_by_the_feedback():
     env = Alchemy(**COMPACT)
-    policy = env.reference(Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    policy = beside(env, Players).reference(
+        Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    )
     old = "update a+a=? a+b=k a+c=? b+b=0 b+c=? c+c=? k+k=? k+l=p l+l=?"
     messages = [Message(Role.SYSTEM, old), Message(Role.USER, "late a+b=0 c+c=l k+k=0")]
     assert policy.note(messages, random.Random(0)) == "a+a=? a+b=0 a+c=? b+b=0 b+c=? c+c=l k+k=0 k+l=p l+l=?"
@@ -108,7 +112,10 @@ def test_success_rises_with_the_position_only_for_whoever_takes_notes():
     assert max(random_play) < 0.4
     assert success_by_position(env, Reference.ORACLE, "compact", num_packs=100) == [1.0] * 4
     packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(200)]
-    lives = [live(env, p, Forgetful(env.reference(Reference.SCRIPTED, p)), "compact", i) for i, p in enumerate(packs)]
+    lives = [
+        live(env, p, Forgetful(beside(env, Players).reference(Reference.SCRIPTED, p)), "compact", i)
+        for i, p in enumerate(packs)
+    ]
     forgetful = [sum(life[n].success for life in lives) / 200 for n in range(4)]
     assert max(forgetful) < 0.7
     assert min(forgetful) > max(random_play)
@@ -134,7 +141,7 @@ def test_both_protocols_are_played_alike(monkeypatch):
         for protocol in ("natural", "compact"):
             env = Alchemy(**{**COMPACT, "protocol": protocol})
             pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-            lives = live(env, pack, env.reference(Reference.SCRIPTED, pack), protocol, seed=index)
+            lives = live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), protocol, seed=index)
             outcomes.append([(lived.reward, len(lived.messages)) for lived in lives])
         assert outcomes[0] == outcomes[1]
 
@@ -145,7 +152,10 @@ def test_a_perfect_teacher_that_was_told_the_truth_always_succeeds():
         env = Alchemy(**parameters, teacher=dials)
         for index in range(15):
             pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-            assert all(lived.success for lived in live(env, pack, env.demonstrator(pack), env.parameters.protocol))
+            assert all(
+                lived.success
+                for lived in live(env, pack, beside(env, Players).demonstrator(pack), env.parameters.protocol)
+            )
 
 
 @pytest.mark.parametrize("protocol", ["natural", "compact"])
@@ -153,15 +163,15 @@ def test_a_context_of_no_accuracy_or_of_junk_says_nothing_of_the_truth(protocol)
     for shares in ({"context_true": 1.0, "context_junk": 0.0}, {"context_true": 0.0, "context_junk": 1.0}):
         env = Alchemy(**{**COMPACT, "protocol": protocol}, teacher=TeacherDials(context_accuracy=0.0, **shares))
         pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-        changed = env.changed(pack, at=1, seed=0)
-        here, there = map(env.demonstrator, (pack, replace(changed, tasks=changed.tasks[1:])))
+        changed = beside(env, HiddenRules).changed(pack, at=1, seed=0)
+        here, there = map(beside(env, Players).demonstrator, (pack, replace(changed, tasks=changed.tasks[1:])))
         assert [here.context(random.Random(i)) for i in range(9)] == [there.context(random.Random(i)) for i in range(9)]
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
     env = Alchemy(**COMPACT, teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [[Message(Role.SYSTEM, "update"), Message(Role.USER, text)] for text in ("late a+b=k", "win c+c=0 k+k=p")]
     first, second = ([teacher.note(messages, random.Random(i)) for i in range(20)] for messages in asked)
     if accuracy == 0.0:

@@ -4,6 +4,7 @@ import pytest
 
 from cod_lightning.envs.alchemy import Alchemy
 from cod_lightning.envs.alchemy.tasks import AlchemyTask
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.types import EpisodeStatus, Task
 from tests.envs.alchemy.worlds import COMPACT, HARD, SMALL
 
@@ -193,7 +194,7 @@ def test_a_policys_text_is_shown_again_only_in_plain_letters_and_shortened():
 
 
 def test_the_compact_vocabulary_is_small_and_prompts_are_short():
-    words = Alchemy(**COMPACT).words()
+    words = beside(Alchemy(**COMPACT), Vocabulary).words()
     assert len(words) < 110
     env, first = _started()
     notes = env.wording.notes.write({})

@@ -3,10 +3,9 @@
 from hypothesis import strategies as st
 
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.compact import SLOT_OF
-from cod_lightning.envs.apps.tool_calls import STYLES
+from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from tests.envs.case import Case
 
 NAMES = st.sampled_from([f"{app.name}.{name}" for app in APPS for name in app.endpoints])
@@ -16,7 +15,7 @@ VALUES = st.one_of(
 ARGUMENTS = st.dictionaries(
     st.sampled_from(["id", "to", "text", "folder", "page", "token", "app", "question", "card"]), VALUES
 )
-CALLS = st.lists(st.builds(AppCall, NAMES, ARGUMENTS), min_size=1, max_size=4)
+CALLS = st.lists(st.builds(ToolCall, NAMES, ARGUMENTS), min_size=1, max_size=4)
 CODE = st.builds(
     lambda name, given: (
         f"ok <answer>x = {name}({', '.join(f'{k}={v!r}' for k, v in given.items())})\n{name}(**x)</answer>"

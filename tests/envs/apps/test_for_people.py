@@ -4,6 +4,7 @@ import pytest
 
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.actions import FORMS
+from cod_lightning.envs.base import beside
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.ralph_loop import RalphLoop
@@ -33,7 +34,7 @@ def typed(people, *lines):
     ],
 )
 def test_code_is_read_on_to_the_end_of_a_statement(lines, read):
-    meant, n = typed(begun(Apps()).for_people, *lines)
+    meant, n = typed(beside(begun(Apps()), ForPeople), *lines)
     assert n == read
     assert meant is not None
     assert meant.count("<answer>") == 1
@@ -42,7 +43,7 @@ def test_code_is_read_on_to_the_end_of_a_statement(lines, read):
 @pytest.mark.parametrize("code", ["a = ]", "  a", "\x00", "a" * 9 + "(" * 500, "-" * 10**5 + "1", "a" + ".b" * 50_000])
 def test_what_cannot_be_code_is_asked_for_again(code):
     with pytest.raises(ValueError, match="That is no Python"):
-        typed(begun(Apps()).for_people, code)
+        typed(beside(begun(Apps()), ForPeople), code)
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "code"])
@@ -54,7 +55,7 @@ def test_calls_in_any_form_reach_the_apps_in_the_form_of_the_environment(form):
         '{"name": "user.docs", "parameters": {"app": "mail"}}',
         '[{"name": "user.docs", "arguments": {"app": "mail"}}]',
     ):
-        assert "mail.send" in env.step(env.for_people.meant([text]) or "")[0]
+        assert "mail.send" in env.step(beside(env, ForPeople).meant([text]) or "")[0]
 
 
 @pytest.mark.parametrize(
@@ -62,12 +63,12 @@ def test_calls_in_any_form_reach_the_apps_in_the_form_of_the_environment(form):
 )
 def test_what_is_no_call_is_asked_for_again(text):
     with pytest.raises(ValueError, match="That is no call"):
-        typed(begun(Apps(actions="qwen")).for_people, text)
+        typed(beside(begun(Apps(actions="qwen")), ForPeople), text)
 
 
 def test_the_end_of_a_task_shows_every_check_and_what_else_changed():
     env = begun(Apps(actions="json", quirks=0, spare_calls=20))
-    people = env.for_people
+    people = beside(env, ForPeople)
     passwords = env.step(people.meant(["user.passwords()"]))[0]
     password = passwords.partition('"notes": "')[2][:8]
     env.step(people.meant([f"notes.login(password='{password}')"]))
@@ -75,19 +76,19 @@ def test_the_end_of_a_task_shows_every_check_and_what_else_changed():
     first = next(iter(env._server.db.tables[note]))
     token = env._server._token("notes")
     env.step(people.meant([f"notes.delete(id={first}, token='{token}'); user.done()"]))
-    outcome = env.for_people.outcome()
+    outcome = beside(env, ForPeople).outcome()
     assert (False, "nothing else changes: short note") in outcome
     assert (True, "the task is ended with user.done") in outcome
     assert (None, f"short note {first} is gone") in outcome
 
 
 def test_a_world_around_the_apps_says_the_same_to_people():
-    whole = begun(Apps()).for_people
+    whole = beside(begun(Apps()), ForPeople)
     for env in (Mixture({"apps": Apps()}), RalphLoop(Apps())):
-        assert begun(env).for_people.holds() == whole.holds()
-        assert env.for_people.about == whole.about
+        assert beside(begun(env), ForPeople).holds() == whole.holds()
+        assert beside(env, ForPeople).about == whole.about
     assert {row["app"]: row["holds"] for row in whole.holds()}["payments"] == "card 4, transfer 6, payment request 4"
 
 
 def test_compact_apps_say_nothing_more_than_other_worlds():
-    assert type(begun(Apps(protocol="compact", max_turns=3)).for_people) is ForPeople
+    assert type(beside(begun(Apps(protocol="compact", max_turns=3)), ForPeople)) is ForPeople

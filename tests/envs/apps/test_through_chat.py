@@ -7,7 +7,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -32,7 +32,7 @@ def test_a_familys_calls_come_through_as_they_were_made_and_every_task_is_one_ro
     chat, mechanism, env = Chat(tokenizer), HintContext(response_limit=None), Apps(actions=family, quirks=3)
     packs = [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2) for index in range(3)]
     for pack in packs:
-        player = Player(env.reference(Reference.ORACLE, pack), mechanism)
+        player = Player(beside(env, Players).reference(Reference.ORACLE, pack), mechanism)
         engine = ScriptedEngine(player.reply, chat.encode, chat.stop_id)
         sampler = Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=10**4, seed=0)
         (group,) = run_groups([pack], 1, Setting(env=env, mechanism=mechanism, sampler=sampler))

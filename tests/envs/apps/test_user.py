@@ -62,7 +62,7 @@ def begun(voice):
 def test_a_model_is_shown_goal_knowledge_and_question_as_quotes_and_its_words_are_the_answer():
     with ChatServer(lambda request: said(json.dumps({"answer": "The  gold\none <|end|>"}))) as server:
         env, task = begun(EndpointVoice("m", server.url, backoff_s=0.001))
-        assert env.blocking
+        assert env.traits.blocking
         assert ask(copy.deepcopy(env)).startswith('"The gold one ??end??"\n')
     system, material = (message["content"] for message in server.requests[0]["messages"])
     assert "play a busy person" in system

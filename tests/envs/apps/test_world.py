@@ -9,7 +9,7 @@ import pytest
 
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.facts import CHOICES, HABITS, HiddenFacts, read_facts
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Reference, beside
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Split
@@ -214,7 +214,7 @@ def test_names_differ_where_packs_do():
 def test_a_changed_person_has_other_habits_and_the_same_apps():
     env = Apps()
     pack = env.sample_pack(split=Split.TRAIN, index=2, num_tasks=4)
-    later = env.changed(pack, at=2, seed=0).tasks[2].spec
+    later = beside(env, HiddenRules).changed(pack, at=2, seed=0).tasks[2].spec
     before = pack.tasks[2].spec
     assert all(getattr(later.facts, habit) != getattr(before.facts, habit) for habit in HABITS)
     assert (later.person, later.text) == (before.person, before.text)

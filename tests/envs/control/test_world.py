@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
 from cod_lightning.envs.control import OptimalControl
 from cod_lightning.envs.control.fused import LAWS
 from cod_lightning.envs.control.plant import ControlTask
@@ -158,11 +158,11 @@ def test_without_world_memory_nothing_is_carried_over():
 def test_the_compact_protocol_shows_the_last_law_by_its_grade():
     parameters = COMPACT | {"world_memory": True}
     env = OptimalControl(**parameters)
-    words = set(env.words())
+    words = set(beside(env, Vocabulary).words())
     for index in range(20):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
         for kind in Reference:
-            lived = live(copy.deepcopy(env), pack, env.reference(kind, pack), "compact", seed=index)
+            lived = live(copy.deepcopy(env), pack, beside(env, Players).reference(kind, pack), "compact", seed=index)
             assert all(set(life.text.split()) <= words for life in lived)
             assert "had=" not in lived[0].text
             assert "had=" in lived[1].text
@@ -265,7 +265,7 @@ def rewards(kind: Reference, memoryless: bool = False, num_packs: int = 60, **pa
     for index in range(num_packs):
         env = copy.deepcopy(prototype)
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        policy = env.reference(kind, pack)
+        policy = beside(env, Players).reference(kind, pack)
         if memoryless:
             lived = [live(env, replace(pack, tasks=(each,)), policy, protocol, index)[0] for each in pack.tasks]
         else:
@@ -317,7 +317,10 @@ def test_in_compact_play_the_sign_the_size_and_the_decay_all_matter():
     env = OptimalControl(**COMPACT)
     for index in range(60):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        used |= {life.messages[2].content for life in live(env, pack, env.reference(Reference.ORACLE, pack), "compact")}
+        used |= {
+            life.messages[2].content
+            for life in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "compact")
+        }
     assert used == {f"<answer>{law}</answer>" for law in LAWS}
 
 
@@ -325,9 +328,9 @@ def test_after_a_change_the_scripted_note_follows_within_a_task():
     env = OptimalControl(world_memory=False)
     for index in range(20):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        changed = env.changed(pack, at=2, seed=0)
+        changed = beside(env, HiddenRules).changed(pack, at=2, seed=0)
         assert changed.tasks[2].spec.x == pack.tasks[2].spec.x
-        lived = live(env, changed, env.reference(Reference.SCRIPTED, changed), "natural")
+        lived = live(env, changed, beside(env, Players).reference(Reference.SCRIPTED, changed), "natural")
         noted = env.wording.noted(lived[2].note)
         assert noted.a == pytest.approx(changed.tasks[2].spec.a, abs=3 * noted.a_error)
         assert noted.b == pytest.approx(changed.tasks[2].spec.b, abs=3 * noted.b_error)
@@ -338,7 +341,7 @@ def test_after_a_change_the_scripted_note_follows_within_a_task():
 def test_a_note_is_a_sentence_with_both_numbers(labels):
     env = OptimalControl(labels=labels)
     pack = env.sample_pack(split=Split.TRAIN, index=5, num_tasks=1)
-    note = live(env, pack, env.reference(Reference.SCRIPTED, pack), "natural")[0].note
+    note = live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), "natural")[0].note
     spec = pack.tasks[0].spec
     assert f"{spec.symbols[3]} = {spec.a:.3f} (+- 0.000" in note
     assert f"{spec.symbols[4]} = {spec.b:.3f} (+- 0.00" in note
@@ -347,7 +350,7 @@ def test_a_note_is_a_sentence_with_both_numbers(labels):
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
     env = OptimalControl(**COMPACT, teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [
         [Message(Role.SYSTEM, "update b=+big a=?"), Message(Role.USER, feedback)]
         for feedback in ("poor b=-small a=damped", "good a=lively")

@@ -9,7 +9,7 @@ import pytest
 
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.dataset import CodeTests, DatasetWorld, ExactMatch, NumericMatch, RegexMatch, Unscored
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
@@ -115,10 +115,10 @@ def test_copies_share_their_questions_and_a_worker_process_plays_the_same(path):
 def test_scorers_without_a_right_answer_have_no_references_and_programs_are_graded_in_a_thread(tmp_path):
     rows = [{"prompt": f"Double it, {n}.", "answer": [{"call": "f(2)", "output": 4}]} for n in range(30)]
     env = DatasetWorld(write(tmp_path / "code.jsonl", rows), scorer=CodeTests(), feedback="answer")
-    assert env.blocking
+    assert env.traits.blocking
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     with pytest.raises(NotImplementedError):
-        env.reference(Reference.ORACLE, pack)
+        beside(env, Players).reference(Reference.ORACLE, pack)
     env.reset(options={"task": pack.tasks[0]})
     assert env.step("<answer>f = lambda x: x</answer>")[0] == "That is wrong. Test 1 of 1 failed: f(2) gave '2'."
 

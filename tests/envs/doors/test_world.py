@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, NaturalDoors
 from cod_lightning.envs.doors.world import DoorTask
@@ -90,7 +90,7 @@ def test_glimpses_are_of_other_doors_and_longer_packs_begin_as_shorter_ones():
 def test_a_change_gives_every_door_another_key_and_keeps_what_is_asked():
     env = Doors(num_doors=5)
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=6)
-    after = env.changed(pack, 3, seed=1)
+    after = beside(env, HiddenRules).changed(pack, 3, seed=1)
     assert after.tasks[:3] == pack.tasks[:3]
     for old, new in zip(pack.tasks[3:], after.tasks[3:], strict=True):
         assert all(was != now for was, now in zip(old.spec.keys, new.spec.keys, strict=True))
@@ -117,7 +117,7 @@ def test_more_doors_are_known_more_slowly():
 
 def test_a_teacher_s_contexts_are_about_some_doors_and_it_takes_the_key_that_they_say():
     env = Doors(protocol="compact", teacher=TeacherDials(follow=1.0, context_true=0.0, context_junk=1.0))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     numbers = {len(env.wording.parse(teacher.context(random.Random(i)))) for i in range(60)}
     assert numbers == set(range(6, 13))
     seen = [Message(Role.SYSTEM, "doors 9=gold 2=red"), Message(Role.USER, "open=9")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.code_labels import NAMES, CodeLabels
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -68,7 +68,10 @@ def test_every_policy_answers_in_form_with_any_labels():
     env, packs = _packs(40)
     for pack in packs:
         labels = pack.tasks[0].spec.labels
-        for player in (*(env.reference(kind, pack) for kind in Reference), env.demonstrator(pack)):
+        for player in (
+            *(beside(env, Players).reference(kind, pack) for kind in Reference),
+            beside(env, Players).demonstrator(pack),
+        ):
             lives = live(env, pack, player, "natural")
             assert all(labels.code_of(m.content)[0] for lived in lives for m in lived.messages[2::2])
             assert all(f"- {labels.label(2)}" in lived.note for lived in lives)

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, distances
 from cod_lightning.types import Split
@@ -62,7 +63,7 @@ def test_a_change_gives_every_later_task_another_mapping_and_one_to_all_where_it
     for scope in ("per_pack", "global", "per_task"):
         env = FrozenLakeObscure(mapping_scope=scope)
         pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=12)
-        later = env.changed(pack, at=2, seed=0).tasks[2:]
+        later = beside(env, HiddenRules).changed(pack, at=2, seed=0).tasks[2:]
         assert all(new.spec.mapping != old.spec.mapping for new, old in zip(later, pack.tasks[2:], strict=True))
         assert [new.spec.rows for new in later] == [old.spec.rows for old in pack.tasks[2:]]
         assert (len({task.spec.mapping for task in later}) == 1) == (scope != "per_task")

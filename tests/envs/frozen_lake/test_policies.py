@@ -7,7 +7,7 @@ import pytest
 
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import Lake, distances
 from cod_lightning.envs.frozen_lake.packs import LakeTask
@@ -99,15 +99,17 @@ def test_the_oracle_walks_shortest_paths_whatever_the_scope_of_the_mapping():
         env = FrozenLakeObscure(**parameters)
         for index in range(10):
             pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8)
-            lives = live(env, pack, env.reference(Reference.ORACLE, pack), "natural", seed=index)
+            lives = live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "natural", seed=index)
             paths = [distances(lake)[lake.find("S")] for lake in (Lake(task.spec.rows) for task in pack.tasks)]
             assert [lived.reward for lived in lives] == pytest.approx([1 - 0.1 * path / 8 for path in paths])
 
 
 def test_the_oracle_follows_a_mapping_that_changes():
     env = FrozenLakeObscure()
-    pack = env.changed(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=8), at=3, seed=0)
-    assert all(lived.success for lived in live(env, pack, env.reference(Reference.ORACLE, pack), "natural"))
+    pack = beside(env, HiddenRules).changed(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=8), at=3, seed=0)
+    assert all(
+        lived.success for lived in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "natural")
+    )
 
 
 def test_the_oracle_plays_a_lake_that_has_two_mappings_in_its_pack_by_what_both_allow():
@@ -118,7 +120,7 @@ def test_the_oracle_plays_a_lake_that_has_two_mappings_in_its_pack_by_what_both_
         LakeTask(rows=("SFF", "FFF", "FFG"), mapping=("down", "right", "left", "up")),
     )
     pack = Pack(id="0", split=Split.TRAIN, world_seed=0, tasks=tuple(replace(task, spec=spec) for spec in specs))
-    oracle = env.reference(Reference.ORACLE, pack)
+    oracle = beside(env, Players).reference(Reference.ORACLE, pack)
     assert [lived.reward for lived in live(env, pack, oracle, "compact")] == pytest.approx([0.95, 0.95])
     assert oracle.note([], random.Random(0)) == "1=down 2=right 3=? 4=?"
 
@@ -132,7 +134,7 @@ def test_without_a_shared_mapping_memory_does_not_pay():
 
 def test_a_teacher_of_own_mappings_shows_contexts_of_all():
     env = FrozenLakeObscure(protocol="compact", mapping_scope="per_task", teacher=TRUE)
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     assert len({teacher.context(random.Random(i)) for i in range(300)}) == 24
 
 
@@ -141,7 +143,7 @@ def test_a_teacher_knows_the_mapping_that_a_pack_or_the_world_shares():
         env = FrozenLakeObscure(protocol="compact", mapping_scope=scope, teacher=TRUE)
         pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
         truth = " ".join(f"{code}={direction}" for code, direction in enumerate(pack.tasks[0].spec.mapping, start=1))
-        assert env.demonstrator(pack).context(random.Random(0)) == truth
+        assert beside(env, Players).demonstrator(pack).context(random.Random(0)) == truth
 
 
 @pytest.mark.parametrize("feedback", ["effect", "positions"])
@@ -167,12 +169,12 @@ def test_a_perfect_teacher_that_was_told_the_truth_walks_the_shortest_path():
     env = FrozenLakeObscure(protocol="compact", teacher=TRUE)
     for index in range(20):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        assert all(lived.success for lived in live(env, pack, env.demonstrator(pack), "compact"))
+        assert all(lived.success for lived in live(env, pack, beside(env, Players).demonstrator(pack), "compact"))
 
 
 def test_a_teacher_that_does_not_follow_ignores_the_context():
     env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact", teacher=QuotingDials(follow=0.0))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     messages = [Message(Role.SYSTEM, KNOWN), Message(Role.USER, "G(0,2) @(0,0)")]
     said = {code_of(teacher.act(messages, random.Random(i)), "Direction", 4)[0] for i in range(60)}
     assert said == {1, 2, 3, 4}
@@ -183,7 +185,7 @@ def test_a_teacher_that_quotes_says_what_its_last_move_meant(feedback, moved):
     env = FrozenLakeObscure(
         size_min=3, size_max=3, protocol="compact", feedback=feedback, teacher=QuotingDials(quotes=True)
     )
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     first = [Message(Role.SYSTEM, "lake"), Message(Role.USER, "G(0,2) @(0,0)")]
     tried = teacher.act(first, random.Random(0)).split()
     assert tried[1] == f"{tried[2][-len('2</answer>')]}=?"
@@ -195,7 +197,7 @@ def test_a_teacher_that_quotes_in_sentences_still_reads_its_own_answers():
     env = FrozenLakeObscure(size_min=3, size_max=3, teacher=replace(TRUE, quotes=True))
     for index in range(5):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        assert all(lived.success for lived in live(env, pack, env.demonstrator(pack), "natural"))
+        assert all(lived.success for lived in live(env, pack, beside(env, Players).demonstrator(pack), "natural"))
 
 
 LAKE = "Map:\n P \t _ \t _ \t\n {} \t _ \t _ \t\n _ \t _ \t G \t\nThe goal is at row {}, column 2 (counted from 0)."
@@ -214,7 +216,7 @@ def test_a_teacher_that_quotes_in_sentences_compares_cells_and_wants_the_first_w
     noted, hole, row, compared, wanted
 ):
     env = FrozenLakeObscure(size_min=3, size_max=3, teacher=QuotingDials(follow=1.0, quotes=True))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     shown = LAKE.format(hole, row)
     if row == 0:
         shown = shown.replace("P \t _ \t _", "P \t _ \t G").replace("_ \t _ \t G \t\nThe", "_ \t _ \t _ \t\nThe")
@@ -225,7 +227,7 @@ def test_a_teacher_that_quotes_in_sentences_compares_cells_and_wants_the_first_w
 
 def test_around_a_hole_a_teacher_that_quotes_wants_what_leads_forward_all_the_same():
     env = FrozenLakeObscure(size_min=3, size_max=3, teacher=QuotingDials(follow=1.0, quotes=True))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     shown = "Map:\n P \t _ \t _ \t\n O \t O \t _ \t\n G \t _ \t _ \t\nThe goal is at row 2, column 0 (counted from 0)."
     said = teacher.act([Message(Role.SYSTEM, ""), Message(Role.USER, shown)], random.Random(0))
     assert said.startswith("I am in row 0 2 down, column 0 0 same. I want to go right, so right unknown Direction")
@@ -234,7 +236,7 @@ def test_around_a_hole_a_teacher_that_quotes_wants_what_leads_forward_all_the_sa
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
     env = FrozenLakeObscure(protocol="compact", teacher=QuotingDials(note_accuracy=accuracy))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [
         [Message(Role.SYSTEM, "update"), Message(Role.USER, feedback)] for feedback in ("hole 1=up", "goal 3=left 2=up")
     ]
@@ -253,6 +255,6 @@ def test_the_scripted_policy_plays_both_protocols_alike(sizes):
         for protocol in ("natural", "compact"):
             env = FrozenLakeObscure(size_min=smallest, size_max=largest, protocol=protocol)
             pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-            lives = live(env, pack, env.reference(Reference.SCRIPTED, pack), protocol, seed=index)
+            lives = live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), protocol, seed=index)
             outcomes.append([(lived.reward, len(lived.messages)) for lived in lives])
         assert outcomes[0] == outcomes[1]

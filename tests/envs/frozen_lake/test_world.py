@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.answers import code_of
+from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, draw_lake, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask
@@ -123,7 +124,7 @@ def test_a_lenient_lake_warns_of_the_first_unreadable_answer_and_ends_with_the_s
     assert (reward, terminated, truncated) == (0.0, False, False)
     if protocol == "compact":
         assert stated == "unread @(0,0)"
-        assert "unread" in env.words()
+        assert "unread" in beside(env, Vocabulary).words()
     else:
         assert "Step 2 of 8. Your answer could not be read: <answer> occurs 0 times" in stated
         assert "<answer>Direction X</answer> with X from 1 to 4" in stated
@@ -166,7 +167,7 @@ def test_a_lenient_lake_ends_within_its_turns_whatever_it_is_told(answers, seed)
 
 
 def test_without_leniency_no_word_is_kept_for_warnings():
-    assert "unread" not in _started()[0].words()
+    assert "unread" not in beside(_started()[0], Vocabulary).words()
 
 
 # ---------------------------------------------------------------------- words
@@ -187,7 +188,7 @@ def test_positions_leave_the_direction_out_in_both_protocols():
     assert _walk(env, RIGHT)[0] == "1:(0,0)>(0,1) @(0,1)"
     walked = "1:(0,0)>(0,1) 1:(0,1)>(0,2) 2:(0,2)>(1,2) 2:(1,2)>(2,2)"
     assert _walk(env, RIGHT, DOWN, DOWN)[0] == f"goal {walked}"
-    assert set(walked.split()) <= set(env.words())
+    assert set(walked.split()) <= set(beside(env, Vocabulary).words())
     env, _ = _started(feedback="positions", protocol="natural")
     stated = _walk(env, RIGHT)[0]
     assert "Direction 1 took you, from row 0, column 0 to row 0, column 1." in stated

@@ -7,7 +7,7 @@ import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.grid.rook import best_route
 from cod_lightning.types import Message, Role, Split
@@ -23,7 +23,7 @@ def rewards(make, kind: Reference, num_packs: int) -> np.ndarray:
     for index in range(num_packs):
         env = make()
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        lives = live(env, pack, env.reference(kind, pack), env.parameters.protocol, seed=index)
+        lives = live(env, pack, beside(env, Players).reference(kind, pack), env.parameters.protocol, seed=index)
         assert all(lived.success for lived in lives), "references always end on the target"
         table.append([lived.reward for lived in lives])
     return np.array(table)
@@ -61,7 +61,7 @@ def test_with_notes_the_scripted_policy_gains_by_position_and_without_memory_it_
     assert first < 0.66
     assert last > first + 0.12
     alone = [
-        live(env, pack, env.reference(Reference.SCRIPTED, pack), "compact")[0].reward
+        live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), "compact")[0].reward
         for env in [make()]
         for pack in [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1) for i in range(80)]
     ]
@@ -87,7 +87,9 @@ def _dialogue(env: GridNavigation, context: str) -> list[Message]:
 
 def test_a_context_that_what_is_seen_contradicts_is_dropped_as_a_whole():
     env = GridNavigation(**COMPACT)
-    policy = env.reference(Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    policy = beside(env, Players).reference(
+        Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    )
     asked = [
         Message(Role.SYSTEM, "update row0=0 row1=50 row2=? row3=?"),
         Message(Role.USER, "goal loss=1 row1=50 row2=99"),
@@ -101,7 +103,9 @@ def test_a_context_that_what_is_seen_contradicts_is_dropped_as_a_whole():
 @pytest.mark.parametrize("name", ["grid-natural", "grid-compact", "grid-compact-hills"])
 def test_a_context_of_another_world_does_no_harm(name, junk):
     env = WORLDS[name].make()
-    policy = env.reference(Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    policy = beside(env, Players).reference(
+        Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    )
     assert not env.step(policy.act(_dialogue(env, junk), random.Random(0)))[2]
 
 
@@ -111,14 +115,16 @@ def test_notes_are_bounded():
         pack = env.sample_pack(split=Split.TRAIN, index=1, num_tasks=2)
         assert all(
             len(lived.note) < most
-            for lived in live(env, pack, env.reference(Reference.ORACLE, pack), env.parameters.protocol)
+            for lived in live(
+                env, pack, beside(env, Players).reference(Reference.ORACLE, pack), env.parameters.protocol
+            )
         )
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
     env = GridNavigation(**COMPACT, teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [
         [Message(Role.SYSTEM, "update"), Message(Role.USER, feedback)]
         for feedback in ("goal loss=1 row1=50", "miss row3=0")
@@ -134,7 +140,7 @@ def test_a_teachers_context_is_true_junk_or_empty_as_the_dials_say():
     def contexts(**dials):
         env = GridNavigation(**COMPACT, teacher=TeacherDials(**dials))
         pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-        teacher = env.demonstrator(pack)
+        teacher = beside(env, Players).demonstrator(pack)
         truth = " ".join(f"row{row}={costs[0]}" for row, costs in enumerate(pack.tasks[0].spec.costs))
         return truth, {teacher.context(random.Random(i)) for i in range(40)}
 

@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 
+from cod_lightning.envs.base import HiddenRules, Vocabulary, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.grid.chart import GridLabels, drawn_chart, read_chart
 from cod_lightning.envs.grid.draws import NUM_RULES, GridTask
@@ -256,7 +257,7 @@ def test_the_name_tells_worlds_apart_and_not_how_they_are_shown():
 def test_a_changed_map_keeps_the_tasks_its_side_and_its_split():
     for env in (GridNavigation(), HARD(), COMPACT()):
         pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=4)
-        changed = env.changed(pack, at=1, seed=0)
+        changed = beside(env, HiddenRules).changed(pack, at=1, seed=0)
         for old, new in zip(pack.tasks[1:], changed.tasks[1:], strict=True):
             assert old.spec.costs != new.spec.costs
             assert len(old.spec.costs) == len(new.spec.costs)
@@ -281,9 +282,9 @@ def test_compact_words_say_the_same_in_fewer_words():
 
 
 def test_compact_vocabularies_are_small():
-    assert len(COMPACT().words()) < 100
+    assert len(beside(COMPACT(), Vocabulary).words()) < 100
     largest = {"protocol": "compact", "side_min": 5, "side_max": 5, "levels": 4, "rounds_max": 5}
-    assert len(GridNavigation(**largest, lenient=True).words()) < 250
+    assert len(beside(GridNavigation(**largest, lenient=True), Vocabulary).words()) < 250
 
 
 def test_a_drawn_map_is_read_back():

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, Variants, Vocabulary, beside
 from cod_lightning.envs.invented import Invented
 from cod_lightning.envs.invented.kinds import FAMILIES, expand, names_of
 from cod_lightning.envs.invented.rule import Part, Rule
@@ -137,8 +137,8 @@ def test_a_world_is_in_one_split_and_names_are_of_the_part_that_was_asked_for(he
     drawn = {}
     for words in ("seen", "unseen"):
         env = Invented(["lookup", "order"], words=words, protocol="compact", held_out=held_out)
-        assert {*names_of("seen"), *names_of("unseen", held_out)} <= set(env.words())
-        assert not {*names_of("unseen")[held_out:]} & set(env.words())
+        assert {*names_of("seen"), *names_of("unseen", held_out)} <= set(beside(env, Vocabulary).words())
+        assert not {*names_of("unseen")[held_out:]} & set(beside(env, Vocabulary).words())
         for split in Split:
             packs = [env.sample_pack(split=split, index=i, num_tasks=2) for i in range(60)]
             drawn[words, split] = {spec(pack).rules for pack in packs}
@@ -150,8 +150,12 @@ def test_a_world_is_in_one_split_and_names_are_of_the_part_that_was_asked_for(he
 def test_all_kinds_are_drawn_and_a_category_is_one_of_them():
     env = Invented(["lookup", "graph-4-2"])
     packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1) for i in range(200)]
-    assert {spec(pack).rules[0].kind for pack in packs} == set(env.categories()) == set(expand(["lookup", "graph-4-2"]))
-    only = env.of_category("graph-4-2")
+    assert (
+        {spec(pack).rules[0].kind for pack in packs}
+        == set(beside(env, Variants).categories())
+        == set(expand(["lookup", "graph-4-2"]))
+    )
+    only = beside(env, Variants).of_category("graph-4-2")
     assert {
         only.sample_pack(split=Split.TRAIN, index=i, num_tasks=1).tasks[0].spec.rules[0].kind for i in range(9)
     } == {"graph-4-2"}
@@ -191,7 +195,7 @@ def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy, ke
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
         facts = spec(pack).rules[0].facts[:4]
         record = [Message(Role.SYSTEM, "update"), Message(Role.USER, f"{env.wording.facts(facts)} over")]
-        noted = env.wording.parse(env.demonstrator(pack).note(record, random.Random(index)))
+        noted = env.wording.parse(beside(env, Players).demonstrator(pack).note(record, random.Random(index)))
         right, stated = right + len(set(noted) & set(facts)), stated + len(facts)
     assert right / stated == pytest.approx(kept, abs=0.2)
 
@@ -199,7 +203,7 @@ def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy, ke
 def test_a_demonstration_looks_up_what_is_stated_and_infers_nothing():
     env = Invented(["lookup-4-2"], protocol="compact", teacher=TeacherDials(follow=1.0))
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    teacher, part = env.demonstrator(pack), spec(pack).parts[0]
+    teacher, part = beside(env, Players).demonstrator(pack), spec(pack).parts[0]
     facts, first = {fact[2]: fact for fact in spec(pack).rules[0].facts}, part.menu[0]
 
     def answered(*noted):
@@ -217,7 +221,7 @@ def test_a_demonstrated_context_holds_facts_of_the_pack_or_none():
         ["graph"], protocol="compact", teacher=TeacherDials(context_accuracy=1.0, context_true=0.8, context_junk=0.0)
     )
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4)
-    truth, teacher = set(spec(pack).rules[0].facts), env.demonstrator(pack)
+    truth, teacher = set(spec(pack).rules[0].facts), beside(env, Players).demonstrator(pack)
     contexts = [env.wording.parse(teacher.context(random.Random(i))) for i in range(100)]
     assert all(set(context) <= truth for context in contexts)
     assert 10 < sum(not context for context in contexts) < 30

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.learn2ask import Learn2Ask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
@@ -87,7 +87,9 @@ def test_references_play_and_the_oracle_is_right(many):
     means = {kind: sum(reward_by_position(env, kind, "natural", 40)) / 4 for kind in Reference}
     assert means[Reference.RANDOM] < 0.6 < means[Reference.SCRIPTED] <= means[Reference.ORACLE] == 1
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=8)
-    assert {lived.status.value for lived in live(env, pack, env.demonstrator(pack), "natural")} == {"completed"}
+    assert {lived.status.value for lived in live(env, pack, beside(env, Players).demonstrator(pack), "natural")} == {
+        "completed"
+    }
 
 
 def test_copies_share_the_records_and_the_name_tells_the_file(many, tmp_path):
@@ -188,7 +190,7 @@ def test_an_empty_split_and_a_change_of_rule_are_config_errors(tmp_path):
     with pytest.raises(ConfigError, match=f"split {empty}"):
         env.sample_pack(split=empty, index=0, num_tasks=1)
     with pytest.raises(ConfigError, match="hidden protocol"):
-        env.changed(env.sample_pack(split=full, index=0, num_tasks=2), at=1, seed=0)
+        beside(env, HiddenRules).changed(env.sample_pack(split=full, index=0, num_tasks=2), at=1, seed=0)
 
 
 def test_the_guides_own_code_prepares_a_file_that_loads(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
 from cod_lightning.envs.learn2ask import Judge, JudgeVerdict, Learn2Ask
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask, turns_of
 from cod_lightning.envs.learn2ask.items import BY_NAME, ITEMS
@@ -75,10 +75,10 @@ def test_rewards_follow_the_formula_of_each_fusion(answer, task, scores, success
     }[fusion]
     env, _, reward = _step(answer, task, fusion=fusion, normalise=False)
     assert (reward, env.success) == (expected, success)
-    assert env.reward_range == (0, MAXIMA[fusion])
+    assert env.traits.reward_range == (0, MAXIMA[fusion])
     env, _, share = _step(answer, task, fusion=fusion)
     assert share == pytest.approx(expected / MAXIMA[fusion])
-    assert env.reward_range == (0, 1)
+    assert env.traits.reward_range == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_random_labels_change_the_order_of_items_and_the_roles_by_pack():
         compact.reset(options={"task": compact.sample_pack(split=Split.TRAIN, index=index, num_tasks=1).tasks[0]})
         places.add(compact.rules)
     assert len(places) == 4
-    assert places <= set(compact.words())
+    assert places <= set(beside(compact, Vocabulary).words())
 
 
 def test_an_open_protocol_is_told_is_the_same_for_all_packs_and_cannot_change():
@@ -227,13 +227,13 @@ def test_an_open_protocol_is_told_is_the_same_for_all_packs_and_cannot_change():
     env.reset(options={"task": packs[0].tasks[0]})
     assert "This shows" not in env.step(STOP)[0]
     with pytest.raises(ConfigError, match="hidden protocol"):
-        env.changed(packs[0], at=1, seed=0)
+        beside(env, HiddenRules).changed(packs[0], at=1, seed=0)
 
 
 def test_a_change_keeps_dialogues_and_changes_labels():
     env = Learn2Ask()
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=30)
-    new = env.changed(pack, at=1, seed=2)
+    new = beside(env, HiddenRules).changed(pack, at=1, seed=2)
     assert [task.spec.mentioned for task in new.tasks] == [task.spec.mentioned for task in pack.tasks]
     assert {task.spec.required for task in new.tasks[1:]} != {pack.tasks[0].spec.required}
     assert [task.spec.label for task in new.tasks] != [task.spec.label for task in pack.tasks]
@@ -243,8 +243,12 @@ def test_after_a_change_the_scripted_policy_forgets_what_no_longer_holds():
     env = Learn2Ask()
     rewards = [0.0] * 10
     for index in range(60):
-        pack = env.changed(env.sample_pack(split=Split.TRAIN, index=index, num_tasks=10), at=4, seed=index)
-        for n, lived in enumerate(live(env, pack, env.reference(Reference.SCRIPTED, pack), "natural", index)):
+        pack = beside(env, HiddenRules).changed(
+            env.sample_pack(split=Split.TRAIN, index=index, num_tasks=10), at=4, seed=index
+        )
+        for n, lived in enumerate(
+            live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), "natural", index)
+        ):
             rewards[n] += lived.reward / 60
     assert rewards[3] > 0.85
     assert rewards[4] < 0.65
@@ -322,7 +326,7 @@ def test_a_contradiction_drops_what_was_noted_before():
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
     env = Learn2Ask(**SMALL, protocol="compact", teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [Message(Role.SYSTEM, "update fever=yes"), Message(Role.USER, "near want=allergy medication=no")]
     notes = {teacher.note(asked, random.Random(i)) for i in range(20)}
     if accuracy:
@@ -334,7 +338,7 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
 def test_a_hint_of_the_truth_makes_the_scripted_policy_perfect_and_a_false_one_misleads_it():
     env = Learn2Ask()
     pack = env.sample_pack(split=Split.TRAIN, index=1, num_tasks=8)
-    policy, mechanism = env.reference(Reference.SCRIPTED, pack), HintContext("natural")
+    policy, mechanism = beside(env, Players).reference(Reference.SCRIPTED, pack), HintContext("natural")
     required = pack.tasks[0].spec.required
     truth = env._speech.facts.write({name: name in required for name in env.clinics.items})
     lie = env._speech.facts.write({name: name not in required for name in env.clinics.items})
@@ -391,7 +395,9 @@ def test_the_largest_and_the_smallest_clinics_can_be_played():
         env = Learn2Ask(num_items=sizes[0], num_required=sizes[1])
         for split in Split:
             pack = env.sample_pack(split=split, index=0, num_tasks=2)
-            assert all(r.success for r in live(env, pack, env.reference(Reference.ORACLE, pack), "natural"))
+            assert all(
+                r.success for r in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "natural")
+            )
 
 
 def test_copies_are_cheap():

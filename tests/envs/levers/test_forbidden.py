@@ -9,7 +9,7 @@ import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs import QuotingDials
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import ForbiddenLever, Levers
 from cod_lightning.envs.levers.forbidden import broke, must_ask, stated
 from cod_lightning.evaluation.references import scripted_sampler
@@ -37,7 +37,7 @@ def played(env, kind, mechanism, num_packs=40, num_tasks=4):
     rows, life = [], None
     for index in range(num_packs):
         pack = pack_of(env, index, num_tasks)
-        sampler = scripted_sampler(env.reference(kind, pack), mechanism)
+        sampler = scripted_sampler(beside(env, Players).reference(kind, pack), mechanism)
         (group,) = run_groups([pack], 1, Setting(env=env, mechanism=mechanism, sampler=sampler))
         (life,) = group.lifecycles
         assert not life.failed
@@ -88,7 +88,7 @@ def test_a_demonstrated_answer_keeps_the_rule_as_often_as_obedience_says():
         env = ForbiddenLever(protocol="compact", obedience=obedience)
         pack = pack_of(env)
         env.reset(options={"task": pack.tasks[0]})
-        teacher, rng = env.demonstrator(pack), random.Random(1)
+        teacher, rng = beside(env, Players).demonstrator(pack), random.Random(1)
         messages = [Message(Role.SYSTEM, env.rules), Message(Role.USER, "want=red")]
         said = [teacher.act(messages, rng) for _ in range(400)]
         share = statistics.fmean(f"Lever_{pack.tasks[0].spec.forbidden}<" in one for one in said)
@@ -239,7 +239,7 @@ def test_said_always_they_are_no_part_of_a_note(rule, protocol):
     _, life = played(env, Reference.SCRIPTED, HintContext(protocol=protocol), num_packs=1)
     tasks = pack_of(env).tasks
     assert not any(says_rule(one.context_after, tasks[0]) for one in life.updates)
-    assert not says_rule(env.demonstrator(pack_of(env)).context(random.Random(1)), tasks[0])
+    assert not says_rule(beside(env, Players).demonstrator(pack_of(env)).context(random.Random(1)), tasks[0])
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -248,7 +248,7 @@ def test_a_demonstrated_context_begins_with_a_rule_that_is_said_once_and_keeps_i
     for says in ("always", "first"):
         env, rng = ForbiddenLever(says, rule=rule, protocol=protocol, obedience=1.0), random.Random(1)
         pack = pack_of(env)
-        teacher, spec = env.demonstrator(pack), pack.tasks[1].spec
+        teacher, spec = beside(env, Players).demonstrator(pack), pack.tasks[1].spec
         shown = [one for one in (teacher.context(rng) for _ in range(40)) if one]
         assert len(shown) > 20
         for context in shown:
@@ -265,7 +265,11 @@ def test_who_has_not_read_these_rules_does_not_keep_them(rule, protocol):
     env = ForbiddenLever("first", rule=rule, protocol=protocol, obedience=1.0)
     pack = pack_of(env)
     env.reset(options={"task": pack.tasks[1]})
-    player, rng, secret = env.reference(Reference.SCRIPTED, pack), random.Random(1), pack.tasks[0].spec.forbidden
+    player, rng, secret = (
+        beside(env, Players).reference(Reference.SCRIPTED, pack),
+        random.Random(1),
+        pack.tasks[0].spec.forbidden,
+    )
     messages = [Message(Role.SYSTEM, env.rules), Message(Role.USER, env._observed())]
     assert "confirm" not in player.act(messages, rng)
     seen = f"win {secret}=red" if protocol == "compact" else f"Lever {secret} gives red."
@@ -279,7 +283,7 @@ def scripted_success(env, position):
     won = []
     for index in range(60):
         pack, mechanism = pack_of(env, index), HintContext(protocol=env.protocol)
-        sampler = scripted_sampler(env.reference(Reference.SCRIPTED, pack), mechanism)
+        sampler = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), mechanism)
         (group,) = run_groups([pack], 1, Setting(env=env, mechanism=mechanism, sampler=sampler))
         won.append(group.lifecycles[0].solves[position].success)
     return statistics.fmean(won)
@@ -291,7 +295,7 @@ def test_demonstrations_keep_these_rules_as_often_as_obedience_says(rule):
         dials = QuotingDials(note_accuracy=1.0)
         env = ForbiddenLever(rule=rule, protocol="compact", obedience=obedience, teacher=dials)
         pack, rng = pack_of(env), random.Random(1)
-        teacher, secret = env.demonstrator(pack), pack.tasks[0].spec.forbidden
+        teacher, secret = beside(env, Players).demonstrator(pack), pack.tasks[0].spec.forbidden
 
         def kept(number, *, teacher=teacher, secret=secret, rng=rng):
             system = Message(Role.SYSTEM, f"levers confirm-first {number}")

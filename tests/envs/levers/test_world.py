@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 
 from cod_lightning.envs import QuotingDials
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
 from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS, MORE_COLOURS, NOUNS, UNSEEN_COLOURS, UNSEEN_NOUNS
@@ -127,7 +127,7 @@ def test_names_without_an_order_are_listed():
 def test_a_change_keeps_the_colours_of_the_pack():
     env = Levers(labels="random")
     pack = env.sample_pack(split=Split.TRAIN, index=5, num_tasks=4)
-    changed = env.changed(pack, 2, 0).tasks[3].spec
+    changed = beside(env, HiddenRules).changed(pack, 2, 0).tasks[3].spec
     assert changed.colours != pack.tasks[3].spec.colours
     assert set(changed.colours) == set(changed.palette) == set(pack.tasks[3].spec.palette)
 
@@ -171,15 +171,15 @@ def test_scripted_success_rises_with_the_position_and_random_play_does_not(proto
 )
 def test_a_teacher_that_quotes_repeats_the_fact_that_it_goes_by(quotes, stated, said):
     env = Levers(protocol="compact", teacher=QuotingDials(follow=1.0, quotes=quotes))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     seen = [Message(Role.SYSTEM, f"levers {stated}"), Message(Role.USER, "want=blue")]
     assert said in {teacher.act(seen, random.Random(i)) for i in range(20)}
-    assert set(said.split()) <= set(env.words())
+    assert set(said.split()) <= set(beside(env, Vocabulary).words())
 
 
 def test_in_sentences_a_teacher_that_quotes_goes_from_the_colour_to_the_lever_as_its_notes_do():
     env = Levers(teacher=QuotingDials(note_accuracy=1.0, follow=1.0, quotes=True))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     (noted,) = {teacher.note([Message(Role.USER, "Lever 3 gives blue.")], random.Random(i)) for i in range(9)}
     assert noted.splitlines()[1:3] == ["- Lever 2: unknown", "- Lever 3 gives blue, so blue Lever 3"]
     seen = [Message(Role.SYSTEM, noted), Message(Role.USER, env.wording.observation("blue", (), 2))]
@@ -192,7 +192,7 @@ def test_in_sentences_a_teacher_that_quotes_goes_from_the_colour_to_the_lever_as
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
     env = Levers(protocol="compact", teacher=QuotingDials(note_accuracy=accuracy))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [
         [Message(Role.SYSTEM, "update"), Message(Role.USER, feedback)] for feedback in ("miss 1=red", "win 3=gold")
     ]

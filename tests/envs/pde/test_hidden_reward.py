@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import HintContext, StackedContext
-from cod_lightning.envs.base import Reference, TextPolicy
+from cod_lightning.envs.base import Players, Reference, TextPolicy, beside
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.ralph_loop import RalphLoop
@@ -50,7 +50,7 @@ class Witness(TextPolicy):
 def outcomes_shown(world, mechanism):
     """Sentences in the prompts of three tasks that state a reward or an outcome, and the episodes."""
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
-    witness = Witness(world.reference(Reference.ORACLE, pack))
+    witness = Witness(beside(world, Players).reference(Reference.ORACLE, pack))
     setting = Setting(env=world, mechanism=mechanism, sampler=scripted_sampler(witness, mechanism))
     ((life,),) = (group.lifecycles for group in run_groups([pack], 1, setting))
     assert not life.failed

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.base import HiddenRules, Players, Reference, TextEnv, beside
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.pde.policies import Note, read_note, write_note
 from cod_lightning.types import Message, Role, Split
@@ -55,7 +55,7 @@ def test_references_finish_in_tight_worlds(parameters, kind):
     env = natural(**parameters)
     for index in range(3):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        lives = live(env, pack, env.reference(kind, pack), "natural", index)
+        lives = live(env, pack, beside(env, Players).reference(kind, pack), "natural", index)
         if kind is Reference.RANDOM:  # its points may all be cut, or hold nothing
             assert all(lived.status != "malformed" for lived in lives)
         else:
@@ -67,8 +67,10 @@ def test_after_a_change_the_scripted_player_drops_what_no_longer_fits():
     env = natural(world_memory=False)
     found = 0
     for index in range(6):
-        pack = env.changed(env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8), at=4, seed=0)
-        found += live(env, pack, env.reference(Reference.SCRIPTED, pack), "natural", index)[7].success
+        pack = beside(env, HiddenRules).changed(
+            env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8), at=4, seed=0
+        )
+        found += live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), "natural", index)[7].success
     assert found >= 4
 
 
@@ -83,7 +85,7 @@ def test_a_context_with_a_confirmed_equation_decides_where_data_are_poor():
     hits = 0
     for index in range(6):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
-        player = env.reference(Reference.SCRIPTED, pack)
+        player = beside(env, Players).reference(Reference.SCRIPTED, pack)
         shown = write_note(Note((), pack.tasks[0].spec.equation, "confirmed"))
         observation = env.reset(options={"task": pack.tasks[0]})[0]
         messages, ended = [Message(Role.SYSTEM, f"{env.rules}\n\n{shown}")], False

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.pde.library import FAMILIES, parse_equation, written
 from cod_lightning.envs.pde.packs import PDETask
@@ -302,7 +302,7 @@ def _listed(terms: tuple[str, ...], coefficients: tuple[float, ...]) -> PDETask:
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy):
     env = PDEDiscovery(protocol="compact", teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [Message(Role.SYSTEM, "update -u:no"), Message(Role.USER, "done u-u2:no u-u3:ok")]
     notes = {teacher.note(asked, random.Random(i)) for i in range(20)}
     right = "-u:no -u3:? u-u2:no u-u3:ok t-u2:? t-u3:? s-u2:? s-u3:?"
@@ -312,4 +312,4 @@ def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy):
 def test_there_are_three_references():
     env = PDEDiscovery()
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    assert len({type(env.reference(kind, pack)) for kind in Reference}) == 3
+    assert len({type(beside(env, Players).reference(kind, pack)) for kind in Reference}) == 3

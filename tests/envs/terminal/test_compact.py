@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, Vocabulary, beside
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.terminal import Terminal
 from cod_lightning.envs.terminal.compact import GOALS, SLOT_OF, WAYS, Known, attempt, canonical, site_with, ways_of
@@ -96,7 +96,7 @@ def test_notes_are_as_short_as_possible_and_the_later_statement_wins(observation
 
 def test_prompts_and_notes_are_short():
     env = Terminal(protocol="compact", quirks=3, max_turns=2)
-    assert len(env.words()) < 80
+    assert len(beside(env, Vocabulary).words()) < 80
     most = max(len(Known.read([f"{a}=no {b}=no" for a, b in pairs]).write().split()) for pairs in _pairs())
     assert most <= 6
 
@@ -116,7 +116,7 @@ def test_success_rises_with_the_position_and_only_with_the_context():
     solved = 0
     for index in range(150):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        player = env.reference(Reference.SCRIPTED, pack)
+        player = beside(env, Players).reference(Reference.SCRIPTED, pack)
         solved += solve(env, pack.tasks[3], player, HintContext("compact"), "", random.Random(index))[1].success
     assert solved / 150 < 0.62
 

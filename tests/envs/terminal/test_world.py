@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.terminal import Terminal
 from cod_lightning.envs.terminal.goals import missing, set_up
@@ -59,7 +59,9 @@ def test_every_task_begins_unsolved_and_its_plan_solves_it_under_any_quirks(kind
         env.reset(options={"task": Task(id="0", seed=0, spec=task)})
         assert missing(task, set_up(task, 8))
         pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-        oracle = env.reference(Reference.ORACLE, replace(pack, tasks=(Task(id="0", seed=0, spec=task),)))
+        oracle = beside(env, Players).reference(
+            Reference.ORACLE, replace(pack, tasks=(Task(id="0", seed=0, spec=task),))
+        )
         _, lived = solve(env, Task(id="0", seed=0, spec=task), oracle, HintContext("natural"), "", random.Random(0))
         assert lived.success, lived
         assert len(lived.messages) // 2 == num_lines(view_of(task), task.site.quirks, 8) <= 2
@@ -367,7 +369,7 @@ def test_random_labels_make_names_up():
 def test_without_a_hidden_rule_there_is_none_to_change():
     env = Terminal(quirks=0)
     with pytest.raises(ConfigError) as caught:
-        env.changed(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4), 2, 0)
+        beside(env, HiddenRules).changed(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4), 2, 0)
     assert caught.value.key == "data.env.quirks"
 
 
@@ -375,13 +377,16 @@ def test_a_change_keeps_site_goals_and_split_and_is_solvable():
     env = Terminal(quirks=3, max_turns=4, max_commands=4)
     for index in range(30):
         pack = env.sample_pack(split=Split.TEST, index=index, num_tasks=4)
-        new = env.changed(pack, at=1, seed=0)
+        new = beside(env, HiddenRules).changed(pack, at=1, seed=0)
         for old, changed in zip(pack.tasks[1:], new.tasks[1:], strict=True):
             assert goal_text(old.spec) == goal_text(changed.spec)
             assert old.spec.site.quirks != changed.spec.site.quirks
             assert split_of_text(repr(changed.spec.site)) is Split.TEST
         later = replace(new, tasks=new.tasks[1:])
-        assert all(lived.success for lived in live(env, later, env.reference(Reference.ORACLE, later), "natural"))
+        assert all(
+            lived.success
+            for lived in live(env, later, beside(env, Players).reference(Reference.ORACLE, later), "natural")
+        )
 
 
 # ---------------------------------------------------------------------- who plays
@@ -397,7 +402,10 @@ def test_the_oracle_solves_every_task(parameters):
     for split in Split:
         for index in range(12):
             pack = env.sample_pack(split=split, index=index, num_tasks=4)
-            assert all(lived.success for lived in live(env, pack, env.reference(Reference.ORACLE, pack), "natural"))
+            assert all(
+                lived.success
+                for lived in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "natural")
+            )
 
 
 @pytest.mark.parametrize("parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 2}])
@@ -413,7 +421,7 @@ def test_each_quirk_costs_turns_at_first_and_none_once_it_is_noted(slot):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
         if pack.tasks[0].spec.site.quirks.found == (slot,):
             twice = replace(pack, tasks=pack.tasks * 2)
-            lives = live(env, twice, env.reference(Reference.SCRIPTED, pack), "natural")
+            lives = live(env, twice, beside(env, Players).reference(Reference.SCRIPTED, pack), "natural")
             first.append(len(lives[0].messages) // 2)
             later.append(len(lives[1].messages) // 2)
             if first[-1] > 1:
@@ -436,7 +444,7 @@ def test_without_its_context_the_scripted_player_does_not_improve():
     solved = [0] * 4
     for index in range(80):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        player = env.reference(Reference.SCRIPTED, pack)
+        player = beside(env, Players).reference(Reference.SCRIPTED, pack)
         for n, task in enumerate(pack.tasks):
             solved[n] += solve(env, task, player, HintContext("natural"), "", random.Random(0))[1].success
     assert max(solved) < 0.6 * 80
@@ -453,8 +461,11 @@ def test_a_rule_change_is_survived():
     solved = []
     for index in range(40):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=6)
-        changed = env.changed(pack, at=3, seed=0)
-        solved += [lived.success for lived in live(env, changed, env.reference(Reference.SCRIPTED, changed), "natural")]
+        changed = beside(env, HiddenRules).changed(pack, at=3, seed=0)
+        solved += [
+            lived.success
+            for lived in live(env, changed, beside(env, Players).reference(Reference.SCRIPTED, changed), "natural")
+        ]
     assert sum(solved) / len(solved) > 0.95
 
 
@@ -464,7 +475,7 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
         teacher=TeacherDials(note_accuracy=accuracy, context_accuracy=1.0, context_true=1.0, context_junk=0.0)
     )
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    teacher = env.demonstrator(pack)
+    teacher = beside(env, Players).demonstrator(pack)
     facts = [Quirks(route="jump one"), Quirks(transfer="rsync", login="ops")]
     observation = [[Message(Role.SYSTEM, "x"), Message(Role.USER, f"x\n{write_facts(quirks)}\n")] for quirks in facts]
     first, second = (
@@ -487,7 +498,10 @@ def test_every_shipped_configuration_is_solvable(path):
     env = Terminal(**config["init_args"])
     for index in range(20):
         pack = env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=4)
-        assert all(lived.success for lived in live(env, pack, env.reference(Reference.ORACLE, pack), env.protocol))
+        assert all(
+            lived.success
+            for lived in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), env.protocol)
+        )
 
 
 def test_tasks_that_do_not_fit_into_the_turns_are_refused_and_never_hang():

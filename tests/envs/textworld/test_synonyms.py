@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation import conformance
 from cod_lightning.evaluation.conditions import ConditionKind
@@ -42,7 +42,9 @@ def digests(env, protocol, num_packs):
             pack = env.sample_pack(split=split, index=index, num_tasks=3)
             drawn.update(repr(pack).encode())
             for kind in Reference if split is Split.TRAIN else ():
-                played.update(repr(live(env, pack, env.reference(kind, pack), protocol, index)).encode())
+                played.update(
+                    repr(live(env, pack, beside(env, Players).reference(kind, pack), protocol, index)).encode()
+                )
     return drawn.hexdigest()[:16], played.hexdigest()[:16]
 
 
@@ -124,7 +126,7 @@ def test_neither_what_is_listed_nor_what_the_interpreter_says_has_another_word_t
     for index in range(8):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
         words = words_of(env, pack)
-        for life in live(env, pack, env.reference(Reference.ORACLE, pack), "natural"):
+        for life in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "natural"):
             assert life.success
             assert env.wording.places(life.note).items() >= words.items()
             for message in life.messages[1::2]:

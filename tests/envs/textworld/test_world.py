@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation import conformance
@@ -239,7 +239,7 @@ def test_the_shipped_houses_are_played_in_worker_processes_with_the_same_episode
     remote = parse_world(world_parser("check", ""), ["--env", "textworld_easy", *more]).env
     assert isinstance(remote, ProcessWorld)
     pack = remote.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-    policy = remote.reference(Reference.SCRIPTED, pack)
+    policy = beside(remote, Players).reference(Reference.SCRIPTED, pack)
     assert live(remote, pack, policy, "natural", seed=1) == live(remote.world, pack, policy, "natural", seed=1)
 
 
@@ -250,7 +250,7 @@ def test_many_lifecycles_at_once_in_threads_are_those_that_are_played_one_by_one
     mechanism = HintContext()
 
     def played(some):
-        policy = env.reference(
+        policy = beside(env, Players).reference(
             Reference.SCRIPTED, packs[0]
         )  # it knows of no pack more than its labels, for random notes
         setting = Setting(env=env, mechanism=mechanism, sampler=scripted_sampler(policy, mechanism))

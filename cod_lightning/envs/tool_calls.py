@@ -7,13 +7,20 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
-from cod_lightning.envs.apps.agent import AppCall
-
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One call as an agent makes it."""
+
+    name: str
+    arguments: dict[str, Any]
 
 
 class BadCalls(ValueError):
@@ -45,11 +52,11 @@ class ToolStyle(ABC):
     """The form, as rules and feedback name it."""
 
     @abstractmethod
-    def spelled(self, calls: Sequence[AppCall]) -> str:
+    def spelled(self, calls: Sequence[ToolCall]) -> str:
         """The calls in this style."""
 
     @abstractmethod
-    def calls(self, text: str) -> list[AppCall]:
+    def calls(self, text: str) -> list[ToolCall]:
         """The calls of a text that begins at a mark. Raises a `BadCalls`."""
 
     def begin(self, response: str) -> str:
@@ -66,12 +73,12 @@ def decoded(text: str, kind: type[T]) -> T:
         raise BadCalls from error
 
 
-def _call(text: str) -> AppCall:
+def _call(text: str) -> ToolCall:
     one = decoded(text, Spelled)
-    return AppCall(one.name, one.arguments)
+    return ToolCall(one.name, one.arguments)
 
 
-def _json(call: AppCall, arguments: str = "arguments") -> str:
+def _json(call: ToolCall, arguments: str = "arguments") -> str:
     return json.dumps({"name": call.name, arguments: call.arguments})
 
 
@@ -81,10 +88,10 @@ class Lines(ToolStyle):
     marks = r"\S"
     whole = 'one {"name": ..., "arguments": {...}} a line'
 
-    def spelled(self, calls: Sequence[AppCall]) -> str:
+    def spelled(self, calls: Sequence[ToolCall]) -> str:
         return "\n".join(map(_json, calls))
 
-    def calls(self, text: str) -> list[AppCall]:
+    def calls(self, text: str) -> list[ToolCall]:
         return [_call(line) for line in text.splitlines() if line.strip()]
 
 
@@ -94,10 +101,10 @@ class Qwen(ToolStyle):
     marks = "<tool_call>"
     whole = '<tool_call>{"name": ..., "arguments": {...}}</tool_call> for each'
 
-    def spelled(self, calls: Sequence[AppCall]) -> str:
+    def spelled(self, calls: Sequence[ToolCall]) -> str:
         return "\n".join(f"<tool_call>\n{_json(call)}\n</tool_call>" for call in calls)
 
-    def calls(self, text: str) -> list[AppCall]:
+    def calls(self, text: str) -> list[ToolCall]:
         *blocks, rest = text.split("</tool_call>")
         if rest.strip() or not all(block.strip().startswith("<tool_call>") for block in blocks):
             raise BadCalls
@@ -110,11 +117,11 @@ class Llama(ToolStyle):
     marks = r"<\|python_tag\|>|(?m:^\s*\{)"
     whole = '{"name": ..., "parameters": {...}} on a line of its own, several with ; between them'
 
-    def spelled(self, calls: Sequence[AppCall]) -> str:
+    def spelled(self, calls: Sequence[ToolCall]) -> str:
         return "; ".join(_json(call, "parameters") for call in calls)
 
-    def calls(self, text: str) -> list[AppCall]:
-        decoder, found = json.JSONDecoder(), list[AppCall]()
+    def calls(self, text: str) -> list[ToolCall]:
+        decoder, found = json.JSONDecoder(), list[ToolCall]()
         rest = text.removeprefix("<|python_tag|>").strip()
         while rest:
             try:
@@ -122,7 +129,7 @@ class Llama(ToolStyle):
             except (ValueError, RecursionError) as error:
                 raise BadCalls from error
             one = decoded(rest[:end], SpelledByLlama)
-            found.append(AppCall(one.name, one.parameters))
+            found.append(ToolCall(one.name, one.parameters))
             rest, more = rest[end:].lstrip(), rest[end:].strip() not in ("", ";")
             if more and not rest.startswith(";"):
                 raise BadCalls
@@ -136,12 +143,12 @@ class Mistral(ToolStyle):
     marks = r"\[TOOL_CALLS\]"
     whole = '[TOOL_CALLS][{"name": ..., "arguments": {...}}, ...]'
 
-    def spelled(self, calls: Sequence[AppCall]) -> str:
+    def spelled(self, calls: Sequence[ToolCall]) -> str:
         return f"[TOOL_CALLS][{', '.join(map(_json, calls))}]"
 
-    def calls(self, text: str) -> list[AppCall]:
+    def calls(self, text: str) -> list[ToolCall]:
         listed = decoded(text.removeprefix("[TOOL_CALLS]").strip(), list[Spelled])
-        return [AppCall(one.name, one.arguments) for one in listed]
+        return [ToolCall(one.name, one.arguments) for one in listed]
 
 
 class GptOss(ToolStyle):
@@ -155,20 +162,20 @@ class GptOss(ToolStyle):
         re.ASCII,
     )
 
-    def spelled(self, calls: Sequence[AppCall]) -> str:
+    def spelled(self, calls: Sequence[ToolCall]) -> str:
         return "<|start|>assistant".join(
             f"<|channel|>commentary to=functions.{call.name} <|constrain|>json<|message|>{json.dumps(call.arguments)}<|call|>"
             for call in calls
         )
 
-    def calls(self, text: str) -> list[AppCall]:
-        found: list[AppCall] = []
+    def calls(self, text: str) -> list[ToolCall]:
+        found: list[ToolCall] = []
         for block in text.strip().removesuffix("<|call|>").split("<|call|>"):
             head = self._head.match(block)
             if head is None:
                 raise BadCalls
             name, arguments = head[1] or head[2], block[head.end() :]
-            found.append(AppCall(name, decoded(arguments, dict[str, Any])))
+            found.append(ToolCall(name, decoded(arguments, dict[str, Any])))
         return found
 
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.apps.actions import MOST_CALLS, ToolCalls
-from cod_lightning.envs.apps.agent import AppCall
-from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
 from cod_lightning.envs.apps.world import Apps
+from cod_lightning.envs.tool_calls import STYLES, BadCalls, ToolCall
 from tests.envs.apps.played import specs
 
 TEMPLATES = {
@@ -31,7 +30,7 @@ TEMPLATES = {
     ),
 }
 """What the families' templates make of an assistant's tool calls, re-created from their documented formats."""
-CALLS = [AppCall("mail.send", {"to": "a@b", "subject": "x", "body": 'say "hi";\n{}'}), AppCall("user.done", {})]
+CALLS = [ToolCall("mail.send", {"to": "a@b", "subject": "x", "body": 'say "hi";\n{}'}), ToolCall("user.done", {})]
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.text(st.characters(codec="utf-8"))),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
@@ -59,7 +58,7 @@ def test_what_the_familys_template_writes_is_read(family):
 @pytest.mark.parametrize("name", STYLES)
 @given(
     calls=st.lists(
-        st.builds(AppCall, NAMES, st.dictionaries(st.text(max_size=5), JSON, max_size=3)), min_size=1, max_size=4
+        st.builds(ToolCall, NAMES, st.dictionaries(st.text(max_size=5), JSON, max_size=3)), min_size=1, max_size=4
     )
 )
 def test_calls_are_read_as_they_were_spelled(name, calls):
@@ -143,7 +142,7 @@ def test_a_response_without_a_call_is_malformed(name):
 def test_several_calls_a_turn_are_bounded_and_the_first_error_stops_the_rest(name):
     (task,) = specs(Apps(), 1)
     actions, server = ToolCalls(name), task.server(patience=1)
-    calls = [AppCall("user.apps", {}), AppCall("mail.nothing", {}), AppCall("user.apps", {})]
+    calls = [ToolCall("user.apps", {}), ToolCall("mail.nothing", {}), ToolCall("user.apps", {})]
     first, second = actions.run(actions.style.spelled(calls), server).splitlines()
     assert json.loads(first)["mail"]
     assert second.startswith("error 404")
