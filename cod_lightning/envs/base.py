@@ -154,7 +154,7 @@ def beside(env: TextEnv, kind: type[C]) -> C:
 
     >>> from cod_lightning.envs.levers import Levers
     >>> beside(Levers(protocol="compact"), Vocabulary).words()[:3]
-    ('levers', 'want=red', 'want=blue')
+    ('levers', 'want=red', 'want=green')
     """
     for own in env.companions:
         if issubclass(own, kind):
