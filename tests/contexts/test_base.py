@@ -4,7 +4,7 @@ import pytest
 
 from cod_lightning import contexts
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, StartedContext
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, InTask, Stored, beside
 from cod_lightning.errors import DataError
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
@@ -54,17 +54,17 @@ def test_every_shipped_mechanism_is_here():
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_state_of_another_mechanism_or_version_is_refused_in_one_line(name):
     mechanism = SHIPPED[name]
-    own = mechanism.dump(mechanism.empty())
+    own = beside(mechanism, Stored).dump(mechanism.empty())
     of = type(mechanism if isinstance(mechanism, StackedContext) else getattr(mechanism, "inside", mechanism)).__name__
     foreign = HintContext() if of != "HintContext" else TranscriptContext()
     for text in (foreign.dump(foreign.empty()), own.replace('"version":1}', '"version":7}')):
         assert text != own
         with pytest.raises(DataError, match=rf"is of \w+ version [17]; data\.context is {of} version 1") as caught:
-            mechanism.load(text)
+            beside(mechanism, Stored).load(text)
         assert len(str(caught.value).splitlines()) == 1
     for damaged in (own[:-3], "[]", own.replace('"state":', '"state":[0],"was":')):
         with pytest.raises(DataError, match="damaged") as caught:
-            mechanism.load(damaged)
+            beside(mechanism, Stored).load(damaged)
         assert len(str(caught.value).splitlines()) == 1
 
 
@@ -81,10 +81,10 @@ def prompts(context, text, tokens):
         return
     opening = (Message(Role.SYSTEM, prepared.system), Message(Role.USER, text))
     said = (*opening, Message(Role.ASSISTANT, "an act " * 30), Message(Role.USER, "seen"))
-    asking = context.before_turn(prepared.state, "RULES", said, tokens)
-    found = context.on_turn(asking.state, "a summary", tokens)
+    asking = beside(context, InTask).before_turn(prepared.state, "RULES", said, tokens)
+    found = beside(context, InTask).on_turn(asking.state, "a summary", tokens)
     answered = (*asking.messages, Message(Role.ASSISTANT, "a summary"), Message(Role.USER, ""))
-    yield context.before_turn(found.state, "RULES", answered, tokens).messages
+    yield beside(context, InTask).before_turn(found.state, "RULES", answered, tokens).messages
 
 
 @pytest.mark.parametrize("family", EIGHT)

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.envs.base import Traits, Vocabulary
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
@@ -240,7 +241,7 @@ def test_a_turn_that_the_window_cut_off_ends_the_episode_and_keeps_its_tokens(wo
         assert episode.feedback == "", "a closed vocabulary has no words for it"
 
 
-HINT_CHAT = Chat(TinyPolicy().tokenizer((*WordWorld().words(), *HintContext("compact").words())))
+HINT_CHAT = Chat(TinyPolicy().tokenizer((*WordWorld().words(), *beside(HintContext("compact"), Words).words())))
 
 
 def live_with_hint(says, context, world=None, num_tasks=2, **sampler):
@@ -249,7 +250,7 @@ def live_with_hint(says, context, world=None, num_tasks=2, **sampler):
     asked = []
 
     def answer(request):
-        updating = context.asks(request.messages)
+        updating = beside(context, Scripted).asks(request.messages)
         asked.append((updating, len(request.prompt_ids)))
         return HINT_CHAT.encode(says(request)) if updating else (*HINT_CHAT.encode("w1"), HINT_CHAT.end_of_turn)
 
