@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from cod_lightning.contexts.base import InTask, Scripted
+from cod_lightning.contexts.base import InTask, Scripted, Stored
 from cod_lightning.envs.base import Players, beside
 from cod_lightning.lifecycles import outline
 
@@ -137,7 +137,8 @@ def test_the_mechanism_plays_the_lifecycle_of_its_guide_and_its_state_is_stored_
     state = life.episodes[-1].state_after
     assert {note.text: note.worth for note in state.notes}["- Lever 2 gives gold"] == 0.8125
     again = topic_notes.TopicNotes()
-    assert again.load(again.dump(state)) == state
+    stored = beside(again, Stored)
+    assert stored.load(stored.dump(state)) == state
 
 
 def test_of_its_notes_a_task_is_shown_those_that_share_a_word_the_most_useful_first(topic_notes):

@@ -187,12 +187,14 @@ def test_a_hostile_observation_forges_no_role_and_closes_no_fence_when_it_is_sho
 def test_a_store_of_another_mechanism_or_version_is_refused_in_one_line():
     episodes, transcript = EpisodesContext(), TranscriptContext()
     with pytest.raises(DataError, match=r"HintContext version 1; data\.context is EpisodesContext version 1"):
-        episodes.load(beside(HintContext(), Stored).dump(HintContext().empty()))
+        beside(episodes, Stored).load(beside(HintContext(), Stored).dump(HintContext().empty()))
     with pytest.raises(DataError, match="is of EpisodesContext version 1") as caught:
-        transcript.load(episodes.dump(episodes.empty()))
+        beside(transcript, Stored).load(beside(episodes, Stored).dump(episodes.empty()))
     assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(DataError, match="damaged"):
-        episodes.load(episodes.dump(episodes.empty()).replace('"worth":[]', '"worth":"x"'))
+        beside(episodes, Stored).load(
+            beside(episodes, Stored).dump(episodes.empty()).replace('"worth":[]', '"worth":"x"')
+        )
 
 
 TEXTS = st.lists(st.sampled_from(["red", "green", "blue", "gold", "cup"]), max_size=6).map(" ".join)

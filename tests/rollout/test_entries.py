@@ -6,7 +6,15 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
-from cod_lightning.contexts.base import Answer, ContextEntry, ContextMechanism, InTask, Scripted, TextState, beside
+from cod_lightning.contexts.base import (
+    Answer,
+    ContextEntry,
+    Entries,
+    InTask,
+    Scripted,
+    TextState,
+    beside,
+)
 from cod_lightning.contexts.hint import HintEntries
 from cod_lightning.errors import ContextFailure
 from cod_lightning.methods.acts import ActsContext
@@ -150,7 +158,7 @@ def test_all_entries_of_a_note_are_named_where_nothing_is_known_of_them_and_none
 
 def test_a_mechanism_that_says_nothing_of_entries_has_its_lines_for_entries() -> None:
     class Plain(HintContext):
-        entries = ContextMechanism.entries
+        companions = (Entries, *HintContext.companions)
 
     episode = structs.replace(solved("task"), state_before=TextState("a\nb"), state_after=TextState("a\nc"))
     assert events_of(Plain(), episode) == [("shown", "a"), ("came", "c", "c"), ("gone", "b")]
