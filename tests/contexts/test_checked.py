@@ -149,8 +149,8 @@ def test_states_are_those_of_the_mechanism_inside():
     inside = NotebookContext()
     mechanism = CheckedContext(inside)
     state = beside(inside, Scripted).adopt("one\ntwo")
-    assert beside(mechanism, Stored).dump(state) == inside.dump(state)
-    assert beside(mechanism, Stored).load(inside.dump(state)) == state
+    assert beside(mechanism, Stored).dump(state) == beside(inside, Stored).dump(state)
+    assert beside(mechanism, Stored).load(beside(inside, Stored).dump(state)) == state
 
 
 @pytest.mark.parametrize("key", ["forbidden", "kept"])

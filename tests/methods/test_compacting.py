@@ -127,9 +127,9 @@ def test_it_keeps_the_contract_around_others(protocol, inner):
 
 def test_an_agent_may_go_on_without_compaction():
     context = compacting()
-    kept = beside(context, Stored).dump(Compacted(context.inside.adopt("1=up"), "first", "2=down"))
-    assert beside(HintContext("compact"), Stored).load(kept) == context.inside.adopt("1=up")
-    assert beside(context, Stored).load(kept) == Compacted(context.inside.adopt("1=up"))
+    kept = beside(context, Stored).dump(Compacted(beside(context.inside, Scripted).adopt("1=up"), "first", "2=down"))
+    assert beside(HintContext("compact"), Stored).load(kept) == beside(context.inside, Scripted).adopt("1=up")
+    assert beside(context, Stored).load(kept) == Compacted(beside(context.inside, Scripted).adopt("1=up"))
 
 
 @pytest.mark.parametrize(

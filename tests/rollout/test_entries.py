@@ -132,7 +132,7 @@ def test_what_is_one_text_is_one_entry_that_changes() -> None:
         ("changed", "hint", "3=left")
     ]
     kept = ConstantStateContext("compact")
-    first = f"{kept.write('1=up', [])} go"
+    first = f"{beside(kept, Scripted).write('1=up', [])} go"
     assert played(kept, kept.empty(), "task", 1.0, first)[1] == [("came", "state", "1=up")]
 
 
