@@ -42,7 +42,10 @@ class ItemDataModule(L.LightningDataModule):
     @property
     def words(self) -> tuple[str, ...]:
         """The closed vocabulary of environment, context and program, in the order of the ids; empty for a language model."""
-        spoken = (("data.env", self.env, beside(self.env, Vocabulary)), ("data.context", self.context, self.context))
+        spoken = (
+            ("data.env", self.env, beside(self.env, Vocabulary)),
+            ("data.context", self.context, beside(self.context, Words)),
+        )
         for key, part, vocabulary in spoken:
             with answering(partial(_unread, key, part), "one whose words() can be read"):
                 words = vocabulary.words()
