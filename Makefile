@@ -96,6 +96,7 @@ studies: .venv/installed-test
 	.venv/bin/python examples/studies/evaluation.py --out docs/results/evaluation.json
 	PYTHONPATH=. .venv/bin/python examples/studies/training_pays.py
 	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python examples/studies/same_curves.py --out docs/results/same_curves.json
+	PYTHONPATH=. .venv/bin/python examples/studies/pretrained.py
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.
 bench: .venv/installed-test

@@ -37,27 +37,19 @@ def check_sizes(
         ("val_packs", val_packs, 1, "validation has packs"),
         ("max_new_tokens", max_new_tokens, 1, "a response has tokens"),
     ):
-        if value < least:
-            raise ConfigError(f"data.{key}", value, f"at least {least}, since {why}", f"Set it to {least} or more.")
-        if value > MOST_PACKS:
-            expected = f"at most {MOST_PACKS:,}, since that many are played or kept at once"
-            raise ConfigError(f"data.{key}", value, expected, "Lower it.")
+        if not least <= value <= MOST_PACKS:
+            expected = f"at least {least}, since {why}, and at most {MOST_PACKS:,}"
+            raise ConfigError(f"data.{key}", value, expected, "Change it.")
     check_num_tasks("data.pack_size", pack_size)
     if packs % updates:
         nearest = next(d for d in range(updates, 0, -1) if packs % d == 0)
-        raise ConfigError(
-            "data.updates_per_rollout",
-            updates,
-            f"a divisor of data.packs_per_rollout={packs}",
-            f"The nearest is {nearest}.",
-        )
+        expected = f"a divisor of data.packs_per_rollout={packs}"
+        raise ConfigError("data.updates_per_rollout", updates, expected, f"The nearest is {nearest}.")
 
 
 def check_reuse(passes: int, resample: int) -> None:
     """How often tokens are trained on, and packs replaced."""
-    if passes < 1:
-        expected = "at least 1, since a rollout is trained on"
-        raise ConfigError("data.passes_per_rollout", passes, expected, "1 looks at every token once.")
+    check_at_least("data.passes_per_rollout", passes, 1, "1 looks at every token once.")
     check_at_least("data.resample_packs", resample, 0, "0 keeps packs without signal.")
 
 
@@ -78,19 +70,17 @@ def check_rounds(program: Program, pack_size: int, rewards: Rewards, source: Pac
     played = {step.task for step in outline(program, pack_size) if step.kind is EpisodeKind.SOLVE}
     if len(played) == pack_size:
         return
-    own = "siblings and solve episodes may play other tasks there than the pack's own"
-    unfit: list[tuple[str, object, str]] = [
-        (f"data.rewards.{name}", type(part).__name__, own)
+    unfit: list[tuple[str, object]] = [
+        (f"data.rewards.{name}", type(part).__name__)
         for name, part in rewards.items()
         if isinstance(part, SiblingReward)
     ]
-    if program.beside:
-        expected = f"a program that plays each task once where it makes attempts, since {own}"
-        raise ConfigError("data.program", type(program).__name__, expected, "Make no attempts beside it.")
-    if source is not None and source.changes_size:
-        unfit.append(("data.source.num_tasks", "set", "the tasks of every pack are shared out among proposals"))
-    for key, value, why in unfit:
-        expected = f"null with data.program={type(program).__name__}, since {why}"
+    unfit += [("data.program", "with attempts")] if program.beside else []
+    unfit += [("data.source.num_tasks", "set")] if source is not None and source.changes_size else []
+    for key, value in unfit:
+        expected = (
+            f"none with data.program={type(program).__name__}, where siblings may play other tasks than the pack's own"
+        )
         raise ConfigError(key, value, expected, "Leave it out, or choose program=ConnectTheDots.")
     if len(played) == 1:
         expected = f"more than the {pack_size} solve episodes of one task, since no later task would use a context"

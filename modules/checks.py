@@ -1,21 +1,20 @@
-"""Numbers of an objective that cannot work, and options of it and of the data that have no meaning together."""
+"""Options of the objective and of the data that have no meaning together, and numbers that cannot work."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from cod_lightning.credit.baselines import Accepted, AsymRE, RoleMean, TermsAlone
+from cod_lightning.credit.baselines import Accepted, TermsAlone
 from cod_lightning.credit.credited import next_solve
-from cod_lightning.credit.returns import CreditRule
 from cod_lightning.credit.table import kind_id
 from cod_lightning.errors import ConfigError, check_at_least, check_between, check_positive
 from cod_lightning.lifecycles import outline
-from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.training.scorers import Scorer
 from cod_lightning.types import AttemptKind, EpisodeKind
+
+_REUSING = "Choose method=loop, grpo, cispo or rec."
 
 
 def check_numbers(
@@ -30,14 +29,12 @@ def check_numbers(
     """Raise `ConfigError` for optimizer settings out of range."""
     if not all(0 <= beta < 1 for beta in betas):
         raise ConfigError("model.betas", betas, "two numbers from 0 to below 1", "[0.9, 0.999] is the default.")
-    if not 0 <= weight_decay < math.inf:
-        raise ConfigError("model.weight_decay", weight_decay, "finite, and at least 0", "0 is the default.")
+    check_at_least("model.weight_decay", weight_decay, 0, "0 is the default.")
     check_at_least("model.warmup_updates", warmup_updates, 0, "0 is the default.")
     check_between("model.final_lr_fraction", final_lr_fraction, 0, 1, "1 keeps the rate constant.")
     check_positive("model.lr", lr, "The paper's is 1e-6, a tiny policy's about 1e-3.")
     check_at_least("model.token_budget", token_budget, 1, "16384 is the default.")
-    if gradient_clip_val is not None and not gradient_clip_val > 0:
-        raise ConfigError("model.gradient_clip_val", gradient_clip_val, "above 0, or null", "1.0 is the default.")
+    check_positive("model.gradient_clip_val", gradient_clip_val, "1.0 is the default; null leaves gradients alone.")
 
 
 def check_kinds(kinds: Sequence[str] | None) -> tuple[EpisodeKind, ...]:
@@ -51,7 +48,7 @@ def check_kinds(kinds: Sequence[str] | None) -> tuple[EpisodeKind, ...]:
 
 
 def check_terms(terms: Sequence[LossTerm], scorers: Mapping[str, Scorer]) -> None:
-    """Raise `ConfigError` for terms of a model that is not there, and for models that no term needs."""
+    """Raise `ConfigError` for terms of a model that is not there, and for two that are logged under one name."""
     needed = {name: type(term).__name__ for term in terms for name in term.needs}
     if REFERENCE in scorers:
         expected = "another name, since reference is the policy as it was when training began"
@@ -60,152 +57,111 @@ def check_terms(terms: Sequence[LossTerm], scorers: Mapping[str, Scorer]) -> Non
         expected = f"reference or a key of model.scorers ({', '.join(sorted(scorers)) or 'none'})"
         term = f"model.terms.{needed[unknown[0]]}"
         raise ConfigError(term, unknown[0], expected, "Add the model under model.scorers.")
-    if unused := sorted(set(scorers) - needed.keys()):
+    if unused := sorted(set(scorers) - needed.keys()):  # a whole model would be loaded for nothing
         raise ConfigError("model.scorers", unused[0], "a name that a term of model.terms needs", "Leave it out.")
     names = [term.logged_as for term in terms if term.logged_as]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(
-            "model.terms", twice[0], "terms that are logged under different names", "Leave one of them out."
-        )
+        expected = "terms that are logged under different names"
+        raise ConfigError("model.terms", twice[0], expected, "Leave one of them out.")
 
 
 def check_combination(module: Any, data: Any) -> None:
-    """Raise `ConfigError` naming the key, and why. `module` is the GRPOModule, `data` the RolloutDataModule."""
+    """Raise `ConfigError` for the first of two options that have no meaning together, and would cost a training.
+
+    `module` is the GRPOModule, `data` the RolloutDataModule.
+    """
     module.credit.check(data.pack_size)
-    _check_reuse(module.loss, data)
-    _check_attempts(module.credit, module.trained_kinds, data)
-    _check_roles(module.trained_kinds, data)
-    _check_baseline(module, data)
-    if data.replay is not None and data.packs.source.changes_size:
-        expected = "null with data.replay, which compares episodes at one place, so that packs stay as long as they are"
-        raise ConfigError("data.source.num_tasks", "set", expected, "Grow max_turns alone, or leave data.replay out.")
+    for refuses, key, value, expected, remedy in _rules(module, data):
+        if refuses:
+            raise ConfigError(key, value, expected, remedy)
 
 
-def _check_baseline(module: Any, data: Any) -> None:
-    """What has no meaning with a baseline that compares, accepts, leaves all to terms, or gives every pack an advantage."""
-    baseline, replay = module.baseline, data.replay
-    name = type(baseline).__name__
-    if data.group_size < 2 and baseline.compares and module.critic is None:
-        expected = f"at least 2 with model.baseline={name}, which compares siblings"
-        remedy = "8 is the default; or set model.critic, or baseline=TermsAlone."
-        raise ConfigError("data.group_size", data.group_size, expected, remedy)
-    if isinstance(baseline, TermsAlone) and not module.terms:
-        expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
-        raise ConfigError("model.baseline", name, expected, "Add a term, such as KL to a teacher.")
-    if isinstance(baseline, Accepted):
-        if data.program.beside:
-            attempting = type(data.program).__name__
-            expected = (
-                f"another one with data.program={attempting}, whose attempts compare rewards where this one accepts"
-            )
-            raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=GroupMean, or another program.")
-        if module.scale != "none":
-            expected = "none with baseline=Accepted, whose advantages are all 1, so that nothing is left to divide by"
-            raise ConfigError("model.scale", module.scale, expected, "Choose method=reinforce, which sets it, or none.")
-        if (source := data.packs.source).compares_advantages:
-            expected = "another one with baseline=Accepted, whose advantages are all 1, in every category alike"
-            remedy = "Choose source=Revisits, or another baseline."
-            raise ConfigError("data.source", type(source).__name__, expected, remedy)
-        if module.loss.compares_siblings:
-            expected = "one that looks at each episode alone with baseline=Accepted, which leaves out all but successes"
-            raise ConfigError("model.loss", type(module.loss).__name__, expected, "Choose method=reinforce.")
-    every = isinstance(baseline, RoleMean) or (isinstance(baseline, AsymRE) and baseline.shift < 0)
-    if not every and not isinstance(baseline, TermsAlone):
-        return
-    signal = type(replay).__name__ if replay is not None and replay.fills_in else ""
-    for key, value, off, what in (
-        ("data.resample_packs", data.resample_packs, 0, "none" if every else "all"),
-        ("model.filter_packs", module.filter_packs, False, "none" if every else "all"),
-        ("data.replay", signal, "another one", "none" if every else "all"),
-    ):
-        if value:
-            gives = "every pack an advantage" if every else "no pack one"
-            expected = (
-                f"{off} with model.baseline={name}, which gives {gives}, so that {what} would be replaced or left out"
-            )
-            raise ConfigError(key, value, expected, "Leave it out, or choose another baseline.")
-
-
-def _check_reuse(loss: PolicyLoss, data: Any) -> None:
-    name = type(data.replay).__name__
-    for key, value, used, off, harm in (
-        (
-            "passes_per_rollout",
-            data.passes_per_rollout,
-            data.passes_per_rollout > 1,
-            1,
-            "push the same ones further in every pass",
-        ),
-        (
-            "max_staleness",
-            data.max_staleness,
-            data.max_staleness > 0,
-            0,
-            "take those of older weights for the policy's own",
-        ),
-        ("replay", name, data.replay is not None, "null", "take old ones for its own"),
-        (
-            "source",
-            type(data.packs.source).__name__,
-            data.packs.collects,
-            "one whose packs the engine plays",
-            "take those of other weights for the policy's own",
-        ),
-    ):
-        if used and not loss.reuses_tokens:
-            expected = (
-                f"{off} with model.loss={type(loss).__name__} as it is set, which neither clips nor weighs tokens by their ratio "
-                f"and so would {harm}"
-            )
-            raise ConfigError(f"data.{key}", value, expected, "Choose method=loop, grpo, cispo or rec.")
-    if data.shuffle_episodes and (loss.compares_siblings or data.replay is not None):
-        what = f"model.loss={type(loss).__name__}, which compares an episode with its siblings, which may be in other updates"
-        if data.replay is not None:
-            what = f"data.replay={name}, which adds whole packs to updates"
-        expected = f"false with {what}"
-        raise ConfigError(
-            "data.shuffle_episodes", True, expected, "Leave it out, or choose method=loop without a replay."
-        )
-    if data.replay is not None and loss.compares_siblings:
-        expected = (
-            f"null with model.loss={type(loss).__name__} as it is set, which compares an episode with its siblings, which are not "
-            "replayed with it"
-        )
-        raise ConfigError(
-            "data.replay", name, expected, "Choose method=loop, grpo, cispo or rec, or leave data.replay out."
-        )
-
-
-def _check_roles(trained: Sequence[EpisodeKind], data: Any) -> None:
-    there = {step.kind for step in outline(data.program, data.pack_size, data.context.updates)}
-    if not there & set(trained):
-        expected = f"a kind that the program has ({', '.join(sorted(there))})"
-        raise ConfigError(
-            "model.trained_kinds", [str(kind) for kind in trained], expected, "Null trains on all episodes."
-        )
-    if data.frozen is not None and data.frozen.kind not in there:
-        expected = f"a kind that the program has ({', '.join(sorted(there))}), since there is nothing else to play"
-        raise ConfigError("data.frozen.kind", str(data.frozen.kind), expected, "Leave data.frozen out.")
-    if data.frozen is not None and data.frozen.kind in trained:
-        other = ", ".join(kind for kind in EpisodeKind if kind in there and kind is not data.frozen.kind)
-        raise ConfigError(
-            "data.frozen.kind",
-            str(data.frozen.kind),
-            "a kind that model.trained_kinds leaves out, since what another policy samples says nothing on the trained one",
-            f"Set model.trained_kinds to [{other}].",
-        )
-
-
-def _check_attempts(credit: CreditRule, trained: Sequence[EpisodeKind], data: Any) -> None:
-    """Attempts need a rule that credits each episode apart; those without a context, trained updates that it credits with the next
-    task."""
-    if not data.program.beside:
-        return
+def _rules(module: Any, data: Any) -> Iterator[tuple[bool, str, object, str, str]]:
+    """Whether it refuses; key, value, what is expected, remedy."""
+    loss, baseline, trained = module.loss, module.baseline, module.trained_kinds
+    as_set, named = f"model.loss={type(loss).__name__} as it is set", type(baseline).__name__
+    replay = data.replay and type(data.replay).__name__
     steps = outline(data.program, data.pack_size, data.context.updates)
-    kinds = torch.tensor([kind_id(step.kind) for step in steps])
-    of_next = credit.weights(kinds).gather(1, next_solve(kinds)[:, None])[kinds == kind_id(EpisodeKind.UPDATE)]
-    measured = EpisodeKind.UPDATE in trained and len(of_next) > 0 and bool((of_next > 0).all())
-    if AttemptKind.WITHOUT_CONTEXT in data.program.beside and not measured:
+    there = sorted({step.kind for step in steps})
+
+    for key, value, least in (
+        ("passes_per_rollout", data.passes_per_rollout, 1),
+        ("max_staleness", data.max_staleness, 0),
+    ):
+        expected = f"{least} with {as_set}, which neither clips nor weighs what older weights have sampled"
+        yield value > least and not loss.reuses_tokens, f"data.{key}", value, expected, _REUSING
+    expected = (
+        f"null with {as_set}, which takes old tokens for the policy's own, or compares siblings, which are not replayed"
+    )
+    yield bool(replay) and (not loss.reuses_tokens or loss.compares_siblings), "data.replay", replay, expected, _REUSING
+    expected = (
+        f"one whose packs the engine plays with {as_set}, which takes tokens of other weights for the policy's own"
+    )
+    source = type(data.packs.source).__name__
+    yield data.packs.collects and not loss.reuses_tokens, "data.source", source, expected, _REUSING
+    shuffles = data.shuffle_episodes and (loss.compares_siblings or bool(replay))
+    expected = (
+        "false with a replay, which adds whole packs, and a loss that compares siblings, which may be in other updates"
+    )
+    remedy = "Leave it out, or choose method=loop without a replay."
+    yield shuffles, "data.shuffle_episodes", True, expected, remedy
+    expected = "null with data.replay, which compares episodes at one place, so that packs stay as long as they are"
+    grows = bool(replay) and data.packs.source.changes_size
+    yield grows, "data.source.num_tasks", "set", expected, "Grow max_turns alone, or leave data.replay out."
+
+    expected = f"a kind that the program has ({', '.join(there)})"
+    kinds = [str(kind) for kind in trained]
+    yield not set(there) & set(trained), "model.trained_kinds", kinds, expected, "Null trains on all episodes."
+    if (frozen := data.frozen and data.frozen.kind) is not None:
+        yield frozen not in there, "data.frozen.kind", str(frozen), expected, "Leave data.frozen out."
+        expected = (
+            "a kind that model.trained_kinds leaves out, since another policy's samples say nothing on the trained one"
+        )
+        remedy = f"Set model.trained_kinds to [{', '.join(kind for kind in there if kind is not frozen)}]."
+        yield frozen in trained, "data.frozen.kind", str(frozen), expected, remedy
+
+    beside, program = data.program.beside, type(data.program).__name__
+    if beside:
+        ids = torch.tensor([kind_id(step.kind) for step in steps])
+        worth = module.credit.weights(ids).gather(1, next_solve(ids)[:, None])[ids == kind_id(EpisodeKind.UPDATE)]
+        measured = EpisodeKind.UPDATE in trained and len(worth) > 0 and bool((worth > 0).all())
         expected = "one without attempts that measure contexts, unless updates take place, are trained, and get the next reward"
         remedy = "Choose credit=EpisodeCredit or a window of at least 2, a program with updates, and all kinds."
-        raise ConfigError("data.program", type(data.program).__name__, expected, remedy)
+        yield AttemptKind.WITHOUT_CONTEXT in beside and not measured, "data.program", program, expected, remedy
+
+    alone = data.group_size < 2 and baseline.compares and module.critic is None
+    expected = f"at least 2 with model.baseline={named}, which compares siblings"
+    yield (
+        alone,
+        "data.group_size",
+        data.group_size,
+        expected,
+        "8 is the default; or baseline=TermsAlone, or model.critic.",
+    )
+    if isinstance(baseline, Accepted):
+        expected = (
+            "left out with baseline=Accepted, whose advantages are all 1: there is nothing to compare, or to divide by"
+        )
+        for refuses, key, value in (
+            (bool(beside), "data.program", program),
+            (module.scale != "none", "model.scale", module.scale),
+            (data.packs.source.compares_advantages, "data.source", source),
+            (loss.compares_siblings, "model.loss", type(loss).__name__),
+        ):
+            yield (
+                refuses,
+                key,
+                value,
+                expected,
+                "Leave it out, or choose another baseline; method=reinforce fits this one.",
+            )
+    if isinstance(baseline, TermsAlone):
+        expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
+        yield not module.terms, "model.baseline", named, expected, "Add a term, such as KL to a teacher."
+        expected = "left out with baseline=TermsAlone, which gives no pack an advantage, so that all would be replaced or left out"
+        for key, value in (
+            ("data.resample_packs", data.resample_packs),
+            ("model.filter_packs", module.filter_packs),
+            ("data.replay", replay if replay and data.replay.fills_in else None),
+        ):
+            yield bool(value), key, value, expected, "Leave it out, or choose another baseline."

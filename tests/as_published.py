@@ -23,11 +23,10 @@ ABOUT = f"""# As published, setting for setting
 
 After this page you know what each of our configs of the paper's runs sets as the official release does, and what differs.
 
-`PYTHONPATH=. python tests/as_published.py` writes this page; `tests/test_as_published.py` resolves our configs and holds them
-to it. Theirs are the files of the [release]({TABLE["release"]}),
-at the commit that each table names, with their keys. *data* is an option of the generator of their data; *workflow* and *prompts*
-are their code in `trinity/common/workflows/connect_the_dots`; *paper* is arXiv 2606.20002. Tables have what differs; the settings
-that are equal, with their keys, are in `tests/as_published.yaml`."""
+`PYTHONPATH=. python tests/as_published.py` writes this page, and a test holds our configs to it. Theirs are the files of the
+[release]({TABLE["release"]}), at the commit that each table names. *data* is an option of the generator of their data;
+*workflow* and *prompts* are their code; *paper* is arXiv 2606.20002. Tables have what differs; the settings that are equal, with
+their keys, are in `tests/as_published.yaml`."""
 
 
 class Row(NamedTuple):

@@ -1,15 +1,12 @@
 """The OpenEnv server of the guide to environments of others, or another one, on the loopback."""
 
-import re
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-_GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "environments_of_others.md"
-_BLOCKS = re.findall(r"^```python\n(.*?)^```", _GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-SOURCE = next(block for block in _BLOCKS if block.startswith("# numbers_server.py"))
+SOURCE = (Path(__file__).parents[1] / "examples" / "protocols" / "numbers_server.py").read_text()
 
 
 class Served:

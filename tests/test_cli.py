@@ -175,7 +175,7 @@ def test_what_has_no_meaning_together_is_refused_before_the_warm_start(capsys, m
     ("option", "said"),
     [
         (["--model.lr", "fast"], "\"model.lr\": Expected a <class 'float'>. Got value: fast"),
-        (["--model.rl", "1"], "unrecognized arguments: --model.rl 1"),
+        (["--model.rl", "1"], "unrecognized arguments: --model.rl=1"),
         (["--trainer.max_epochs", "few"], '"trainer.max_epochs": Does not validate'),
         (["--data.env.init_args.sise", "3"], "Option 'sise' is not accepted"),
     ],
@@ -272,8 +272,9 @@ def test_later_config_files_win(tmp_path):
     (tmp_path / "mine.yaml").write_text("model: {lr: 0.25}\n")
     argv = expand(["fit", "--config", "quickstart", "-c", "mine.yaml"]).argv
     assert argv[:2] == ["fit", "--config"]
-    assert argv[3:] == ["--config", "mine.yaml"]
-    assert yaml.safe_load(Path(argv[2]).read_text())["data"]["env"]["init_args"]["size_max"] == 3
+    content = yaml.safe_load(Path(argv[2]).read_text())
+    assert content["model"]["lr"] == 0.25
+    assert content["data"]["env"]["init_args"]["size_max"] == 3
 
 
 def test_a_users_config_may_build_on_shipped_groups(tmp_path):
@@ -352,26 +353,6 @@ def test_a_checkpoint_is_worked_with_in_the_folder_of_its_own_run(command, monke
     checkpoint = "runs/smoke-2/checkpoints/last.ckpt"
     trainer = stopped_trainer(monkeypatch, command, "--config", "smoke", "--ckpt_path", checkpoint)
     assert Path(trainer.default_root_dir).resolve() == Path("runs/smoke-2").resolve()
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["fit", "--config", "smoke", "--data.max_new_tokens"],
-        ["fit", "--config", "smoke", "--sampled_token_budget"],
-        ["fit", "--config", "smoke", "--model.policy.init_args.window"],
-        ["deploy", "--config", "smoke", "--state", "ada", "--num_tasks"],
-        ["play", "--env", "levers", "--num_tasks"],
-        ["references", "--env", "levers", "--num_packs"],
-    ],
-)
-@pytest.mark.parametrize("number", [10**400, -(10**30)], ids=["huge", "minus"])
-def test_a_number_that_no_machine_counts_to_is_refused_by_key(argv, number, capsys):
-    code, said = fails(capsys, *argv, str(number))
-    assert code == 2
-    shown = "a number of 1329 bits" if number > 0 else number
-    assert said.startswith(f"error: {argv[-1].removeprefix('--')} is {shown}; expected a number between ")
-    assert len(said) < 200
 
 
 def test_where_a_crash_happened_is_shown():

@@ -122,8 +122,8 @@ def topic_notes(monkeypatch):
     return topic_notes
 
 
-def test_the_guide_shows_the_context_mechanism_as_its_file_has_it():
-    assert f"```python\n{CONTEXT_EXAMPLE.read_text()}```\n" in CONTEXT_GUIDE
+def test_the_guide_shows_the_file_of_the_context_mechanism():
+    assert f'```python\n--8<-- "{CONTEXT_EXAMPLE.relative_to(ROOT)}"\n```\n' in CONTEXT_GUIDE
 
 
 def test_the_mechanism_plays_the_lifecycle_of_its_guide_and_its_state_is_stored_and_read(topic_notes, capsys):

@@ -22,7 +22,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def block(name):
-    """The block of the guide that begins with this comment."""
+    """A program of the guide, which is a file, or the block of YAML that begins with this comment."""
+    if name.endswith(".py"):
+        assert f'--8<-- "examples/protocols/{name}"' in GUIDE
+        return (ROOT / "examples" / "protocols" / name).read_text()
     (found,) = re.findall(rf"^```\w+\n(# {re.escape(name)}\n.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
     return found
 

@@ -15,10 +15,13 @@ from examples.studies import (
     generalisation,
     habit,
     memory_page,
+    pretrained,
     quickstart,
+    regime,
     safety,
     safety_page,
     sentences,
+    training_pays,
     uninformative,
 )
 from tests.gpu import measure
@@ -44,18 +47,26 @@ MADE = {
     "gpu": measure.page,
     "habit": habits,
     "memory": lambda found: memory_page.page(found, AGAIN.format(name="memory")),
+    "pretrained": pretrained.page,
     "quickstart": quickstart.page,
+    "regime": regime.page,
     "safety": lambda found: safety_page.page(found, list(safety.ARMS), AGAIN.format(name="safety")),
     "sentences": sentences.page,
     "uninformative": uninformative.page,
 }
 
 
+SOURCE = {"pretrained": "gpu"}
+"""Pages made of another one's numbers."""
 SECONDS = {"generalisation", "gpu"}
 """Pages that play or import for seconds."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SECONDS)) for one in MADE])
 def test_a_page_is_what_its_numbers_make(name):
-    found = json.loads((RESULTS / f"{name}.json").read_text())
+    found = json.loads((RESULTS / f"{SOURCE.get(name, name)}.json").read_text())
     assert (RESULTS / f"{name}.md").read_text() == MADE[name](found)
+
+
+def test_the_page_on_when_training_pays_is_what_the_others_numbers_make():
+    assert (RESULTS / "training_pays.md").read_text() == training_pays.page(training_pays.settings())

@@ -9,7 +9,7 @@ import yaml
 
 from cod_lightning.cli import main
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.from_run import with_the_runs_config
+from cod_lightning.commands.from_run import config_of_run
 from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, only_from
@@ -197,7 +197,7 @@ def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_
     (foreign / "checkpoints" / "last.ckpt").touch()
     content = {"defaults": ["_self_"], "hydra": {"job": {}}, "run_name": "${oc.env:SECRET}"}
     (foreign / "config.yaml").write_text(yaml.safe_dump(content))
-    argv = expand(with_the_runs_config(["--ckpt_path", str(foreign / "checkpoints" / "last.ckpt")])).argv
+    argv = expand([], config_of_run(str(foreign / "checkpoints" / "last.ckpt"))).argv
     assert yaml.safe_load(Path(argv[argv.index("--config") + 1]).read_text()) == {"run_name": "${oc.env:SECRET}"}
 
 

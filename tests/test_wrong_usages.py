@@ -2,8 +2,6 @@
 
 import functools
 import inspect
-from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
 from lightning.pytorch import Trainer
@@ -24,7 +22,6 @@ def _beside_files_and_without_work(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(Trainer, "_run_stage", accepted)
     monkeypatch.setattr(sweep, "launch", accepted)
-    monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda *_, **__: nullcontext(SimpleNamespace(map=map)))
     monkeypatch.setattr(inspect, "getsource", SOURCES_READ_ONCE)
 
 

@@ -165,9 +165,9 @@ play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world levrs
 references --worlds levers --num_packs 1000000000000
 references --worlds levers --num_packs 2 --pack_size 100000000
 references --worlds , ## --worlds | empty
-references --worlds levers --num_packs 2 --out '' ## --out | empty
+references --worlds levers --num_packs 2 --out '' ## --out | file's name
 references --worlds levers --num_packs 2 --out afile/x
-references --worlds levers --num_packs 2 --out taken
+references --worlds levers --num_packs 2 --out taken.md
 check --env levers --pack_size 100000000
 check --env levers --num_packs 100000000000
 check --env levers --context skillz
@@ -181,7 +181,7 @@ context show --state . --version -1 ## --state
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
 sweep --config smoke method=[grpo,rec] --print_jobs ## method | [grpo,rec] | method=grpo,rec
 sweep --config smoke context=[acts_compact,hint_compact] --print_jobs ## context | [acts_compact,hint_compact]
-sweep --config smoke env=levers,shop.Shop --print_jobs ## env | levers,shop.Shop
+sweep --config smoke credit=[TaskCredit,EpisodeCredit] --print_jobs ## credit | credit=TaskCredit,EpisodeCredit
 worlds --x
 completion fish
 play --env apps_compact --env.patience 3 ## patience | 3 | protocol=compact
@@ -378,7 +378,7 @@ test --config smoke --warm_start null --suites nosuch
 test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 predict --config smoke --ckpt_path nowhere.ckpt
 validate --config smoke --ckpt_path nowhere.ckpt
-plan --config smoke --gpu_gb -1 ## model.policy | TinyPolicy
+plan --config smoke --gpu_gb -1
 plan --config nowhere
 export ## --ckpt_path | missing
 export --ckpt_path nowhere.ckpt --out x ## --ckpt_path | nowhere.ckpt
@@ -569,6 +569,8 @@ fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --suites in_domain longer_packs ## longer_packs
 warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start.packs_per_update | 0
 plan --config smoke --gpu_gb nan
+serve --config smoke --num_servers 0
+serve --config smoke --gpus_per_server -1
 fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it to 17
 warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
 fit --config smoke warm_start=levers ## warm_start | levers
@@ -605,7 +607,6 @@ SMOKE --trainer.enable_checkpointing false ## trainer.enable_checkpointing | Fal
 SMOKE --trainer.max_epochs 0
 SMOKE --trainer.max_steps 0
 SMOKE --trainer.limit_train_batches 0
-SMOKE --trainer.min_epochs 9 ## trainer.min_epochs | 9 | trainer.max_epochs=3
 test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 export --ckpt_path arun/checkpoints --out x ## --ckpt_path | arun/checkpoints | Did you mean arun/checkpoints/last.ckpt?
 play --ckpt_path arun ## --ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?

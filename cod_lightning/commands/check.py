@@ -2,15 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
-import yaml
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.config_files import find_config, keys_of, read_configs
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Vocabulary, beside
@@ -61,17 +57,11 @@ def run(argv: Sequence[str]) -> int:
 
 def _of_config(argv: Sequence[str]) -> list[str]:
     """The command line with the world and the context of each `--config`, where it does not name its own."""
-    names = [value for flag, value in pairwise(["", *argv]) if flag == "--config"]
-    names += [arg.partition("=")[2] for arg in argv if arg.startswith("--config=")]
-    typed = {arg.partition("=")[0].removeprefix("--") for arg in argv}
-    more: list[str] = []
-    for path in expand([part for name in names for part in ("--config", name)]).argv[1::2]:
-        data: Any = yaml.safe_load(Path(path).read_text()).get("data")
-        if isinstance(data, dict):
-            more += [
-                f"--{key}={json.dumps(data[key])}" for key in ("env", "context") if data.get(key) and key not in typed
-            ]
-    return [*more, *argv]
+    typed = list(keys_of(argv))
+    data = read_configs([find_config(value or "") for key, value in typed if key == "--config"]).get("data")
+    named = {key.removeprefix("--") for key, _ in typed}
+    own = {key: data.get(key) for key in ("env", "context") if key not in named} if isinstance(data, dict) else {}
+    return [*(f"--{key}={json.dumps(value)}" for key, value in own.items() if value), *argv]
 
 
 def _shown(screen: Screen, title: str, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:

@@ -1,20 +1,18 @@
-"""A config file as Hydra composes it, and what Hydra cannot compose in one line."""
+"""A config file as Hydra composes it."""
 
-import copy
-import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.commands.shipped import CLASS_KEYS, config_folders, config_names, groups
+from cod_lightning.commands.shipped import config_folders, config_names, groups
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 
 
 @dataclass(frozen=True)
 class Composed:
-    """What Hydra made of a config file and overrides."""
+    """What Hydra made of a config file and choices in its groups."""
 
     plain: dict[str, Any]
     """The config in plain containers."""
@@ -24,93 +22,95 @@ class Composed:
     """What the file itself sweeps over (`hydra.sweeper.params`)."""
 
 
-def composed(path: Path, overrides: Sequence[str]) -> Composed:
-    """The file, composed; `ConfigError` in one line where Hydra cannot.
+def check_single(key: str, value: str) -> None:
+    """Raise `ConfigError` for several choices where one is made."""
+    if value.startswith("["):
+        expected = "one choice, since the last of several takes the place of the others"
+        raise ConfigError(key, value, expected, f"Choose one; sweep ... {key}={value[1:-1]} trains each.")
 
-    A class that the file names takes nothing from another class in its defaults. A choice in a group from which the defaults choose
-    nothing is added: `context=notebook_compact` is then Hydra's `+context=notebook_compact`.
+
+def composed(path: Path, choices: Sequence[str]) -> Composed:
+    """The file with these choices; `ConfigError` in one line where Hydra cannot compose it.
+
+    A choice in a group from which the file has made none is added to it. A class that the file names itself takes nothing from that
+    of another name in its defaults.
     """
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.config_store import ConfigStore
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-    from omegaconf import DictConfig, OmegaConf, open_dict
+    from hydra.errors import HydraException, MissingConfigException
+    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    for one in overrides:
-        if several := re.fullmatch(r"\+?(\w+)=\[(.*)\]", one):
-            expected = "one choice, since the last of several takes the place of the others"
-            remedy = f"Choose one; sweep ... {several[1]}={several[2]} trains each."
-            raise ConfigError(several[1], f"[{several[2]}]", expected, remedy)
-    GlobalHydra.instance().clear()
-    folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
-
-    def compose(node: Any) -> tuple[Any, Any]:
-        ConfigStore.instance().store(name="__main__", node=node, package="_global_")
-        with initialize_config_dir(config_dir=folders[0], version_base="1.3"):
-            extra = ",".join(f"file://{folder}" for folder in folders[1:])
-            search = [f"hydra.searchpath=[{extra}]"] if extra else []
-            with warnings.catch_warnings():
-                warnings.filterwarnings("error", ".*missing `_self_`.*")
-                config = hydra_compose("__main__", overrides=[*overrides, *search], return_hydra_config=True)
-        with open_dict(config):
-            hydra = config.pop("hydra")
-        return OmegaConf.to_container(config, resolve=True), hydra
-
+    for choice in choices:
+        key, _, value = choice.lstrip("+~").partition("=")
+        if key.startswith("hydra."):
+            remedy = "--trainer.default_root_dir sets the folder of a run, --out that of a sweep."
+            raise ConfigError("command line", choice, "no key of Hydra's own, which only composes configs here", remedy)
+        check_single(key, value)
     try:
         node: Any = OmegaConf.load(path)
-        plain, hydra = compose(node)
-        without = copy.deepcopy(node)
-        own = {
-            (section, name): without[section].pop(name)
-            for section, name in (key.split(".") for key in CLASS_KEYS.values())
-            if isinstance(mine := (node.get(section) or {}).get(name), DictConfig) and "class_path" in mine
-        }
-        defaults = compose(without)[0] if own else {}
-        for (section, name), mine in own.items():
-            before = (defaults.get(section) or {}).get(name)
-            _without_arguments_of_another(plain[section][name], before, mine, overrides)
+        made = _compose(path, node, [])[1].runtime.choices if choices else {}  # with null where there is none yet
+        added = groups() - {group.partition("@")[0] for group in made}
+        lines = [f"+{choice}" if choice.partition("=")[0] in added else choice for choice in choices]
+        plain, hydra = _compose(path, node, lines)
+        own = OmegaConf.to_container(node)
+        if _names_class(own):
+            below, _ = _compose(path, OmegaConf.create({"defaults": node.defaults}), lines)
+            _leave_out_arguments_of_another(plain, below, own)
     except UserWarning as error:
         expected = "_self_ in its defaults list, without which the defaults replace what the file says itself"
         raise ConfigError("--config", path, expected, "Add `- _self_` as the last of them.") from error
     except RecursionError as error:
         raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
+    except MissingConfigException as error:
+        group, _, value = (error.missing_cfg_file or "").rpartition("/")
+        if error.options:
+            listed = f"one of {some_of(error.options, value, most=20)}"
+            remedy = f"{did_you_mean(value, error.options)}See configs/{group}."
+            raise ConfigError(group, value, listed, remedy) from error
+        expected = f"defaults that are there, and not {error.missing_cfg_file}"
+        meant = did_you_mean(value, config_names(), cutoff=0.3)
+        raise ConfigError("--config", path, expected, f"{meant}`fit --help config` lists what ships.") from error
     except (HydraException, OmegaConfBaseException) as error:
-        reason = " ".join(str(error).split())
-        absent = re.search(r"Could not override '(\w+)'\. No match in the defaults list", reason)
-        if absent and absent[1] in groups() and f"+{absent[1]}" not in "".join(overrides):
-            more = [f"+{one}" if one.partition("=")[0] == absent[1] else one for one in overrides]
-            return composed(path, more)
-        raise _not_composed(path, reason) from error
-    chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
-    return Composed(plain, chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
+        said = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError("--config", path, "a config that Hydra can compose", f"{said}.") from error
+    return Composed(plain, _chosen(hydra), {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
 
 
-def _without_arguments_of_another(
-    merged: dict[str, Any], before: Any, own: Mapping[str, Any], overrides: Sequence[str]
-) -> None:
-    """Take out of a class that the file names itself the arguments of the one that its defaults named."""
-    if not isinstance(before, dict) or before.get("class_path") in (None, merged["class_path"]):
+def _compose(path: Path, node: Any, overrides: Sequence[str]) -> tuple[Any, Any]:
+    """The config, and Hydra's own."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf, open_dict
+
+    GlobalHydra.instance().clear()
+    folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
+    ConfigStore.instance().store(name="__main__", node=node, package="_global_")
+    with initialize_config_dir(config_dir=folders[0], version_base="1.3"), warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*missing `_self_`.*")
+        search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders[1:])}]"] if folders[1:] else []
+        config = compose("__main__", overrides=[*overrides, *search], return_hydra_config=True)
+    with open_dict(config):
+        hydra = config.pop("hydra")
+    return OmegaConf.to_container(config, resolve=True), hydra
+
+
+def _chosen(hydra: Any) -> dict[str, str]:
+    return {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
+
+
+def _names_class(content: Any) -> bool:
+    """Whether a class is named anywhere in it, outside of lists, which replace what stands below."""
+    return isinstance(content, dict) and ("class_path" in content or any(map(_names_class, content.values())))
+
+
+def _leave_out_arguments_of_another(whole: Any, below: Any, own: Any) -> None:
+    """Take out of each class that the file names itself (`own`) the arguments of the one that its defaults named (`below`)."""
+    if not all(isinstance(one, dict) for one in (whole, below, own)):
         return
-    typed = (one.partition("=")[0].rpartition(".")[2] for one in overrides)
-    stated = {*own, *(own.get("init_args") or ()), *typed}
-    merged["init_args"] = {name: value for name, value in merged.get("init_args", {}).items() if name in stated}
-
-
-def _not_composed(path: Path, reason: str) -> ConfigError:
-    """What Hydra cannot compose, in the words of this project: a choice that does not ship, or a default that is not there."""
-    if choice := re.search(
-        r"Could not find '([\w/]+)/([^'/]+)' Available options in '\1': (.*?) Config search path", reason
-    ):
-        group, value, shipped = choice[1], choice[2], choice[3].split()
-        return ConfigError(
-            group,
-            value,
-            f"one of {some_of(shipped, value, most=20)}",
-            f"{did_you_mean(value, shipped)}See configs/{group}.",
-        )
-    remedy = reason.partition(" Config search path")[0].rstrip(".") + "."
-    if absent := re.search(r"Could not load '([^']*)'", remedy):
-        remedy += f" {did_you_mean(absent[1], config_names(), cutoff=0.3)}".rstrip()
-    return ConfigError("--config", path, "a config that Hydra can compose", remedy)
+    if own.get("class_path") not in (None, below.get("class_path")) and whole["class_path"] == own["class_path"]:
+        whole["init_args"] = {
+            k: v for k, v in (whole.get("init_args") or {}).items() if k in (own.get("init_args") or {})
+        }
+        return
+    for key in own.keys() & whole.keys():
+        _leave_out_arguments_of_another(whole[key], below.get(key), own[key])

@@ -1,22 +1,19 @@
-"""Config files by name, composed by Hydra where they have a `defaults:` list, then handed to LightningCLI as plain YAML.
+"""From what is typed to what LightningCLI parses: one config, in one file, and every override behind it.
 
-    fit --config quickstart credit=TaskCredit --model.lr 1e-4
+    fit --config quickstart --model.loss GSPO env=levers --model.lr 1e-4
 
-becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition comes first, typed overrides later, and
-`--print_config` shows (and reloads as) the result. A list of suites, or of other mappings, and an
-environment or context of another class replace that of an earlier file whole.
+1. `keys_of` splits the line into keys and values.
+2. Hydra composes each `--config` that has a `defaults:` list, with the choices (`env=levers`) in its groups (`composition.py`).
+3. Configs, then typed classes (`--model.loss GSPO`) and lists, are merged; a class of another name replaces the one before.
+4. The line becomes `fit --config /tmp/.../quickstart.yaml --model.lr=1e-4`; jsonargparse parses and checks every key and value.
 
-Short forms are spelled out first: `env=levers`, `--env levers` and `--data.env levers` choose the shipped world, `env=shop.Shop`
-and `baseline=LeaveOneOut` the class, and `env.max_turns=3`, `data.env.max_turns=3` are `--data.env.max_turns 3`.
-
-`in_domain` among `data.suites` stands for the contents of `configs/suite/in_domain.yaml`. Such a file holds one suite, or a list of
-them; a suite without a `name` has that of its file. The `env` of any suite may be the name of a shipped world, which stands for
-its whole file.
+`env=levers`, `--env levers` and `--data.env levers` say the same, as do `env.max_turns=3` and `--data.env.max_turns 3`. A name
+among `data.suites` (or behind `--suites`) stands for the suites of `configs/suite/NAME.yaml` or of a file; so does a suite's `env`.
 """
 
-import re
+import ast
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +21,10 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.commands.composition import composed
+from cod_lightning.commands import LIGHTNING
+from cod_lightning.commands.composition import check_single, composed
 from cod_lightning.commands.shipped import (
     CLASS_KEYS,
-    CLASS_NAME,
     choices_of,
     config_folders,
     config_names,
@@ -47,20 +44,173 @@ _CLASSES = {
     "credit": "credit=TaskCredit",
     "baseline": "baseline=LeaveOneOut",
 }
-_GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
-_FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots")
+"""Keys without a group of files: how a class is chosen for them."""
+_FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots", "--dry_run", "--dry-run")
+"""Options without a value."""
+_OF_FIT = ("ckpt_path", "weights_only")
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """A command line in which every config is a plain file."""
+    """A command line with one config, which is a plain file."""
 
     argv: list[str]
     names: tuple[str, ...]
     """Stems of the config files, as typed."""
 
 
-# ---------------------------------------------------------------------- files by name
+def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expanded:
+    """The line for LightningCLI. `own` is a config below all that are typed."""
+    command, words = (argv[:1], argv[1:]) if argv[:1] and argv[0] in LIGHTNING else ([], argv)
+    pairs = list(keys_of(words))
+    for key, value in pairs:
+        if value is None and not key.startswith("-") and not {"--help", "-h"} & set(argv):
+            meant = f"Did you mean --config {key}?" if key in config_names() else "See --help."
+            raise ConfigError("command line", key, "--config NAME, GROUP=CHOICE or --KEY VALUE", meant)
+    configs = [find_config(value or "") for key, value in pairs if key in ("--config", "-c")]
+    typed = taken_apart([one for one in pairs if one[0] not in ("--config", "-c")])
+    if not configs and own is None and not typed.choices:
+        import_named(" ".join(argv))
+        values = [(key, text) for key, text, _ in typed.values]
+        return Expanded([*command, *map(_put, [*values, *typed.others])], ())
+    content = with_values(read_configs(configs, typed.choices, own), [(key, value) for key, _, value in typed.values])
+    if not command:  # the config of a run has them, and they are `fit`'s
+        content = {key: value for key, value in content.items() if value is not None or key not in _OF_FIT}
+    import_named(f"{' '.join(argv)} {content}")
+    names = tuple(path.stem for path in configs)
+    path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))
+    return Expanded([*command, "--config", str(path), *map(_put, typed.others)], names)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """Keys with their values, by who reads them."""
+
+    choices: list[str]
+    """In config groups, for Hydra."""
+    values: list[tuple[str, str, Any]]
+    """Classes, lists of mappings and suites, which replace what a config has: key, value as typed, what that is in a config."""
+    others: list[tuple[str, str | None]]
+    """For jsonargparse, a key in full, or a flag or word as it was typed."""
+
+
+def taken_apart(pairs: Iterable[tuple[str, str | None]]) -> Typed:
+    """What is typed, but for `--config`."""
+    typed = Typed([], [], [])
+    for key_typed, value in pairs:
+        key = full_key(key_typed.removeprefix("--"))
+        group = group_of(key)
+        if value is None:
+            typed.others.append((key_typed, None))
+        elif key_typed == "--suites" or key == "data.suites":
+            typed.values.append(("data.suites", value, _typed_suites(key_typed, value)))
+        elif group is not None:
+            check_single(group, value)
+            named = shipped_or_class(group, value, key_typed)
+            if isinstance(named, Path):
+                typed.choices.append(f"{group}={named.stem}")
+            else:
+                typed.values.append((CLASS_KEYS[group], value, class_of(named)))
+        elif not key_typed.startswith("--") and (not key.replace(".", "").isidentifier() or _is_of_hydra(key)):
+            typed.choices.append(f"{key_typed}={value}")
+        else:
+            content = _read(value) if value.lstrip().startswith("[") else None
+            if isinstance(content, list) and any(isinstance(one, dict) for one in content):
+                typed.values.append((key, value, content))
+            else:
+                typed.others.append((key, value))
+    return typed
+
+
+def _is_of_hydra(key: str) -> bool:
+    return key in groups() or key.startswith("hydra.")
+
+
+def _put(pair: tuple[str, str | None]) -> str:
+    return pair[0] if pair[1] is None else f"--{pair[0]}={pair[1]}"
+
+
+def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Each key as it was typed, with its value: `--KEY VALUE`, `--KEY=VALUE`, `KEY=VALUE`; None behind a flag or a word.
+
+    >>> list(keys_of(["fit", "--model.lr", "-1", "env=levers", "--profile", "--ckpt_path", "epoch=3.ckpt"]))
+    [('fit', None), ('--model.lr', '-1'), ('env', 'levers'), ('--profile', None), ('--ckpt_path', 'epoch=3.ckpt')]
+    """
+    rest = list(argv)
+    while rest:
+        key, is_assigned, value = rest.pop(0).partition("=")
+        if key[:1] == "-" != key[1:2] and key not in ("-c", "-h"):  # argparse would take it for -c or -h with a value
+            raise ConfigError("command line", key, f"two dashes, as in -{key}", "Write it so.")
+        if is_assigned:
+            yield key, value
+        else:
+            has_value = key.startswith("-") and key not in _FLAGS and rest and not rest[0].startswith("--")
+            yield key, rest.pop(0) if has_value else None
+
+
+def full_key(key: str) -> str:
+    """The key with the name of a class's group spelled out.
+
+    >>> full_key("env.max_turns")
+    'data.env.max_turns'
+    """
+    group, dot, rest = key.partition(".")
+    return f"{CLASS_KEYS[group]}.{rest}" if dot and group in CLASS_KEYS else key
+
+
+def group_of(key: str) -> str | None:
+    """The group from which a class is chosen for the key, by either name (`env`, `data.env`); None for other keys."""
+    return next((group for group, of in CLASS_KEYS.items() if key in (group, of)), None)
+
+
+def shipped_or_class(group: str, value: str, key: str) -> Path | str:
+    """The file that ships under this name in the group, or the value: a class path or name, a YAML file or {...}, null."""
+    shipped = files_of(group)
+    if (path := shipped.get(value.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
+        return path
+    if value.endswith(".py") and Path(value).is_file():
+        _refuse_code(key, value)
+    is_name = "." in value and not value.endswith((".yaml", ".yml"))
+    is_name |= (
+        group != "env" and value[:1].isupper() and value.isidentifier()
+    )  # one of those is found by its path alone
+    if is_name or value == "null" or value[:1] == "{" or Path(value).is_file():
+        return value
+    if not shipped:
+        meant = f"Did you mean method={value}? " if value in choices_of("method") else ""
+        listed = f"`fit --help {CLASS_KEYS[group]}` lists them; groups of files are {', '.join(sorted(groups()))}."
+        raise ConfigError(key, value or "empty", f"a class by its name, as in {_CLASSES[group]}", f"{meant}{listed}")
+    expected = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path"
+    listed = "See `worlds`." if group == "env" else "Check the spelling."
+    raise ConfigError(key, value or "empty", expected, f"{did_you_mean(value, [*shipped])}{listed}")
+
+
+def _refuse_code(key: str, value: str) -> None:
+    """A file of code is refused with the path of its last class."""
+    path, classes = Path(value), list[str]()
+    with suppress(SyntaxError, ValueError):
+        classes = [node.name for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.ClassDef)]
+    folders = [] if path.is_absolute() else path.parent.parts
+    named = ".".join([*folders, path.stem, *(classes[-1:] or ["CLASS"])])
+    raise ConfigError(key, value, f"a class path, such as {named}", "Name the class.")
+
+
+def class_of(value: str) -> Any:
+    """What a typed class is in a config."""
+    if Path(value).is_file():
+        return _content(Path(value), "command line", value)
+    return _read(value) if value == "null" or value[:1] == "{" else {"class_path": value}
+
+
+def _read(value: str) -> Any:
+    """A typed value; as it is where it is no YAML, which the parser answers."""
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        return value
+
+
+# ---------------------------------------------------------------------- configs
 
 
 def find_config(name: str) -> Path:
@@ -80,6 +230,28 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
     raise ConfigError(key, name or "empty", expected, f"{meant}{listed}")
+
+
+def read_configs(
+    paths: Sequence[Path], choices: Sequence[str] = (), own: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The files merged in their order, each composed with the choices where it has a `defaults:` list; suites spelled out."""
+    content: Any = dict(own or {})
+    composes = False
+    for path in paths:
+        one = _content(path, "--config", path)
+        if not isinstance(one, dict):
+            expected = "a YAML file with keys, such as model and data"
+            raise ConfigError("--config", path, expected, "See configs/smoke.yaml.")
+        composes |= "defaults" in one
+        content = overlaid(content, below_init_args(composed(path, choices).plain if "defaults" in one else one))
+    if choices and not composes:
+        expected = "a --config with a defaults: list to apply it to"
+        raise ConfigError("command line", choices[0], expected, "Name a config first.")
+    data = content.get("data")
+    if isinstance(data, dict) and isinstance(data.get("suites"), list):
+        content = {**content, "data": {**data, "suites": inline(data["suites"])}}
+    return content
 
 
 def _content(path: Path, key: str, name: object) -> Any:
@@ -104,99 +276,32 @@ def _check_nodes(node: Any) -> None:
             _check_nodes(item)
 
 
-# ---------------------------------------------------------------------- command lines
+def overlaid(before: Any, after: Any) -> Any:
+    """A config with another one over it, key by key; a class of another name takes the place of the one before.
+
+    >>> overlaid({"class_path": "a.Levers", "init_args": {"max_turns": 2, "labels": None}}, {"max_turns": 3})
+    {'class_path': 'a.Levers', 'init_args': {'max_turns': 3, 'labels': None}}
+    >>> overlaid({"class_path": "a.Levers", "init_args": {"max_turns": 2}}, {"class_path": "b.Doors"})
+    {'class_path': 'b.Doors'}
+    """
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    if "class_path" in before:
+        after = below_init_args({"class_path": before["class_path"], **after})
+        one, other = sorted((str(before["class_path"]), str(after["class_path"])), key=len)
+        if not f".{other}".endswith(f".{one}"):  # a name is that of any path that ends so
+            return after
+        after["class_path"] = other
+    return before | {key: overlaid(before.get(key), value) for key, value in after.items()}
 
 
-def expand(argv: Sequence[str]) -> Expanded:
-    """Compose every `--config` file with the group choices (`env=levers`), and spell out the suites that it names."""
-    import_named(" ".join(argv))
-    choices, others = split_choices(spelled_out(argv))
-    out: list[str] = []
-    names: list[str] = []
-    _typed.clear()
-    composed_any = False
-    read: dict[int, tuple[Path, Any, Any]] = {}
-    rest = iter(others)
-    for arg in rest:
-        flag, _, value = arg.partition("=")
-        is_value = out[-1:] and out[-1].startswith("--") and "=" not in out[-1] and out[-1] not in _FLAGS_WITHOUT_VALUE
-        if re.match(r"-[A-Za-z]\w", arg) and not is_value:  # argparse would take it for -c or -h with a value
-            raise ConfigError("command line", arg, f"two dashes, as in -{flag}", "Write it so.")
-        if flag not in ("--config", "-c"):
-            out.append(arg)
-            continue
-        path = find_config(value or next(rest, ""))
-        names.append(path.stem)
-        if all(path.parent != Path(own.name) for own in _temporary):  # those no person can correct
-            _typed[str(path)] = path.read_text(errors="replace")
-        content = _content(path, "--config", path)
-        if not isinstance(content, dict):
-            raise ConfigError(
-                "--config", path, "a YAML file with keys, such as model and data", "See configs/smoke.yaml."
-            )
-        import_named(str(content))
-        composes = "defaults" in content
-        composed_any |= composes
-        plain: Any = below_init_args(composed(path, choices).plain if composes else content)
-        data: Any = plain.get("data") if isinstance(plain, dict) else None
-        suites: Any = data.get("suites") if isinstance(data, dict) else None
-        if isinstance(suites, list):
-            plain = {**plain, "data": {**data, "suites": inline(suites)}}
-        out += ["--config", str(path)]
-        read[len(out) - 1] = path, content, plain
-    later = dict(_replacing_flags(out))
-    for at, (path, content, plain) in reversed(read.items()):
-        kept = _without(plain, later)
-        later = {**dict(_replacing(plain)), **later}
-        out[at] = str(path if kept == content else temporary_config(path.name, kept))
-    for choice in choices:
-        if choice.lstrip("+~").startswith("hydra.") and not choice.startswith("hydra.sweeper."):
-            remedy = "--trainer.default_root_dir sets the folder of a run, --out that of a sweep."
-            raise ConfigError("command line", choice, "no key of Hydra's own, which only composes configs here", remedy)
-    if choices and not composed_any:
-        expected = "a --config with a defaults: list to apply it to"
-        raise ConfigError("command line", choices[0], expected, "Name a config first.")
-    return Expanded(out, tuple(names))
-
-
-def _replacing_flags(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """As `_replacing`, of what is typed."""
-    for before, arg in zip(["", *argv], argv, strict=False):
-        key, is_assigned, value = arg.partition("=") if arg.startswith("--") else (before, "", arg)
-        if key in ("--data.env", "--data.context") and is_assigned:
-            named: Any = {"class_path": value if CLASS_NAME.fullmatch(value) else None}
-            if value.endswith((".yaml", ".yml")) and Path(value).is_file():
-                named = _content(Path(value), key, value)
-            elif value.lstrip().startswith("{"):
-                with suppress(yaml.YAMLError):  # which the parser answers
-                    named = yaml.safe_load(value)
-            yield from _replacing(named, key[2:])
-        elif key.startswith("--") and re.match(r"\s*\[\s*\{", value):
-            yield key[2:], ""
-
-
-def _replacing(content: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Keys whose earlier values `jsonargparse` must not see, since it would fill from them what a later value leaves out: lists of
-    mappings such as data.suites (with ""), and environment and context of another class than this."""
-    if isinstance(content, dict):
-        if key in ("data.env", "data.context") and content.get("class_path"):
-            yield key, str(content["class_path"])
-        for name, value in content.items():
-            yield from _replacing(value, f"{key}.{name}".lstrip("."))
-    elif isinstance(content, list) and any(isinstance(one, dict) for one in content):
-        yield key, ""
-
-
-def _without(content: Any, later: Mapping[str, str], key: str = "") -> Any:
-    """The content without what is replaced later."""
-    if not isinstance(content, dict):
-        return content
-    kept: dict[str, Any] = {}
-    for name, value in content.items():
-        below = f"{key}.{name}".lstrip(".")
-        if below not in later or (isinstance(value, dict) and value.get("class_path") == later[below]):
-            kept[name] = _without(value, later, below)
-    return kept
+def with_values(content: Any, values: Sequence[tuple[str, Any]]) -> Any:
+    """The config with values of dotted keys over it, those of classes before those of their arguments."""
+    for key, value in sorted(values, key=lambda one: one[0].count(".")):
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        content = overlaid(content, value)
+    return content
 
 
 def below_init_args(value: Any) -> Any:
@@ -215,173 +320,6 @@ def below_init_args(value: Any) -> Any:
     return value | {"init_args": {**(value.get("init_args") or {}), **beside}} if beside else value
 
 
-def spelled_out(argv: Sequence[str]) -> list[str]:
-    """The command line with `GROUP=CHOICE` for what is shipped, and `--KEY=VALUE` for every other key."""
-    chosen_in = groups()
-    of_key = {key: group for group, key in CLASS_KEYS.items()}
-    out: list[str] = []
-    rest = list(argv)
-    while rest:
-        arg = rest.pop(0)
-        name, is_assigned, value = arg.partition("=")
-        key = full_key(name.removeprefix("--"))
-        name = f"{'--' * name.startswith('--')}{key}"
-        arg = f"{name}{is_assigned}{value}"
-        group = key if key in CLASS_KEYS else of_key.get(key)
-        has_value = is_assigned or (
-            name.startswith("-") and name not in _FLAGS_WITHOUT_VALUE and rest[:1] and rest[0][:2] != "--"
-        )
-        if not is_assigned and has_value:
-            value = rest.pop(0)
-        if has_value and group is not None:
-            out.append(_choice(group, value, name))
-        elif name.startswith("-") or not is_assigned:
-            out += [arg] if is_assigned or not has_value else [arg, value]
-        else:
-            own = re.fullmatch(r"[A-Za-z_][\w.]*", name) and name not in chosen_in and not name.startswith("hydra.")
-            out.append(f"--{arg}" if own else arg)
-    return out
-
-
-def full_key(key: str) -> str:
-    """The key with the name of a class's group spelled out.
-
-    >>> full_key("env.max_turns")
-    'data.env.max_turns'
-    """
-    group, dot, rest = key.partition(".")
-    return f"{CLASS_KEYS[group]}.{rest}" if dot and group in CLASS_KEYS else key
-
-
-def refuse_python_file(key: str, value: str) -> None:
-    """Raise `ConfigError` for a file of code where a class is to be named: with the path of its last class."""
-    if (path := Path(value)).suffix == ".py" and path.is_file():
-        folders = [] if path.is_absolute() else path.parent.parts
-        classes = re.findall(r"^class (\w+)", path.read_text(errors="replace"), re.MULTILINE)
-        named = ".".join([*folders, path.stem, *(classes[-1:] or ["CLASS"])])
-        raise ConfigError(key, value, f"a class path, such as {named}", "Name the class.")
-
-
-def _choice(group: str, value: str, name: str) -> str:
-    refuse_python_file(name, value)
-    shipped = choices_of(group)
-    if value in shipped:
-        return f"{group}={value}"
-    if (
-        ("." in value and not value.endswith((".yaml", ".yml")))
-        or value == "null"
-        or value[:1] in ("{", "[")
-        or Path(value).is_file()
-        or f"{group}/{value}" in shipped
-        or (group != "env" and CLASS_NAME.fullmatch(value))  # one of those is found by its path alone
-    ):
-        return f"--{CLASS_KEYS[group]}={value}"
-    if not shipped:
-        meant = f"Did you mean method={value}? " if value in choices_of("method") else ""
-        listed = f"`fit --help {CLASS_KEYS[group]}` lists them; groups of files are {', '.join(sorted(groups()))}."
-        raise ConfigError(name, value or "empty", f"a class by its name, as in {_CLASSES[group]}", f"{meant}{listed}")
-    expected = f"one of {some_of(shipped, value, most=20)}, a YAML file or a class path"
-    listed = "See `worlds`." if group == "env" else "Check the spelling."
-    raise ConfigError(name, value or "empty", expected, f"{did_you_mean(value, shipped)}{listed}")
-
-
-def line_of(key: str) -> str:
-    """The file of this command line that sets the key, as `FILE:LINE`; empty where none does."""
-    for name, text in reversed(_typed.items()):
-        if number := _line(yaml.compose(text, yaml.SafeLoader), key.split(".")):
-            return f"{name}:{number}"
-    return ""
-
-
-def _line(node: Any, parts: list[str]) -> int:
-    """Where the mapping has that key, from 1 on; 0 where it has not. `init_args` need not be among its parts."""
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        if key.value == "init_args" != parts[0]:
-            if found := _line(value, parts):
-                return found
-        elif key.value == parts[0]:
-            return _line(value, parts[1:]) if len(parts) > 1 else key.start_mark.line + 1
-    return 0
-
-
-def split_choices(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Group choices, and everything else: `a=b` behind a flag is that flag's value (`--ckpt_path epoch=3.ckpt`)."""
-    choices: list[str] = []
-    others: list[str] = []
-    for before, arg in zip(["", *argv], argv, strict=False):
-        is_flag = before == "-c" or (before.startswith("--") and "=" not in before)
-        is_value = is_flag and before not in _FLAGS_WITHOUT_VALUE
-        (choices if _GROUP_CHOICE.match(arg) and not is_value else others).append(arg)
-    return choices, others
-
-
-def chosen(argv: Sequence[str], flags: Sequence[str] = ("--suites", "--data.suites")) -> list[str]:
-    """The command line with `--suites '[in_domain, mine.yaml]'` as a config of its own, which replaces earlier suites.
-
-    Names may stand without brackets. `--data.suites` may also hold suites that are spelled out, and null or [] for none.
-    """
-    out: list[str] = []
-    rest = iter(argv)
-    for arg in rest:
-        flag, is_assigned, value = arg.partition("=")
-        if flag not in flags:
-            out.append(arg)
-            continue
-        typed = value if is_assigned else next(rest, "")
-        try:
-            named = yaml.safe_load(typed)
-        except yaml.YAMLError:
-            named = typed
-        names = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
-        if flag != flags[0] and (not names or (isinstance(names, list) and any(isinstance(n, dict) for n in names))):
-            out.append(f"{flag}={typed}")
-            continue
-        if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
-            remedy = f"Write --suites '[{choices_of('suite')[0]}]', for example."
-            raise ConfigError(flag, named, "names of suites or of YAML files", remedy)
-        out += ["--config", str(temporary_config("suites.yaml", {"data": {"suites": inline(names, flag)}}))]
-    return out
-
-
-# ---------------------------------------------------------------------- suites
-
-
-def inline(suites: Sequence[Any], key: str = "data.suites") -> list[Any]:
-    """The list with every name of a file replaced by its suites, and every name of a shipped world by what its file says."""
-    return [
-        each
-        for suite in suites
-        for each in (read_suites(suite, key) if isinstance(suite, str) else [_spelled_out(suite)])
-    ]
-
-
-def _spelled_out(suite: Any) -> Any:
-    env = suite.get("env") if isinstance(suite, dict) else None
-    file = files_of("env").get(env) if isinstance(env, str) else None
-    return suite if file is None else {**suite, "env": yaml.safe_load(file.read_text())}
-
-
-def read_suites(name: str, key: str = "--suites") -> list[dict[str, Any]]:
-    """The suites of a file, by its shipped name or its path, as plain values that `data.suites` takes."""
-    path = _find(name, key, "suite/", choices_of("suite"), "a YAML file")
-    content = _content(path, key, name)
-    suites = content if isinstance(content, list) else [content]
-    if not suites or not all(isinstance(suite, dict) for suite in suites):
-        raise ConfigError(key, name, "a file with one suite or a list of suites", f"Look into {path}.")
-    return [{"name": path.stem, **suite, **_world(suite.get("env"), path)} for suite in suites]
-
-
-def _world(env: Any, path: Path) -> dict[str, Any]:
-    """The suite's world spelled out, where it is a name."""
-    if not isinstance(env, str):
-        return {}
-    if (file := files_of("env").get(env)) is not None:
-        return {"env": yaml.safe_load(file.read_text())}
-    raise ConfigError(f"env in {path}", env, "the name of a shipped world", "See `worlds`.")
-
-
-_typed: dict[str, str] = {}
-"""Config files of the command line by name, with their text: a parser may have gone to another folder."""
 _temporary: list["tempfile.TemporaryDirectory[str]"] = []
 
 
@@ -391,3 +329,46 @@ def temporary_config(name: str, content: object) -> Path:
     target = Path(_temporary[-1].name) / name
     target.write_text(yaml.safe_dump(content, sort_keys=False))
     return target
+
+
+# ---------------------------------------------------------------------- suites
+
+
+def _typed_suites(key: str, value: str) -> Any:
+    """What `--suites '[in_domain, mine.yaml]'` names; names may stand without brackets. `data.suites` may also hold suites that are
+    spelled out, and null or [] for none."""
+    named = _read(value)
+    named = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
+    spelled_out = isinstance(named, list) and any(isinstance(one, dict) for one in named)
+    if key != "--suites" and value.strip() and (not named or spelled_out):
+        return inline(named, key) if named else named
+    if not isinstance(named, list) or not named or not all(isinstance(one, str) for one in named):
+        remedy = f"Write --suites '[{choices_of('suite')[0]}]', for example."
+        raise ConfigError(key, named, "names of suites or of YAML files", remedy)
+    return inline(named, key)
+
+
+def inline(suites: Sequence[Any], key: str = "data.suites") -> list[Any]:
+    """The list with every name of a file replaced by its suites, and every name of a shipped world by what its file says."""
+    return [
+        one for suite in suites for one in (read_suites(suite, key) if isinstance(suite, str) else [_with_world(suite)])
+    ]
+
+
+def read_suites(name: str, key: str = "--suites") -> list[dict[str, Any]]:
+    """The suites of a file, by its shipped name or its path, as plain values that `data.suites` takes."""
+    path = _find(name, key, "suite/", choices_of("suite"), "a YAML file")
+    content = _content(path, key, name)
+    suites = content if isinstance(content, list) else [content]
+    if not suites or not all(isinstance(suite, dict) for suite in suites):
+        raise ConfigError(key, name, "a file with one suite or a list of suites", f"Look into {path}.")
+    return [_with_world({"name": path.stem, **suite}) for suite in suites]
+
+
+def _with_world(suite: Any) -> Any:
+    """The suite with the whole file of a world that it names."""
+    env = suite.get("env") if isinstance(suite, dict) else None
+    if not isinstance(env, str):
+        return suite
+    named = shipped_or_class("env", env, f"env of suite {suite.get('name')}")
+    return {**suite, "env": yaml.safe_load(named.read_text()) if isinstance(named, Path) else named}

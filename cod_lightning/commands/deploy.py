@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import yaml
+from jsonargparse.typing import NonNegativeInt
 from lightning.pytorch.cli import LightningArgumentParser
 from rich.console import Console
 from rich.text import Text
@@ -22,7 +23,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.wrapped import WrappedWorld
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.models.base_weights import weights_digest
 from cod_lightning.rollout.deadlines import Watchdog
@@ -43,7 +44,9 @@ class DeployCLI(SamplingCLI):
         super().add_arguments_to_parser(parser)
         parser.add_argument("--state", type=str | None, default=None, help="Folder of the agent; made if need be.")
         parser.add_argument("--num_tasks", type=int, default=10, help="Tasks to solve now.")
-        parser.add_argument("--stream", type=int, default=0, help="Index of the pack that the tasks come from.")
+        parser.add_argument(
+            "--stream", type=NonNegativeInt, default=0, help="Index of the pack that the tasks come from."
+        )
         parser.add_argument("--split", type=SplitName, default="test", help="Share of the worlds of the pack.")
 
     def before_instantiate_classes(self) -> None:
@@ -56,7 +59,6 @@ class DeployCLI(SamplingCLI):
         check_in(
             "--num_tasks", self.config.num_tasks, 0, 100_000, "10 is the default; the agent goes on when called again."
         )
-        check_at_least("--stream", self.config.stream, 0, "0 is the default.")
         super().before_instantiate_classes()
 
 

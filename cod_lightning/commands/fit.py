@@ -3,21 +3,16 @@
 from collections.abc import Sequence
 
 from cod_lightning.commands import LEARNT_NOTHING
-from cod_lightning.commands.config_files import chosen, expand, spelled_out
+from cod_lightning.commands.config_files import expand, keys_of
 from cod_lightning.errors import ConfigError
 
 
 def run(argv: Sequence[str]) -> int:
     """Parse, build, run; 3 after a `fit` without any gradient."""
-    if argv[:1] in (["validate"], ["predict"]) and (typed := [arg for arg in argv if arg.startswith("--suites")]):
+    if argv[0] in ("validate", "predict") and "--suites" in dict(keys_of(argv)):
         expected = f"left out of {argv[0]}, which plays packs of data and no suites"
-        raise ConfigError("command line", typed[0], expected, "`test` plays suites.")
-    expanded = expand(chosen(spelled_out(argv)))
-    from cod_lightning.commands.lightning_cli import start
-    from cod_lightning.commands.train import TrainCLI
-    from cod_lightning.datamodules import RolloutDataModule
-    from cod_lightning.modules import GRPOModule
+        raise ConfigError("command line", "--suites", expected, "`test` plays suites.")
+    expanded = expand(argv)
+    from cod_lightning.commands.train import TrainCLI, made
 
-    TrainCLI.run_name = expanded.names[0] if expanded.names else "run"
-    cli = start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv)
-    return LEARNT_NOTHING if cli.learnt_nothing else 0
+    return LEARNT_NOTHING if made(TrainCLI, expanded, execute=True).learnt_nothing else 0

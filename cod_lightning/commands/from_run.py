@@ -1,37 +1,26 @@
 """What the commands share that work with a run's policy outside of training: its config, its model, its weights."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonargparse.typing import NonNegativeFloat
 from lightning.pytorch.cli import LightningArgumentParser
 from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.commands.config_files import expand, spelled_out, split_choices, temporary_config
-from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.train import TrainCLI
+from cod_lightning.commands.config_files import expand, keys_of
+from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
-from cod_lightning.modules import GRPOModule
 from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
 
 _OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
 """Keys of a run's config that are `fit`'s own."""
 _COMPOSED = ("defaults", "hydra")
 """Keys by which Hydra would compose the config, and put environment variables into it. A run's own is composed already."""
-_ELSEWHERE = {
-    "accelerator": "cpu",
-    "strategy": "auto",
-    "devices": 1,
-    "num_nodes": 1,
-    "precision": None,
-    "plugins": None,
-}
-"""Keys of `trainer` that describe the machine of the training."""
 
 
 class FromRunCLI(TrainCLI):
@@ -39,27 +28,18 @@ class FromRunCLI(TrainCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
-        parser.add_argument(
-            "--ckpt_path", type=str | None, default=None, help="Checkpoint; null: model.policy as it is."
+        text = "Checkpoint; null: model.policy as it is."
+        parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
+        text = (
+            "Let the run's config name classes of other packages than this project's own (naming one runs its module), "
+            "addresses of other machines, and what runs programs."
         )
-        parser.add_argument(
-            "--trust",
-            action="store_true",
-            help="Let the run's config name classes of other packages than this project's own (naming one runs its module), "
-            "addresses of other machines, and what runs programs.",
-        )
-        parser.add_argument(
-            "--weights_only",
-            type=bool | None,
-            default=None,
-            help="Accepted since configs of `fit` have it; without effect.",
-        )
+        parser.add_argument("--trust", action="store_true", help=text)
 
     def before_instantiate_classes(self) -> None:
         """The plainest Trainer, since this command does not train."""
         check_harmless(self.asked)
-        for key, value in _ELSEWHERE.items():
-            setattr(self.config.trainer, key, value)
+        self.plain_trainer()
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:
@@ -75,20 +55,19 @@ class SamplingCLI(FromRunCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
-        parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
-
-    def before_instantiate_classes(self) -> None:
-        temperature = self.config.sampling_temperature
-        if not 0 <= temperature < math.inf:
-            raise ConfigError("--sampling_temperature", temperature, "at least 0, and finite", "0 is greedy.")
-        super().before_instantiate_classes()
+        parser.add_argument("--sampling_temperature", type=NonNegativeFloat, default=1.0, help="0 is greedy.")
 
 
 def built(cli: type[FromRunCLI], argv: Sequence[str]) -> Any:
     """The CLI with module and data of a run. Without a --config it is the run's own, of which only our classes are trusted."""
-    typed = with_the_runs_config(argv)
-    with only_from((*OWN, *STRATEGIES), trust="--trust" in argv or typed == list(argv)):
-        return start(cli, GRPOModule, RolloutDataModule, expand(typed).argv, execute=False)
+    typed = dict(keys_of(argv))
+    own = (
+        None
+        if {"--config", "-c"} & typed.keys() or "--ckpt_path" not in typed
+        else config_of_run(typed["--ckpt_path"] or "")
+    )
+    with only_from((*OWN, *STRATEGIES), trust="--trust" in typed or own is None):
+        return made(cli, expand(argv, own))
 
 
 def run_folder(ckpt_path: str | Path) -> Path | None:
@@ -97,21 +76,13 @@ def run_folder(ckpt_path: str | Path) -> Path | None:
     return folder if (folder / "config.yaml").is_file() else None
 
 
-def with_the_runs_config(argv: Sequence[str]) -> list[str]:
-    """Without a --config, that of the run which the checkpoint belongs to."""
-    flags = [arg.partition("=")[0] for arg in argv]
-    if "--config" in flags or "-c" in flags or "--ckpt_path" not in flags:
-        return list(argv)
-    at = flags.index("--ckpt_path")
-    path = argv[at].partition("=")[2] if "=" in argv[at] else next(iter(argv[at + 1 :]), "")
+def config_of_run(path: str) -> dict[str, Any]:
+    """The config of the run which the checkpoint belongs to."""
     folder = run_folder(path) if path and Path(path).exists() else None
     if folder is None:
         read_checkpoint(path, "--ckpt_path")
         expected = f"the config of the run, since {path} lies in no run's folder"
         raise ConfigError("--config", "missing", expected, "Add --config FILE.")
-    if choices := split_choices(spelled_out(argv))[0]:
-        expected = f"no other choice than those of {folder / 'config.yaml'}, with which the policy was trained"
-        raise ConfigError("command line", choices[0], expected, "Leave it out, or name a --config beside it.")
     try:
         kept = read_config(folder / "config.yaml")
         if not isinstance(kept, dict):
@@ -120,11 +91,9 @@ def with_the_runs_config(argv: Sequence[str]) -> list[str]:
         expected = f"a run whose config.yaml can be read ({' '.join(str(error).split())[:200]})"
         raise ConfigError("--ckpt_path", path, expected, "Add --config FILE.") from error
     content = {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
-    if isinstance(
-        content.get("warm_start"), str
-    ):  # of earlier versions: the name of a config; the checkpoint has its weights
+    if isinstance(content.get("warm_start"), str):  # of earlier versions: the checkpoint has its weights
         del content["warm_start"]
-    return ["--config", str(temporary_config(f"{folder.name}.yaml", content)), *argv]
+    return content
 
 
 def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> PreTrainedModel:

@@ -1,58 +1,57 @@
-"""`launch`: one run on many machines, by Slurm or SkyPilot; checked before anything is submitted."""
+"""`launch`: one run on many machines, by Slurm or SkyPilot; checked before anything is submitted.
+
+What machines do is in `launch_templates/`: torchrun for the ranks, `serve` for vLLM, one sbatch file, one YAML file for SkyPilot.
+"""
 
 import hashlib
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from jsonargparse.typing import NonNegativeInt, Path_fr, PositiveInt
 from lightning.pytorch.cli import LightningArgumentParser
 
+from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.commands.changes import check_changes
+from cod_lightning.checkpoints.resume import newest
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.launch_plan import FILES, LaunchPlan, Platform
-from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.memory import plan_of as memory_plan_of
+from cod_lightning.commands.memory import plan_of
 from cod_lightning.commands.plan import PlanCLI
-from cod_lightning.commands.resume import newest
+from cod_lightning.commands.train import check_played, check_training, made
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
-from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.datamodules.checks import check_trainable
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import check_spread
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import held, locked
-from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
-from cod_lightning.ranks import check_shares
 from cod_lightning.whole_file import write_whole
 
-_OWN = {
-    "nodes": (int, 1, "Machines."),
-    "servers": (int, 0, "Machines of those that serve rollouts by vLLM; the others train."),
+_File: Any = Path_fr
+Platform = Literal["slurm", "sky"]
+_FILES: dict[str, str] = {"slurm": "job.sh", "sky": "sky.yaml"}
+_OWN: dict[str, tuple[Any, Any, str]] = {
+    "nodes": (PositiveInt, 1, "Machines."),
+    "servers": (NonNegativeInt, 0, "Machines of those that serve rollouts by vLLM; the others train."),
     "gpus": (
-        int,
+        NonNegativeInt,
         8,
-        "GPUs of each machine, all of which are used; 0 runs on CPUs, with trainer.devices ranks on each.",
+        "GPUs of each machine, all of which are used; 0 runs on CPUs, with trainer.devices ranks.",
     ),
-    "gpus_per_server": (int, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
+    "gpus_per_server": (PositiveInt, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
     "to": (Platform, "slurm", "What starts the machines' work."),
-    "dry_run": (bool, False, "Print what would be submitted; write and submit nothing."),
     "python": (str | None, None, "Python on the machines; null: this one for slurm, else `python`."),
-    "setup": (str | None, None, "File of shell lines that every machine begins with, such as module load."),
+    "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
     "sbatch": (str, "", "Further options of sbatch, as in '--partition=gpu --time=1-0'."),
-    "sky": (str | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
+    "sky": (_File | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
 }
 """Options that are not a run's: type, default, help."""
-_NOT_THE_RUN_S = (*_OWN, "config", "gpu_gb", "pace")
-_SBATCH = re.compile(r"--?[A-Za-z][A-Za-z-]*(=[\w.,:/@%+\[\]*-]+)?")
 
 
 class LaunchCLI(PlanCLI):
@@ -63,29 +62,30 @@ class LaunchCLI(PlanCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
         for name, (kind, default, text) in _OWN.items():
-            flags = (f"--{name}", "--dry-run") if name == "dry_run" else (f"--{name}",)
-            more: Any = {"action": "store_true"} if kind is bool else {"type": kind, "default": default}
-            parser.add_argument(*flags, **more, help=text)
+            parser.add_argument(f"--{name}", type=kind, default=default, help=text)
+        text = "Print what would be submitted; write and submit nothing."
+        parser.add_argument("--dry_run", "--dry-run", action="store_true", help=text)
 
     def before_instantiate_classes(self) -> None:
-        """The config that the machines get, and the checks of `fit` that are about them."""
-        config = self.config
-        check_machines(config)
-        trainer, training = config.trainer, config.nodes - config.servers
-        trainer.num_nodes, trainer.accelerator = training, "gpu" if config.gpus else "cpu"
-        if config.gpus:
-            trainer.devices = config.gpus
-        elif num_processes(trainer) is None:
-            trainer.devices = 1
+        """The config that the machines get."""
+        config, trainer = self.config, self.config.trainer
+        if config.servers >= config.nodes:
+            expected = f"below --nodes, which is {config.nodes}, since one machine has to train"
+            raise ConfigError("--servers", config.servers, expected, "Raise --nodes, or lower it.")
+        if config.gpus % config.gpus_per_server:
+            expected = f"a divisor of --gpus, which is {config.gpus}"
+            raise ConfigError("--gpus_per_server", config.gpus_per_server, expected, "1 is the default.")
+        trainer.num_nodes = config.nodes - config.servers
+        trainer.accelerator = "gpu" if config.gpus else "cpu"
+        trainer.devices = config.gpus or (1 if num_processes(trainer) is None else trainer.devices)
         root = Path(trainer.default_root_dir or Path("runs") / self.run_name).absolute()
         trainer.default_root_dir = str(root)
         if config.servers:
             self._serve_from_elsewhere(root)
-        kept = trainer.clone()
-        settle_strategy(kept)
+        settle_strategy(trainer.clone())
         whole = yaml.safe_load(self.parser.dump(config, skip_none=False))
-        self.asked = {key: value for key, value in whole.items() if key not in _NOT_THE_RUN_S}
-        self.processes = num_processes(trainer) or training
+        self.asked = {key: whole[key] for key in whole if key not in (*_OWN, "dry_run", "config", "gpu_gb", "pace")}
+        self.processes = num_processes(trainer) or trainer.num_nodes
         super().before_instantiate_classes()
 
     def _serve_from_elsewhere(self, root: Path) -> None:
@@ -109,16 +109,11 @@ class LaunchCLI(PlanCLI):
         """What `fit` checks before its warm start, but for what only the machines can answer."""
         module, data, config = self.model, self.datamodule, self.config
         check_combination(module, data)
-        check_trainable(data.engine)
-        check_shares(data.packs_per_rollout, data.updates_per_rollout, self.processes)
         strategy = self.asked_trainer.strategy
-        module.check_strategy(getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])
-        if not module.policy.waits_for_warm_start:
-            data.check_with(module.policy, elsewhere=True)
-            module.check_scorers(data)
-            data.check_suites()
+        check_training(module, data, self.processes, getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])
+        check_played(module, data, elsewhere=True)
         if config.gpu_gb is not None:
-            memory = memory_plan_of(module, data, self.asked_trainer, config.gpu_gb)
+            memory = plan_of(module, data, self.asked_trainer, config.gpu_gb)
             if not memory.fits:
                 expected = f"a training that fits; it takes {memory.total / 2**30:.1f} GiB"
                 raise ConfigError("--gpu_gb", config.gpu_gb, expected, " ".join(memory.advice()))
@@ -129,31 +124,14 @@ class LaunchCLI(PlanCLI):
 
 def run(argv: Sequence[str]) -> int:
     """Check, render, submit."""
-    expanded = expand(argv)
-    LaunchCLI.run_name = expanded.names[0] if expanded.names else "run"
-    cli = start(LaunchCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)
+    cli = made(LaunchCLI, expand(argv))
     cli.check()
-    content = yaml.safe_dump(cli.asked, sort_keys=False)
-    plan, platform = plan_of(cli, f"config-{hashlib.sha256(content.encode()).hexdigest()[:8]}.yaml"), cli.config.to
-    text = plan.rendered(platform)
-    if cli.config.dry_run:
-        print(text, end="")
-        return 0
-    if held(plan.root):
-        expected = "a folder in which no fit runs"
-        raise ConfigError("trainer.default_root_dir", plan.root, expected, "Wait until it has ended, or name another.")
-    with locked(plan.folder, "trainer.default_root_dir", "launch"):
-        path = plan.folder / FILES[platform]
-        write_whole(plan.folder / plan.config, content)
-        write_whole(path, text)
-        print(f"wrote {path}")
-        return _submit(plan, platform, path)
-
-
-def plan_of(cli: LaunchCLI, config: str) -> LaunchPlan:
-    """The plan that the options of `launch` ask for."""
     asked, root = cli.config, Path(cli.asked["trainer"]["default_root_dir"])
-    return LaunchPlan(
+    content = yaml.safe_dump(cli.asked, sort_keys=False)
+    # named by what it holds: a job that waits trains what it was launched with, whatever is launched next
+    config = f"config-{hashlib.sha256(content.encode()).hexdigest()[:8]}.yaml"
+    text = rendered(
+        asked.to,
         root=root,
         config=config,
         cwd=Path.cwd(),
@@ -164,40 +142,87 @@ def plan_of(cli: LaunchCLI, config: str) -> LaunchPlan:
         gpus=asked.gpus,
         processes=cli.processes // (asked.nodes - asked.servers),
         gpus_per_server=asked.gpus_per_server if asked.gpus else 1,
-        setup=_read("--setup", asked.setup),
-        sbatch=tuple(shlex.split(asked.sbatch)),
-        sky=sky_keys(asked.sky),
+        setup="" if asked.setup is None else asked.setup.get_content(),
+        sbatch=sbatch_options(asked.sbatch),
+        sky=None if asked.sky is None else sky_keys(asked.sky),
     )
+    if asked.dry_run:
+        print(text, end="")
+        return 0
+    if held(root):
+        expected = "a folder in which no fit runs"
+        raise ConfigError("trainer.default_root_dir", root, expected, "Wait until it has ended, or name another.")
+    folder = root / "launch"
+    with locked(folder, "trainer.default_root_dir", "launch"):
+        path = folder / _FILES[asked.to]
+        write_whole(folder / config, content)
+        write_whole(path, text)
+        print(f"wrote {path}")
+        if asked.to == "sky":
+            secret = ' --secret VLLM_API_KEY="$(openssl rand -hex 32)"' if asked.servers else ""
+            print(f"Start it: sky jobs launch {shlex.quote(str(path))}{secret}")
+        else:
+            _submit(path)
+    return 0
 
 
-def check_machines(asked: Any) -> None:
-    """Raise `ConfigError` for machines that make no sense, and for options that the platform lacks or has no use for."""
-    check_at_least("--nodes", asked.nodes, 1, "1 is the default.")
-    if not 0 <= asked.servers < asked.nodes:
-        expected = f"from 0 to {asked.nodes - 1}, since one of --nodes {asked.nodes} has to train"
-        raise ConfigError("--servers", asked.servers, expected, "Raise --nodes, or lower it.")
-    check_at_least("--gpus", asked.gpus, 0, "8 is the default; 0 runs on CPUs.")
-    if asked.gpus_per_server < 1 or (asked.gpus and asked.gpus % asked.gpus_per_server):
-        expected = f"a divisor of --gpus, which is {asked.gpus}"
-        raise ConfigError("--gpus_per_server", asked.gpus_per_server, expected, "1 is the default.")
-    only = {"sbatch": "slurm", "sky": "sky"}
-    for option, platform in only.items():
-        if asked[option] and asked.to != platform:
-            raise ConfigError(f"--{option}", asked[option], f"--to {platform} beside it", "Leave one of them out.")
+def rendered(platform: Platform, *, root: Path, sky: Mapping[str, Any] | None = None, **values: Any) -> str:
+    """The file for Slurm or SkyPilot; `sky` are further keys of the latter. Names are quoted for the shell."""
+    environment = Environment(
+        loader=PackageLoader("cod_lightning.commands", "launch_templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    letters = "".join(
+        letter if letter in "abcdefghijklmnopqrstuvwxyz0123456789" else "-" for letter in root.name.lower()
+    )
+    values |= {key: shlex.quote(str(values[key])) for key in ("cwd", "cache", "python", "config")}
+    values |= {
+        "folder": shlex.quote(str(root / "launch")),
+        "name": f"cod-{letters}"[:40].strip("-"),
+        "num_nodes": values["num_trainers"] + values["num_server_nodes"],
+        "servers_per_node": max(1, values["gpus"] // values["gpus_per_server"]) if values["num_server_nodes"] else 0,
+    }
+    values = {"setup": "", "sbatch": (), **values}
+    node = environment.get_template("node.sh.j2").render(values)
+    if platform == "slurm":
+        return environment.get_template("slurm.sh.j2").render(values, node=node)
+    own = {"name": values["name"], "num_nodes": values["num_nodes"], **(sky or {})}
+    if values["num_server_nodes"]:
+        own["secrets"] = {"VLLM_API_KEY": None}
+    script = environment.get_template("sky.sh.j2").render(values, node=node)
+    return yaml.dump({**own, "run": script}, Dumper=_Blocks, sort_keys=False, width=1000, allow_unicode=True)
+
+
+class _Blocks(yaml.SafeDumper):
+    """Writes scripts as blocks of lines."""
+
+
+_Blocks.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+def sbatch_options(typed: str) -> tuple[str, ...]:
+    """Each option that sbatch is to be given. Raises `ConfigError` for what is none, or would be a line of its own."""
     try:
-        options = shlex.split(asked.sbatch)
+        options = tuple(shlex.split(typed))
     except ValueError as error:
-        raise ConfigError("--sbatch", asked.sbatch, f"options of sbatch ({error})", "Close the quote.") from None
+        raise ConfigError("--sbatch", typed, f"options of sbatch ({error})", "Close the quote.") from None
     for option in options:
-        if not _SBATCH.fullmatch(option):
+        if not option.startswith("-") or not option.isprintable():
             expected = "options of sbatch, each as --KEY or --KEY=VALUE"
             raise ConfigError("--sbatch", option, expected, "Write '--partition=gpu --time=1-0', for example.")
+    return options
 
 
-def sky_keys(file: str | None) -> dict[str, Any]:
+def sky_keys(file: Any) -> dict[str, Any]:
     """What a file adds to SkyPilot's YAML. Raises `ConfigError` for keys that are `launch`'s own."""
     try:
-        content = yaml.safe_load(_read("--sky", file)) or {}
+        content = yaml.safe_load(file.get_content()) or {}
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise ConfigError("--sky", file, "a YAML file", f"Correct it: {reason}.") from None
@@ -207,28 +232,14 @@ def sky_keys(file: str | None) -> dict[str, Any]:
     return content
 
 
-def _read(option: str, file: str | None) -> str:
-    if file is None:
-        return ""
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(option, file, f"a text file ({error})", "Check the path.") from None
-
-
-def _submit(plan: LaunchPlan, platform: Platform, path: Path) -> int:
+def _submit(path: Path) -> None:
     """Hand it to sbatch where that is there, else print what to type."""
-    if platform == "sky":
-        secret = ' --secret VLLM_API_KEY="$(openssl rand -hex 32)"' if plan.num_server_nodes else ""
-        print(f"Start it: sky jobs launch {shlex.quote(str(path))}{secret}")
-        return 0
     line = ["sbatch", "--parsable", path.name]
     if shutil.which("sbatch") is None:
-        print(f"No sbatch here; where Slurm is: cd {shlex.quote(str(plan.folder))} && {shlex.join(line)}")
-        return 0
-    done = subprocess.run(line, cwd=plan.folder, capture_output=True, text=True, check=False)
+        print(f"No sbatch here; where Slurm is: cd {shlex.quote(str(path.parent))} && {shlex.join(line)}")
+        return
+    done = subprocess.run(line, cwd=path.parent, capture_output=True, text=True, check=False)
     if done.returncode:
         said = " ".join(done.stderr.split()) or f"code {done.returncode}"
         raise ConfigError("sbatch", path, f"a job that Slurm takes ({said})", "Change --sbatch.")
-    print(f"job {done.stdout.strip().partition(';')[0]}: logs in {plan.folder}")
-    return 0
+    print(f"job {done.stdout.strip().partition(';')[0]}: logs in {path.parent}")

@@ -3,10 +3,8 @@
 import gc
 import logging
 import os
-import re
 import sys
 import textwrap
-import traceback
 import warnings
 from argparse import SUPPRESS, Action
 from collections import Counter
@@ -17,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jsonargparse import set_parsing_settings
+from jsonargparse import Namespace, set_parsing_settings
+from jsonargparse.typing import PositiveInt, restricted_number_type
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch import callbacks as callbacks_of_lightning
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -31,24 +29,21 @@ from cod_lightning.callbacks import Progress
 from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
 from cod_lightning.callbacks.metrics_file import MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
+from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
-from cod_lightning.commands.changes import check_changes
-from cod_lightning.commands.parser import OneLine, check_seed, own_refusals, program, refuse_absurd, refuse_flat_groups
-from cod_lightning.commands.resume import AUTO, LAST, named, newest
+from cod_lightning.checkpoints.resume import AUTO, LAST, named, newest
+from cod_lightning.checkpoints.sources import code_of_classes
+from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import choosable, config_names
-from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.trainer_settings import (
-    check_devices,
-    check_lengths,
-    check_nodes,
     check_shards,
+    check_trainer,
     ending_together,
     on_loopback,
-    refuse_trainer_flags,
     settle_strategy,
 )
-from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
+from cod_lightning.errors import ConfigError, did_you_mean
 from cod_lightning.folder_lock import check_folder, held, locked
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 
@@ -67,7 +62,9 @@ _NOISE = (
 """Warnings of libraries that are not about this run."""
 
 
-_LIGHTNINGS_CALLBACKS = Path(callbacks_of_lightning.__file__).parent
+_Positive: Any = PositiveInt
+# of more threads torch runs out of memory for their stacks
+_Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -137,56 +134,57 @@ class CodCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Keys beside `model`, `data` and `trainer`."""
+        add: Any = parser.add_argument
         text = "Threads of torch on the CPU; null leaves torch's choice."
-        parser.add_argument("--torch_threads", type=int | None, default=None, help=text)
-        text = "Let `fit` write into a folder that already holds a run."
-        parser.add_argument("--overwrite", type=bool, default=False, help=text)
-        text = (
-            "Optimizer updates between two checkpoints of `fit`; null: one after every validation. `--ckpt_path last` "
-        )
-        text += "goes on from the newest, `auto` begins where there is none."
-        parser.add_argument("--checkpoint_every", type=int | None, default=None, help=text)
+        add("--torch_threads", type=_Threads | None, default=None, help=text)
+        add("--overwrite", type=bool, default=False, help="Let `fit` write into a folder that already holds a run.")
+        text = "Optimizer updates between two checkpoints of `fit`; null: one after every validation. `--ckpt_path last` goes on "
+        text += "from the newest, `auto` begins where there is none."
+        add("--checkpoint_every", type=_Positive | None, default=None, help=text)
         text = "Newest checkpoints that `fit` keeps; 2, so that there is one before. null: all."
-        parser.add_argument("--keep_checkpoints", type=int | None, default=2, help=text)
+        add("--keep_checkpoints", type=_Positive | None, default=2, help=text)
         text = "Metric by which `fit` keeps checkpoints beside the newest, say val/cod_gain; -NAME for the smallest. null: none."
-        parser.add_argument("--best_metric", type=str | None, default=None, help=text)
+        add("--best_metric", type=str | None, default=None, help=text)
         text = "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."
-        parser.add_argument("--keep_best", type=int, default=1, help=text)
+        add("--keep_best", type=_Positive, default=1, help=text)
         text = "Go on with another config than the checkpoint's (what changed is printed), or with another policy than the agent's."
-        parser.add_argument("--accept_changes", type=bool, default=False, help=text)
+        add("--accept_changes", type=bool, default=False, help=text)
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Look at a named checkpoint before it is loaded."""
+        """Look at the seed, and at a named checkpoint, before anything is built."""
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
-        refuse_flat_groups(self._own())
-        refuse_absurd(self._own())
-        check_seed(self._own().get("seed_everything"))
-        path = self._own().get("ckpt_path")
+        config = self._own()
+        for group in (
+            "trainer",
+            "model",
+            "data",
+            "data.deadlines",
+        ):  # the parser looks at the values of their keys alone
+            if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
+                raise ConfigError(group, value, "keys with values", f"`fit --help {group}` lists them.")
+        seed = config.get("seed_everything")
+        if isinstance(seed, int) and not isinstance(seed, bool) and not 0 <= seed < 2**32:  # True draws one
+            raise ConfigError("seed_everything", seed, "between 0 and 4294967295", "1 is the default.")
+        path = config.get("ckpt_path")
         if path is not None and path != LAST and not (path == AUTO and self.subcommand == "fit"):
             named(path)
+
+    def plain_trainer(self) -> None:
+        """The plainest Trainer in place of that of the config, for a command that does not train."""
+        none = dict.fromkeys(("precision", "plugins"))
+        self.config.trainer.update(Namespace(accelerator="cpu", strategy="auto", devices=1, num_nodes=1, **none))
 
     def before_instantiate_classes(self) -> None:
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
         config = self._own()
         self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
-        refuse_trainer_flags(config.trainer)
-        check_devices(config.trainer)
-        if self.subcommand:
-            check_nodes(config.trainer)
-            check_lengths(config.trainer, self.subcommand)
+        check_trainer(config.trainer, self.subcommand)
         settle_strategy(config.trainer)
         self._held.enter_context(on_loopback(config.trainer))
-        check_at_least("checkpoint_every", config.checkpoint_every, 1, "Null writes one after every validation.")
-        check_at_least("keep_checkpoints", config.keep_checkpoints, 1, "2 keeps one before the newest; null keeps all.")
-        check_at_least("keep_best", config.keep_best, 1, "best_metric=null keeps none by a metric.")
-        if (threads := config.torch_threads) is not None:
-            most = max(64, 8 * (os.cpu_count() or 1))  # far more, and torch runs out of memory for their stacks
-            if not 1 <= threads <= most:
-                expected = f"from 1 to {most} on this machine"
-                raise ConfigError("torch_threads", threads, expected, "Null leaves torch's choice.")
-            torch.set_num_threads(threads)
+        if config.torch_threads is not None:
+            torch.set_num_threads(config.torch_threads)
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
         check_folder(self.root, "trainer.default_root_dir")
         config.trainer.default_root_dir = str(self.root)
@@ -205,42 +203,44 @@ class CodCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""
-        fitting = self.subcommand == "fit"
-        own: list[Any] = list(self._get(self.config_init, "trainer").callbacks or [])
-        extra: list[Any] = [c for c in self.house_callbacks() if type(c) not in map(type, own)]
-        logger: Any = False
-        path = self._own().get("ckpt_path")
+        config, fitting, path = self._own(), self.subcommand == "fit", self._own().get("ckpt_path")
+        asked = self._get(self.config_init, "trainer")
+        callbacks: list[Any] = list(asked.callbacks or [])
+        callbacks += [one for one in self.house_callbacks() if type(one) not in map(type, callbacks)]
         self.began_at = read_checkpoint(path).global_step if fitting and path else None
         """The update that `fit` goes on from."""
+        logger: Any = False
+        resolved = ""
         if fitting:
             self._held.enter_context(locked(self.root, "trainer.default_root_dir", "fit"))
             if not self.resuming:  # another `fit` may have ended there meanwhile
-                _run_folder(self._own(), self.run_name, fitting=True)
-        if fitting and (asked := self._get(self.config_init, "trainer").logger) is not False:
+                _run_folder(config, self.run_name, fitting=True)
+            kept = config.clone()  # but for what is of this command alone
+            kept.accept_changes, kept.overwrite, kept.ckpt_path = False, False, None
+            resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
+            sizes = (config[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
+            checkpoint = RunCheckpoint(self.root, *sizes)
+            callbacks += [
+                RunConfig(resolved, self.root, code_of_classes(resolved)),
+                checkpoint,
+                StopSignals(checkpoint),
+            ]
+        else:
+            callbacks.append(StopSignals())
+        if fitting and asked.logger is not False:
+            more = [] if asked.logger in (None, True) else asked.logger
             logger = [
                 TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=self.began_at),
                 MetricsFile(self.root, self.began_at),
-                *([] if asked is None or asked is True else asked if isinstance(asked, list | tuple) else [asked]),
+                *(more if isinstance(more, list | tuple) else [more]),
             ]
-        if not fitting:
-            tester: Any = self._trainer(logger=logger, callbacks=[*own, *extra, StopSignals()], **kwargs)
-            self._held.enter_context(ending_together(tester))
-            if type(tester.strategy.checkpoint_io) is TorchCheckpointIO:
-                tester.strategy.checkpoint_io = ShardReader()
-            return tester
-        kept = self._own().clone()
-        # These are of this command, and no part of the config, which begins a run anew.
-        kept.accept_changes = kept.overwrite = False
-        kept.ckpt_path = None
-        resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
-        asked_for = (self._own()[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
-        checkpoint = RunCheckpoint(self.root, *asked_for)
-        extra += [RunConfig(resolved, self.root, code_of_classes(resolved)), checkpoint, StopSignals(checkpoint)]
-        trainer: Any = self._trainer(logger=logger, callbacks=own + extra, **kwargs)
+        trainer: Any = self._trainer(logger=logger, callbacks=callbacks, **kwargs)
         self._held.enter_context(ending_together(trainer))
-        if path:
+        if not fitting and type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = ShardReader()
+        if fitting and path:
             count = trainer.num_devices * trainer.num_nodes
-            check_changes(read_checkpoint(path), resolved, count, accepted=self._own().accept_changes)
+            check_changes(read_checkpoint(path), resolved, count, accepted=config.accept_changes)
             check_shards(path, trainer.strategy)
         return trainer
 
@@ -251,24 +251,13 @@ class CodCLI(LightningCLI):
         except (MisconfigurationException, TypeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            refused, asked = " ".join(str(error).split())[:300].rstrip("."), self._get(self.config, "trainer")
-            keys = [key for key, value in vars(asked).items() if f"{key}={value!r}" in refused]
-            keys += [key for key, value in vars(asked).items() if re.search(rf"\b{key}\b|='{value}'", refused)]
+            refused, asked = " ".join(str(error).split())[:300].rstrip("."), vars(self._get(self.config, "trainer"))
+            keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
+            keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
             key = f"trainer.{keys[0]}" if keys else "trainer"
             expected = f"what Lightning's Trainer takes ({refused})"
             remedy = f"See fit --help {key}."
             raise ConfigError(key, asked[keys[0]] if keys else "refused", expected, remedy) from error
-
-    def _run_subcommand(self, subcommand: str) -> None:
-        """As ever; what a callback of Lightning's refuses, such as a metric that no one logs, is answered in one line."""
-        try:
-            super()._run_subcommand(subcommand)
-        except (MisconfigurationException, RuntimeError) as error:
-            where = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-            if not where.is_relative_to(_LIGHTNINGS_CALLBACKS):
-                raise
-            expected = f"callbacks that can do their work ({' '.join(str(error).split())[:250].rstrip('.')})"
-            raise ConfigError("trainer.callbacks", where.stem, expected, "Correct its init_args.") from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""
@@ -357,7 +346,7 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
             rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
         return free
     if (asked := config.get("ckpt_path")) in (LAST, AUTO):
-        others = (one for one in Path("runs").glob("*") if re.fullmatch(rf"{re.escape(name)}-\d+", one.name))
+        others = (one for one in Path("runs").glob("*") if one.name.removeprefix(f"{name}-").isdecimal())
         others = sorted(others, key=lambda one: int(one.name.rpartition("-")[2]))
         found = [one for one in (root, *others) if any((one / "checkpoints").glob("*"))]
         if len(found) > 1:

@@ -76,6 +76,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         gradient_checkpointing=policy.gradient_checkpointing,
         num_tokens=num_tokens,
         most_tokens=most_tokens,
+        shares=True,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,

@@ -21,9 +21,9 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
 from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
-from cod_lightning.commands.config_files import below_init_args, temporary_config
+from cod_lightning.checkpoints.sources import class_paths, sources
+from cod_lightning.commands.config_files import overlaid, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
-from cod_lightning.commands.sources import class_paths, sources
 from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
@@ -97,13 +97,13 @@ def config_of(run: Mapping[str, Any], words: Sequence[str] | None = None) -> dic
         "torch_threads": run["torch_threads"],
         "overwrite": True,
         "model": {
-            "policy": changed(policy, asked["policy"] or {}),
+            "policy": overlaid(policy, asked["policy"] or {}),
             **{key: value for key, value in asked.items() if key not in apart},
         },
         "data": {
-            "env": changed(changed(data["env"], asked["env"] or {}), teacher),
+            "env": overlaid(overlaid(data["env"], asked["env"] or {}), teacher),
             "context": data["context"],
-            "program": changed(data["program"], asked["program"] or {}),
+            "program": overlaid(data["program"], asked["program"] or {}),
             "pack_size": data["pack_size"] if asked["pack_size"] is None else asked["pack_size"],
             "max_new_tokens": data["max_new_tokens"],
             **{key: asked[key] for key in sizes},
@@ -116,21 +116,6 @@ def config_of(run: Mapping[str, Any], words: Sequence[str] | None = None) -> dic
             "precision": run["trainer"]["precision"],
         },
     }
-
-
-def changed(own: Any, changes: Any) -> Any:
-    """A value of the run's config with changes; a class of another name takes the place of the run's.
-
-    >>> changed({"class_path": "a.Levers", "init_args": {"max_turns": 2, "labels": None}}, {"max_turns": 3})
-    {'class_path': 'a.Levers', 'init_args': {'max_turns': 3, 'labels': None}}
-    """
-    if not isinstance(own, dict) or not isinstance(changes, dict):
-        return changes
-    if "class_path" in own:
-        changes = below_init_args({"class_path": own["class_path"], **changes})
-        if changes["class_path"].rpartition(".")[2] != own["class_path"].rpartition(".")[2]:
-            return changes
-    return own | {key: changed(own.get(key), value) for key, value in changes.items()}
 
 
 def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None) -> tuple[Path, TextEnv]:

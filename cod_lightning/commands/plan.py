@@ -4,19 +4,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from jsonargparse.typing import PositiveFloat
 from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.memory import plan_of, show, show_rounding
-from cod_lightning.commands.train import TrainCLI
+from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.lifecycles import outline
 from cod_lightning.models import PretrainedPolicy
-from cod_lightning.modules import GRPOModule
 from cod_lightning.terminal import Screen
 from cod_lightning.training.duration import Amounts, Pace, duration, measured
+
+_GiB: Any = PositiveFloat
 
 
 class PlanCLI(TrainCLI):
@@ -27,17 +28,13 @@ class PlanCLI(TrainCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
         text = "Memory of the GPU in GiB; null: of the device here."
-        parser.add_argument("--gpu_gb", type=float | None, default=None, help=text)
+        parser.add_argument("--gpu_gb", type=_GiB | None, default=None, help=text)
         parser.add_argument("--pace", type=Pace, default=Pace(), help="Tokens per second, for an estimate of the time.")
-        text = "Accepted since configs of `fit` have it; without effect."
-        parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
-        parser.add_argument("--weights_only", type=bool | None, default=None, help=text)
 
     def before_instantiate_classes(self) -> None:
         """The Trainer of a GPU that is not here would refuse to be built."""
         self.asked_trainer = self.config.trainer.clone()
-        for key, value in {"accelerator": "cpu", "strategy": "auto", "devices": 1, "precision": None}.items():
-            setattr(self.config.trainer, key, value)
+        self.plain_trainer()
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:
@@ -91,21 +88,19 @@ def show_time(amounts: Amounts, pace: Pace, console: Screen) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Print the plan; 1 where it does not fit."""
-    cli = start(PlanCLI, GRPOModule, RolloutDataModule, expand(argv).argv, execute=False)
+    cli = made(PlanCLI, expand(argv))
     policy = cli.model.policy
     if not (isinstance(policy, PretrainedPolicy) and policy.path):
         expected = "a policy from a folder or the hub, whose size is worth a plan"
         raise ConfigError(
             "model.policy", type(policy).__name__, expected, "Choose model.policy=PretrainedPolicy, or LoRAPolicy."
         )
-    if (gpu_gb := cli.config.gpu_gb) is not None and not gpu_gb > 0:
-        raise ConfigError("--gpu_gb", gpu_gb, "above 0", "24 is a common one.")
     screen = Screen()
     try:
         cli.datamodule.check_with(policy, elsewhere=True)
     except (ConfigError, DataError) as error:  # a folder with a config alone, a world of another machine
         screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
-    plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, gpu_gb)
+    plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
     amounts, pace = amounts_of(cli.datamodule, cli.asked_trainer, policy.window), measured(cli.config_init.pace)
     show(plan, screen)
     show_rounding(cli.model, cli.asked_trainer, screen)

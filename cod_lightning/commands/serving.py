@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from jsonargparse.typing import PositiveInt
 from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.clients.access import key_of
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.plan import PlanCLI
-from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.commands.train import made
 from cod_lightning.datamodules.checks import asked_of, check_pair
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
@@ -25,10 +25,9 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.fleet import Server
 from cod_lightning.engines.vllm_server.process import ServerProcess, check_local, check_spread
 from cod_lightning.engines.vllm_server.start import start_all
-from cod_lightning.errors import ConfigError, Stopped, check_at_least
+from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.gguf import checkpoint_folder
-from cod_lightning.modules import GRPOModule
 
 _LOOK_S = 1.0
 _MOST_STARTS = 5
@@ -46,9 +45,9 @@ class ServeCLI(PlanCLI):
         add: Any = parser.add_argument
         add("--host", type=str, default="127.0.0.1", help="Address to listen at; 0.0.0.0: all of this machine's.")
         add("--port", type=int, default=8000, help="Of the first server; the others have those that follow.")
-        add("--num_servers", type=int, default=1, help="Servers on this machine.")
+        add("--num_servers", type=PositiveInt, default=1, help="Servers on this machine.")
         text = "GPUs that one server is spread over (tensor parallel); they are handed out in order."
-        add("--gpus_per_server", type=int, default=1, help=text)
+        add("--gpus_per_server", type=PositiveInt, default=1, help=text)
         add("--logs", type=str, default=".", help="Folder for vllm_server_N.log.")
         text = "End as soon as this file changes; null: with this process or the one that started it."
         add("--until", type=str | None, default=None, help=text)
@@ -60,7 +59,7 @@ def run(argv: Sequence[str], changed: Callable[[str | None], bool]) -> int:
     `changed` says whether a file, that of `--until`, has changed since it was first asked.
     """
     parent = os.getppid()
-    cli = start(ServeCLI, GRPOModule, RolloutDataModule, expand(argv).argv, execute=False)
+    cli = made(ServeCLI, expand(argv))
     options, engine, policy = cli.config, cli.datamodule.engine, cli.model.policy
     key = _check(options, engine, policy)
     changed(options.until)
@@ -84,8 +83,6 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
     if not isinstance(engine, VLLMServerEngine):
         raise ConfigError("data.engine", type(engine).__name__, "VLLMServerEngine", "Choose engine=VLLMServerEngine.")
     check_pair(engine, policy)
-    for name in ("num_servers", "gpus_per_server"):
-        check_at_least(f"--{name}", options[name], 1, "1 is the default.")
     if num_gpus := torch.cuda.device_count():
         each = options.gpus_per_server
         check_spread(each, engine.local)

@@ -18,10 +18,6 @@ CLASS_KEYS = {
     "baseline": "model.baseline",
 }
 """Short name of a key -> the key, whose value is a class; env, context and engine are groups of files, too."""
-_ROOMS = "lifecycles", "methods", "engines"
-CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+|[A-Z]\w*")
-"""The import path of a class, or the name of one of this project, as in `baseline=LeaveOneOut`."""
-
 _ROOMS = ("contexts", "engines", "lifecycles", "methods", "models", "rewards")
 """Packages whose modules are imported when one of their classes is named."""
 
@@ -30,7 +26,7 @@ def import_named(text: str) -> None:
     """Import the modules whose classes the text names, since a parser finds names alone, as in `--model.loss NFT`, of what is
     imported; all of them where it asks for help, which lists the classes that are.
     """
-    words, home = set(re.findall(r"\b[A-Z]\w+", text)), Path(__file__).resolve().parents[1]
+    words, home = set(re.findall(r"(?<![\w.])[A-Z]\w+", text)), Path(__file__).resolve().parents[1]
     listed = re.search(r"(?:^|\s)(?:-h|--\S*help)(?:\s|=|$)", text) is not None
     for file in sorted(file for room in _ROOMS for file in (home / room).rglob("[a-z]*.py")):
         classes = set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE))

@@ -1,100 +1,101 @@
 """`sweep`: every combination of choices and seeds, each trained in a process of its own, and one table that compares them."""
 
 import contextlib
+import functools
+import hashlib
 import io
+import json
 import os
-import re
 import shlex
 import signal
 import sys
-import threading
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.commands.config_files import split_choices, temporary_config
+import yaml
+
+from cod_lightning.commands.composition import Composed, composed
+from cod_lightning.commands.config_files import (
+    below_init_args,
+    expand,
+    find_config,
+    full_key,
+    group_of,
+    inline,
+    keys_of,
+    overlaid,
+    taken_apart,
+    temporary_config,
+    with_values,
+)
 from cod_lightning.commands.parser import OneLine, program
-from cod_lightning.commands.sweep_job import LAUNCHERS, check_launcher, launch, still_runs
-from cod_lightning.commands.sweep_plan import Job, plan
+from cod_lightning.commands.sweep_job import check_launcher, launch
 from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
-from cod_lightning.folder_lock import locked
-from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
+from cod_lightning.folder_lock import held, locked
+from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_record, write_record
 from cod_lightning.whole_file import write_whole
 
 _OPTIONS = ("--config", "--out", "--launcher", "--jobs", "--threads", "--table", "--reference", "--results")
 """Those with a value."""
-_FLAGS = ("--print_jobs", "--help")
+_FLAGS = ("--print_jobs", "--help", "-h")
 _DESCRIPTION = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
 key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the
 launcher's own. Finished jobs are skipped, interrupted ones go on, failed ones begin anew. Ends with 1 if a job failed."""
+_SEED = "seed_everything"
+_OF_ONE_RUN = ("trainer.default_root_dir", "ckpt_path", "overwrite", "accept_changes")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that is planned; its folder carries the hash of its config, so that the same job is found again."""
+
+    folder: Path
+    record: JobRecord
+    config: dict[str, Any]
+    """Resolved."""
+
+    @property
+    def status(self) -> JobStatus:
+        """How far it got."""
+        return read_record(self.folder).status if (self.folder / "job.json").is_file() else JobStatus.PLANNED
 
 
 def run(argv: Sequence[str]) -> int:
     """Run a sweep, or compare the runs of earlier ones."""
-    choices, others = split_choices(_as_assignments(argv))
-    options = _parse(others)
+    options, axes, hydra = _parse(argv)
     if options.table:
-        if choices or options.config:
-            given = choices[0] if choices else options.config
-            raise ConfigError("--table", f"beside {given}", "alone, since it runs nothing", "Run the sweep first.")
+        if axes or options.config:
+            beside = f"beside {axes[0] if axes else options.config}"
+            raise ConfigError("--table", beside, "alone, since it runs nothing", "Run the sweep first.")
         return _table(options.table, options, argv)
     if options.config is None:
         raise ConfigError(
             "--config", "missing", "the config that is varied", "Try --config smoke credit=EpisodeCredit,TaskCredit."
         )
-    if sum(arg.partition("=")[0] == "--config" for arg in argv) > 1:
+    if [key for key, _ in keys_of(argv)].count("--config") > 1:
         raise ConfigError("--config", options.config, "one config", "Type what another one changes as KEY=VALUE.")
     at_once = _at_once(options)
-    if options.launcher not in LAUNCHERS:
-        raise ConfigError("--launcher", options.launcher, f"one of {', '.join(LAUNCHERS)}", "basic is the default.")
     check_launcher(options.launcher)
     root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
-    axes = [choice for choice in choices if not choice.startswith("hydra.")]
-    if other := [choice for choice in choices if re.match(r"hydra\.(?!launcher\.)", choice)]:
-        axis = other[0].removeprefix("hydra.sweeper.params.")
-        remedy = f"Write {axis}." if axis != other[0] else "Leave it out."
-        raise ConfigError("command line", other[0], "an axis, or hydra.launcher.KEY=VALUE", remedy)
     jobs = plan(options.config, axes, root, options.threads)
-    if options.print_jobs:
-        _check([job for job in jobs if job.record.kind is JobKind.FIT])
-        for job in jobs:
-            print(f"{_status(job):<9} {job.record.kind:<11} {job.record.label}  ->  {job.folder}")
-        print(f"{len(jobs)} jobs, {sum(_status(job) is JobStatus.FINISHED for job in jobs)} finished")
-        return 0
-    with locked(root, "--out", "sweep"):
-        _run(jobs, root, options.launcher, at_once, [choice for choice in choices if choice.startswith("hydra.")])
-    failed = _failures(jobs)
-    if any(_status(job) is JobStatus.FINISHED and job.record.kind is JobKind.FIT for job in jobs):
-        _table([root], options, argv)
-    return failed
+    if not options.print_jobs:
+        with locked(root, "--out", "sweep"):
+            _run(jobs, root, options.launcher, at_once, hydra)
+        failed = _failures(jobs)
+        if any(job.status is JobStatus.FINISHED for job in jobs):
+            _table([root], options, argv)
+        return failed
+    check_cells(jobs)
+    for job in jobs:
+        print(f"{job.status:<9} {job.record.label}  ->  {job.folder}")
+    print(f"{len(jobs)} jobs, {sum(job.status is JobStatus.FINISHED for job in jobs)} finished")
+    return 0
 
 
-def _as_assignments(argv: Sequence[str]) -> list[str]:
-    """The command line with `KEY=VALUES` for `--KEY VALUES` and `--KEY=VALUES`, but for the options of `sweep` itself."""
-    out: list[str] = []
-    rest = list(argv)
-    while rest:
-        arg = rest.pop(0)
-        name, is_assigned, values = arg.partition("=")
-        if name in _OPTIONS and not is_assigned:
-            out += [arg, *rest[:1]]
-            rest = rest[1:]
-        elif name in (*_OPTIONS, *_FLAGS) or not name.startswith("--"):
-            out.append(arg)
-        elif meant := did_you_mean(name, (*_OPTIONS, *_FLAGS), cutoff=0.8):
-            raise ConfigError("command line", name, "an option of sweep, or a key of `fit`", meant.strip())
-        elif is_assigned or (rest and not rest[0].startswith("--")):
-            out.append(f"{name[2:]}={values if is_assigned else rest.pop(0)}")
-        else:
-            out.append(arg)
-    return out
-
-
-def _parse(argv: Sequence[str]) -> Any:
+def _parse(argv: Sequence[str]) -> tuple[Any, list[str], list[str]]:
+    """Options, axes as KEY=VALUES, and overrides of Hydra's launcher."""
     parser = OneLine(
         prog=f"{program()} sweep",
         usage="%(prog)s --config NAME KEY=VALUES ...",
@@ -114,7 +115,24 @@ def _parse(argv: Sequence[str]) -> Any:
     add("--reference", default=None, metavar="KEY=VALUE,...", help=text)
     text = "Of the files written; default: FOLDER/sweep_results."
     add("--results", type=Path, default=None, metavar="STEM", help=text)
-    return parser.parse_args(list(argv))
+    axes: list[str] = []
+    own: list[str] = []
+    hydra: list[str] = []
+    for key, value in keys_of(argv):
+        name = key.removeprefix("--")
+        if key in (*_OPTIONS, *_FLAGS) or value is None:
+            own += [key] if value is None else [key, value]
+        elif key.startswith("--") and (meant := did_you_mean(key, (*_OPTIONS, *_FLAGS), cutoff=0.8)):
+            raise ConfigError("command line", key, "an option of sweep, or a key of `fit`", meant.strip())
+        elif name.startswith("hydra.launcher."):
+            hydra.append(f"{name}={value}")
+        elif name.startswith("hydra."):
+            axis = f"{name.removeprefix('hydra.sweeper.params.')}={value}"
+            remedy = f"Write {axis}." if "sweeper" in name else "Leave it out."
+            raise ConfigError("command line", f"{name}={value}", "an axis, or hydra.launcher.KEY=VALUE", remedy)
+        else:
+            axes.append(f"{name}={value}")
+    return parser.parse_args(own), axes, hydra
 
 
 def _at_once(options: Any) -> int:
@@ -122,17 +140,129 @@ def _at_once(options: Any) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     check_at_least("--threads", options.threads, 1, "1 is the default.")
     most = max(1, cores // options.threads)
-    if options.jobs is not None and options.launcher != "joblib":
-        expected = f"left out with --launcher {options.launcher}"
-        raise ConfigError("--jobs", options.jobs, expected, "Add --launcher joblib.")
-    if options.jobs is not None and not 1 <= options.jobs <= most:
-        expected = f"1 to {most}, with {cores} cores and {options.threads} threads a job"
+    if options.jobs is not None and (options.launcher != "joblib" or not 1 <= options.jobs <= most):
+        expected = f"1 to {most}, with {cores} cores and {options.threads} threads a job, and --launcher joblib"
         raise ConfigError("--jobs", options.jobs, expected, "Threads that share a core spin and crawl.")
     return options.jobs or most
 
 
-def _status(job: Job) -> JobStatus:
-    return read_record(job.folder).status if (job.folder / "job.json").is_file() else JobStatus.PLANNED
+# ---------------------------------------------------------------------- jobs
+
+
+def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job]:
+    """The job of every combination of the axes and of those of the file, each once."""
+    path = find_config(config)
+    compose = functools.cache(lambda choices: composed(path, choices))
+    jobs: dict[Path, Job] = {}
+    lines = _combinations(axes, compose(()).axes)
+    for line in lines:
+        content, setting = _cell(line, compose)
+        content = overlaid({_SEED: 1, "torch_threads": threads}, content)
+        seed = content[_SEED]
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise ConfigError(_SEED, seed, "a whole number", "Give each run one; a sweep pairs runs by their seeds.")
+        varied = [one for at, one in enumerate(line) if any(other[at] != one for other in lines)]
+        told = [one.lstrip("+~") for one in varied if not one.startswith(f"{_SEED}=")]
+        label = " ".join([Path(config).stem, *told, f"seed={seed}"])
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
+        name = "".join(letter if letter.isalnum() or letter in "_=.,+-" else "_" for letter in label.replace(" ", ","))
+        folder = next(iter(sorted(root.glob(f"*-{digest}"))), root / f"{name[:120]}-{digest}")
+        record = JobRecord(
+            label=label,
+            config=config,
+            overrides=tuple(line),
+            setting=setting,
+            seed=seed,
+            order=len(jobs),
+            threads=content["torch_threads"],
+        )
+        twin = next((one for one in jobs.values() if one.config == content), None)
+        jobs.setdefault(folder, Job(folder, record, content))
+        if twin is not None and twin.record.label != label:
+            labels = f"{twin.record.label} and {label}"
+            expected = f"axes that change the config; {labels} are the same training"
+            raise ConfigError("sweep", " ".join(axes), expected, "Leave out what another choice overrules.")
+    return list(jobs.values())
+
+
+def _cell(line: Sequence[str], compose: Callable[[tuple[str, ...]], Composed]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The config of a combination, suites spelled out, and what tells its cell from others."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    pairs = [one.partition("=")[::2] for one in line]
+    read = {full_key(key): OverridesParser.create().parse_override(f"{key}={text}").value() for key, text in pairs}
+    typed = taken_apart((key, _as_yaml(text, read[full_key(key)])) for key, text in pairs)
+    made = compose(tuple(typed.choices))
+    values = [*((key, value) for key, _, value in typed.values), *((key, read[key]) for key, _ in typed.others)]
+    content = with_values(below_init_args(made.plain), values)
+    if not (suites := (content.get("data") or {}).get("suites")):
+        raise ConfigError("data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain].")
+    content["data"] = {**content["data"], "suites": inline(suites)}
+    return content, made.choices | {_named(key): text for key, text in pairs if key != _SEED}
+
+
+def _as_yaml(text: str, value: Any) -> str:
+    """Hydra's text of a value, or of a list of mappings YAML's."""
+    return json.dumps(value) if isinstance(value, list) and any(isinstance(one, dict) for one in value) else text
+
+
+def _named(key: str) -> str:
+    """The key however it was typed: a class by its group, an argument without `init_args`."""
+    key = full_key(key.lstrip("+~").replace(".init_args.", "."))
+    return group_of(key) or key
+
+
+def _combinations(axes: Sequence[str], of_file: dict[str, str]) -> list[list[str]]:
+    """Every combination of the values of all axes; a typed one takes the place of the file's."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    typed: dict[str, str] = {}
+    for line in axes:
+        key, _, values = line.partition("=")
+        name = _named(key)
+        if name in _OF_ONE_RUN:
+            expected = "left out, since every run has a folder of its own, and goes on there where it was stopped"
+            raise ConfigError(name, values, expected, "--out is the folder of the sweep.")
+        if earlier := typed.get(name):
+            expected = f"all of its values in one place; {name}={earlier} stands before it"
+            raise ConfigError(name, values, expected, f"Write {name}={earlier},{values}, or leave one out.")
+        typed[name] = values
+    lines = [*(f"{key}={values}" for key, values in of_file.items() if _named(key) not in typed), *axes]
+    try:
+        (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(lines), None)
+    except HydraException as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError("sweep", " ".join(lines), "axes that Hydra can read", f"Hydra's error: {reason}") from error
+    return batch
+
+
+def check_cells(jobs: Sequence[Job]) -> None:
+    """Build every cell before one runs: a typo costs seconds and not a night. Raises `ConfigError` for what `fit` would refuse."""
+    cells = list({json.dumps(job.record.setting, sort_keys=True): job for job in jobs}.values())
+    if cells:
+        print(f"checking {len(cells)} cells", file=sys.stderr, flush=True)
+    for job in cells:
+        if (reason := _build_error(job.config)) is not None:
+            raise ConfigError("sweep", job.record.label, "a cell that can be built", reason)
+
+
+def _build_error(config: dict[str, Any]) -> str | None:
+    """Why `fit` would refuse the config; None if it would not."""
+    from cod_lightning.commands.train import TrainCLI, made
+
+    path = temporary_config("job.yaml", {**config, "warm_start": None})
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed):
+            cli = made(TrainCLI, expand(["--config", str(path)]))
+        cli.model.credit.check(cli.datamodule.pack_size)
+    except ConfigError as error:
+        return str(error)
+    except SystemExit:
+        return printed.getvalue().strip().partition("error: ")[2]
+    return None
 
 
 def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
@@ -140,69 +270,20 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Se
 
     Of several jobs that begin with one warm start, the first makes it and the others wait.
     """
-    todo = [job for job in jobs if _status(job) is not JobStatus.FINISHED]
-    known = {job.folder: read_record(job.folder) for job in todo if (job.folder / "job.json").is_file()}
-    for folder, record in known.items():
-        if still_runs(folder, record):  # its sweep was killed and has left it behind
-            remedy = f"End process {record.pid}, or wait: {record.label}."
-            raise ConfigError("--out", root, "a folder that no other process uses", remedy)
-    _check([job for job in todo if job.record.kind is JobKind.FIT])
+    todo = [job for job in jobs if job.status is not JobStatus.FINISHED]
     for job in todo:
-        job.write_config()
-        write_record(job.folder, known.get(job.folder, job.record))
+        if held(job.folder):  # its sweep was killed and has left it behind
+            remedy = f"End it, or wait: {job.record.label}."
+            raise ConfigError("--out", root, "a folder in which no other process trains", remedy)
+    check_cells(todo)
+    for job in todo:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(job.folder / "job.yaml", yaml.safe_dump(job.config, sort_keys=False))
+        write_record(job.folder, job.record if job.status is JobStatus.PLANNED else read_record(job.folder))
     print(f"{len(jobs)} jobs: {len(jobs) - len(todo)} finished before, {len(todo)} to run in {root}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a job's process is ended too
     if todo:
         launch([job.folder for job in todo], root, launcher, at_once, hydra)
-
-
-def _check(jobs: Sequence[Job]) -> None:
-    """Build every cell before one runs, in a process of its own: a typo costs seconds and not a night.
-
-    Raises `ConfigError` for the first cell that `fit` would refuse, and where that process is killed.
-    """
-    cells = list({str(sorted(job.record.setting.items())): job for job in jobs}.values())
-    if not cells:
-        return
-    print(f"checking {len(cells)} cells", file=sys.stderr, flush=True)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_with_the_sweep) as pool:
-        reasons = pool.map(build_error, [job.config for job in cells])
-        for job in cells:
-            try:
-                reason = next(reasons)
-            except BrokenProcessPool:
-                reason = (
-                    "The process that built it was killed: free memory if that is short, then type the command again."
-                )
-            if reason is not None:
-                raise ConfigError("sweep", job.record.label, "a cell that can be built", reason)
-
-
-def _end_with_the_sweep() -> None:
-    """End this process once the sweep is gone, however that ended: a pool's process would wait for it for ever."""
-    parent = parent_process()
-    assert parent is not None, "this is no process of a pool"
-    threading.Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
-
-
-def build_error(config: dict[str, Any]) -> str | None:
-    """Why `fit` would refuse the config; None if it would not."""
-    from cod_lightning.commands.lightning_cli import start
-    from cod_lightning.commands.train import TrainCLI
-    from cod_lightning.datamodules import RolloutDataModule
-    from cod_lightning.modules import GRPOModule
-
-    path = temporary_config("job.yaml", {**config, "warm_start": None})
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(printed):
-            cli = start(TrainCLI, GRPOModule, RolloutDataModule, ["--config", str(path)], execute=False)
-        cli.model.credit.check(cli.datamodule.pack_size)
-    except ConfigError as error:
-        return str(error)
-    except SystemExit:
-        return printed.getvalue().strip().partition("error: ")[2]
-    return None
 
 
 def _failures(jobs: Sequence[Job]) -> int:

@@ -23,18 +23,21 @@ from cod_lightning.callbacks import (
     Transcripts,
     WeightSync,
 )
+from cod_lightning.checkpoints.changes import check_same_policy, differences
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from cod_lightning.checkpoints.resume import checkpoints_of
 from cod_lightning.commands import phase
-from cod_lightning.commands.changes import check_same_policy, differences
+from cod_lightning.commands.config_files import Expanded
 from cod_lightning.commands.evaluate import evaluate
-from cod_lightning.commands.lightning_cli import CodCLI
+from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.parser import program
-from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import check_started, num_processes
+from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import check_pair, check_staleness, check_trainable
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
+from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.ranks import check_shares
 
@@ -88,7 +91,7 @@ class TrainCLI(CodCLI):
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:
-        """Start from the warm start's weights."""
+        """Start from the warm start's weights, after whatever `fit` would refuse later."""
         config, policy, data = self._own(), self.model.policy, self.datamodule
         self.warm_start_folder: Path | None = None
         self.demonstrations: Any = None
@@ -104,41 +107,34 @@ class TrainCLI(CodCLI):
         if self.subcommand in ("fit", None):
             check_combination(self.model, data)
         if self.subcommand == "fit":
-            check_trainable(data.engine)
             ranks = num_processes(config.trainer) or self.trainer.world_size
-            check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
-            check_staleness(data, ranks)
-            self.model.check_strategy(type(self.trainer.strategy).__name__)
+            check_training(self.model, data, ranks, type(self.trainer.strategy).__name__)
             policy.check_machine()
             from cod_lightning.commands import memory
 
             self.memory_plan = memory.announce(self.model, data, config.trainer)
         check_pair(data.engine, policy, data.frozen)
         if config.warm_start is not None:
-            if not policy.waits_for_warm_start:
-                data.check_with(policy)
-                self.model.check_scorers(data)
-                data.check_suites()
+            check_played(self.model, data)
             began = self._began_with(checkpoints)
             self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
             self.demonstrations = getattr(demonstrated, "teacher", None)
             policy.weights = str(self.warm_start_folder)
 
     def _began_with(self, checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
-        """The config whose warm start is meant: of a checkpoint's run, since its own warm start is what it is compared with."""
+        """The config whose warm start is meant: of the checkpoints' runs, which are compared with what they began with."""
         runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
+        runs = runs or [self.asked | {"seed_everything": self._own().seed_everything}]
         for run in runs:
-            phases = [{"warm_start": of.get("warm_start")} for of in (run, self.asked)]
-            changed = list(differences(phases[0], phases[1]))
-            if not changed:
-                began = differences(phase.config_of(run), phase.config_of(runs[0]))
-                changed = [(key, said) for key, said in began if key != "torch_threads"]
+            changed = [("warm_start", str(run["warm_start"]))]
+            if isinstance(run["warm_start"], dict):
+                phases = differences(phase.config_of(run), phase.config_of(runs[0]))
+                changed = [one for one in phases if one[0] != "torch_threads"]
             if changed:
                 listed = "; ".join(f"{key}: {said}" for key, said in changed)
                 expected = f"what every checkpoint began with, since they are compared with it ({listed})"
-                remedy = "Use the config of its run, or add --warm_start null."
-                raise ConfigError("warm_start", "another", expected, remedy)
-        return runs[0] if runs else self.asked | {"seed_everything": self._own().seed_everything}
+                raise ConfigError("warm_start", "another", expected, "Test each alone, or add --warm_start null.")
+        return runs[0]
 
     def read_checkpoints(self) -> list[Checkpoint]:
         """Those of the command line."""
@@ -193,12 +189,10 @@ class TrainCLI(CodCLI):
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then write the report."""
         if self.trainer.global_step == self.began_at and self.trainer.is_global_zero:
-            config = self._own()
-            ends = {f"trainer.{key}": config.trainer[key] for key in ("max_epochs", "max_steps", "max_time")}
-            ends["sampled_token_budget"] = config.sampled_token_budget
-            named = ", ".join(f"{key}={value}" for key, value in ends.items() if value not in (None, -1))
             print(
-                f"note: nothing was trained: {config.ckpt_path} is from where {named} ends. Raise it.", file=sys.stderr
+                f"note: nothing was trained: {self._own().ckpt_path} is where the run ends; raise max_epochs, max_steps, "
+                "max_time or sampled_token_budget.",
+                file=sys.stderr,
             )
         self.learnt_nothing = not self.model.num_moved and self.trainer.global_step > 0
         if self.learnt_nothing and self.trainer.is_global_zero:
@@ -242,3 +236,25 @@ class TrainCLI(CodCLI):
             from cod_lightning.commands import report
 
             report.run([str(self.root), "--trust"])
+
+
+def check_training(module: Any, data: Any, ranks: int, strategy: str) -> None:
+    """What `fit` refuses of module and data on so many processes, before its warm start."""
+    check_trainable(data.engine)
+    check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
+    check_staleness(data, ranks)
+    module.check_strategy(strategy)
+
+
+def check_played(module: Any, data: Any, *, elsewhere: bool = False) -> None:
+    """What cannot be played, known once the policy's tokenizer is."""
+    if not module.policy.waits_for_warm_start:
+        data.check_with(module.policy, elsewhere=elsewhere)
+        module.check_scorers(data)
+        data.check_suites()
+
+
+def made(cli: type[TrainCLI], expanded: Expanded, *, execute: bool = False) -> Any:
+    """The CLI with module and data; where it is to `execute`, after what was typed has run."""
+    cli.run_name = expanded.names[0] if expanded.names else "run"
+    return start(cli, GRPOModule, RolloutDataModule, expanded.argv, execute=execute)

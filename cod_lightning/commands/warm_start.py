@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from cod_lightning.commands.config_files import chosen, expand, spelled_out, temporary_config
+from cod_lightning.commands.config_files import expand, temporary_config
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.phase import WarmStartCLI, config_of, save_policy
-from cod_lightning.commands.train import TrainCLI
-from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
+from cod_lightning.commands.train import TrainCLI, made
+from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.errors import ConfigError
-from cod_lightning.modules import GRPOModule, WarmStartModule
+from cod_lightning.modules import WarmStartModule
 
 _OF_THE_MACHINE = ("accelerator", "strategy", "devices", "num_nodes", "precision", "default_root_dir")
 """Keys of `trainer` that a warm start by itself has from its run."""
@@ -25,8 +25,8 @@ class RunCLI(TrainCLI):
 
 def run(argv: Sequence[str]) -> int:
     """`python -m cod_lightning warm_start --config RUN`: train the warm start of a run; its policy in Hugging Face form."""
-    expanded = expand(chosen(spelled_out(argv)))
-    asked = start(RunCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)
+    expanded = expand(argv)
+    asked = made(RunCLI, expanded)
     if asked.asked["warm_start"] is None:
         raise ConfigError("warm_start", "null", "keys of a warm start", "Add --warm_start.num_updates 1500, say.")
     words = asked.datamodule.words_for(asked.model.policy)

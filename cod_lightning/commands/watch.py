@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from jsonargparse.typing import NonNegativeInt
 from lightning.pytorch.cli import LightningArgumentParser
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +13,6 @@ from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.play import rewards
 from cod_lightning.commands.shown import panel
 from cod_lightning.envs.checks import check_num_tasks
-from cod_lightning.errors import check_at_least
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.terminal import Screen
@@ -30,7 +30,7 @@ class WatchCLI(SamplingCLI):
         parser.add_argument(
             "--split", type=SplitName, default="test", help="Share of the worlds the pack is drawn from."
         )
-        parser.add_argument("--index", type=int, default=0, help="Which pack, from 0 on.")
+        parser.add_argument("--index", type=NonNegativeInt, default=0, help="Which pack, from 0 on.")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -39,7 +39,6 @@ def run(argv: Sequence[str]) -> int:
     data, options = cli.datamodule, cli.config
     num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
     check_num_tasks("--num_tasks", num_tasks)
-    check_at_least("--index", options.index, 0, "0 is the default.")
     pack = data.env.sample_pack(split=Split(options.split), index=options.index, num_tasks=num_tasks)
     audience = Audience(Screen())
     setting = setting_of(cli, played(cli), audience)

@@ -1,24 +1,21 @@
 """`worlds`: the shipped worlds, one line each. Other commands find and build their world with it, too."""
 
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.commands.config_files import refuse_python_file
-from cod_lightning.commands.parser import OneLine, own_refusals, program, refuse_absurd
+from cod_lightning.commands.config_files import keys_of, shipped_or_class
+from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import files_of
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Vocabulary, beside
-from cod_lightning.errors import ConfigError, answering, did_you_mean, some_of
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.types import Pack, Split
 
 _NARROW = 70
 """Columns of a terminal below which the list is no table."""
-_KEYS = "(?:env|context)"
-_PACKAGE_LINE = re.compile(r"^# @package .*\n")
 _OF_OTHERS = tuple(
     f"cod_lightning.envs.{one}." for one in ("dataset", "reasoning_gym_world", "textarena_world", "textworld")
 )
@@ -58,9 +55,8 @@ def own_worlds() -> list[str]:
 
 def description(path: Path) -> str:
     """The comment lines at the top of a world's file, in one line."""
-    text = _PACKAGE_LINE.sub("", path.read_text())
-    lines = [line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")]
-    return " ".join(lines)
+    lines = [line.removeprefix("# ") for line in path.read_text().splitlines() if line.startswith("# ")]
+    return " ".join(line for line in lines if not line.startswith("@package "))
 
 
 def world_parser(command: str, description: str, *, required: bool = True) -> OneLine:
@@ -78,21 +74,13 @@ def world_parser(command: str, description: str, *, required: bool = True) -> On
 
 def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     """Parsed arguments with shipped names replaced by their files; the world itself is built."""
-    argv = [
-        f"--{arg}" if re.match(r"[A-Za-z_][\w.]*=", arg) and not re.fullmatch(r"--[\w.]+", before) else arg
-        for before, arg in zip(["", *argv], argv, strict=False)
-    ]
-    argv = [re.sub(rf"^(?:--)?(?:data\.)?({_KEYS}(?:\.[\w.]+)?)(?==)|^--data\.({_KEYS})\b", _flag, arg) for arg in argv]
-    spelled: list[str] = []
-    for before, arg in zip(["", *argv], argv, strict=False):
-        if before in ("--env", "--context"):
-            spelled.append(_file(before, arg))
-        elif found := re.match(rf"(--{_KEYS})=(.*)", arg, re.DOTALL):
-            spelled.append(f"{found[1]}={_file(found[1], found[2])}")
-        else:
-            spelled.append(arg)
-    config = parser.parse_args(spelled)
-    refuse_absurd(config)
+    line: list[str] = []
+    for typed, value in keys_of(argv):
+        key = typed.removeprefix("--").removeprefix("data.")
+        if key in ("env", "context") and value is not None:
+            value = str(shipped_or_class(key, value, f"--{key}"))
+        line.append(typed if value is None else f"--{key}={value}")
+    config = parser.parse_args(line)
     with own_refusals():
         return parser.instantiate_classes(config)
 
@@ -122,23 +110,3 @@ def asked_of(
 ) -> AbstractContextManager[None]:
     """What the environment raises within is a `ConfigError`, with what it said, and where."""
     return answering(lambda said: ConfigError("--env", type(env).__name__, said, remedy), expected)
-
-
-def _flag(found: re.Match[str]) -> str:
-    """`--env`, however it was spelled: `env=levers`, `data.env.max_turns=3`, `--data.env levers`."""
-    return f"--{found[1] or found[2]}"
-
-
-def _file(flag: str, name: str) -> str:
-    """The file of what ships under that name; class paths, files and values in braces stay."""
-    group = flag.removeprefix("--")
-    shipped = files_of(group)
-    if (path := shipped.get(name.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
-        return str(path)
-    refuse_python_file(flag, name)
-    is_class = "." in name and not name.endswith((".yaml", ".yml"))
-    if is_class or name[:1] in ("{", "[") or name == "null" or Path(name).is_file():
-        return name
-    expected = f"one of {some_of([*shipped], name)}, a YAML file or a class path"
-    listed = "See `worlds`." if group == "env" else "Check the spelling."
-    raise ConfigError(flag, name or "empty", expected, f"{did_you_mean(name, [*shipped])}{listed}")

@@ -1,7 +1,7 @@
 """Why a run does not learn: one class a cause, with what it looks at, its threshold and a remedy.
 
 To add one: a subclass of `Cause` in `CAUSES`. Thresholds are measured: planted causes and healthy runs are in
-docs/results/doctor.md, and the table of docs/guides/doctor.md is made of these docstrings.
+docs/results/doctor.md; the table of docs/guides/doctor.md has the first paragraphs of these docstrings.
 """
 
 from itertools import groupby

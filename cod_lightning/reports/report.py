@@ -11,7 +11,7 @@ from cod_lightning.reports.advantages import Credit
 from cod_lightning.reports.file_facts import file_facts, is_training, notes_of
 from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.lines import LifecycleFile, PlayedGroup
-from cod_lightning.reports.page import embedded
+from cod_lightning.reports.page import embedded, in_rows
 from cod_lightning.reports.records import Shelf, ShortGroup, short_group
 from cod_lightning.reports.run import RunFolder, read_run, run_names
 
@@ -102,7 +102,7 @@ def _fitting(groups: list[ShortGroup], most_bytes: int) -> tuple[dict[str, Any],
         for group in groups:
             shelf.add(group)
         data = shelf.as_data()
-        size = len(embedded(data).encode())
+        size = len(embedded(in_rows(data)).encode())
         fewer = _thinned(groups, 0.95 * most_bytes / size)
         if size <= most_bytes or len(fewer) == len(groups):
             return data, groups

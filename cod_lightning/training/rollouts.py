@@ -327,7 +327,8 @@ class TrainingRollouts:
             self.replay.load_state_dict(state_dict["replay"])
         self.runner.ahead.drop()
         flying = state_dict.get("in_flight", [])
-        if state_dict["ahead"] if self.flies else flying:
+        in_other_form = state_dict["ahead"] if self.flies else flying
+        if in_other_form:
             kept = ("whole rollouts", "groups in flight")
             raise ConfigError(
                 "ckpt_path",

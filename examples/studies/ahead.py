@@ -23,7 +23,6 @@ from cod_lightning.callbacks.throughput import Staleness, Throughput
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.markdown import table
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from tests.small_fit import quiet_trainer
@@ -109,37 +108,8 @@ def main() -> None:
     args = parser.parse_args()
     by_seed = [[measured(bound, UPDATE_S, seed) for bound in BOUNDS] for seed in args.seeds]
     runs = dict(zip(BOUNDS, zip(*by_seed, strict=True), strict=True))
-    found = {bound: {name: statistics.mean(run[name] for run in of) for name in of[0]} for bound, of in runs.items()}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps({"update_s": UPDATE_S, "runs": runs}, indent=1) + "\n")
-    cells = []
-    for bound, of in found.items():
-        speeds = [before["step_s"] / run["step_s"] for before, run in zip(runs[0], runs[bound], strict=True)]
-        values = (of["step_s"], of["rollout_s"], of["wait_s"])
-        cells.append(
-            [
-                str(bound),
-                *(f"{value:.2f}" for value in values),
-                f"{statistics.mean(speeds):.2f} ({min(speeds):.2f} to {max(speeds):.2f})",
-                f"{of['staleness']:.1f}",
-                f"{of['staleness_mean']:.1f}",
-                f"{of['interrupted_turns']:.0f}",
-            ]
-        )
-    head = ["`data.max_staleness`", "step, s", "rollout, s", "stood still, s", "times as fast as 0"]
-    lines = [
-        "# How far ahead rollouts are, and what it saves",
-        "",
-        "`PYTHONPATH=. python examples/studies/ahead.py --out docs/results/ahead.json`: turns that take a time "
-        "drawn with a long tail,",
-        f"updates that take {UPDATE_S:g} s, and nothing else to wait for.",
-        f"Means over {len(args.seeds)} runs of {NUM_ROLLOUTS - FIRST} rollouts, least and most in brackets. Bounds above 1 change",
-        "weights in flight.",
-        "",
-        table([*head, "oldest token, versions", "mean", "interrupted turns of a rollout"], cells),
-        "",
-    ]
-    args.out.with_suffix(".md").write_text("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -61,9 +61,8 @@ def only(world: str) -> tuple[str, ...]:
 
 STUDIES: dict[str, Study] = {
     "Three specialists into one student": Study(
-        "PDE, Control and Grid in compact words, as the paper's second version distils at size: one lifecycle a pack, reverse KL "
-        "to the specialist of each world, no reward, no clip, 64 packs an update; every rollout waited for, or 5 versions behind. "
-        "These tables have the reward, not success, since Grid is always solved.",
+        "PDE, Control and Grid in compact words, as the paper's second version distils: one lifecycle a pack, reverse KL to the "
+        "specialist of each world, no reward, no clip, 64 packs an update. Cells are rewards, since Grid is always solved.",
         WORLDS,
         {
             "all three, by reward": ("--config", "experiment/three_worlds"),
@@ -73,11 +72,9 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "Specialists into one student": Study(
-        "FrozenLake 3x3 and compact alchemy. The student samples packs of both; the specialist on each world says how probable its "
-        "tokens are (reverse KL, no reward of the environment). Specialists have sampled as many tokens as any other arm, so that "
-        "all three together have sampled three times as many. No difference between the student and each specialist in its own "
-        "world is shown, and none of these policies is shown to be better than the warm start at T=0.3. Measured when the split of "
-        "compact alchemy still held out graphs, 31 in 512 test packs ([splits](splits.md)): its packs are others now.",
+        "FrozenLake 3x3 and compact alchemy. The student samples packs of both; the specialist on each says how probable its "
+        "tokens are (reverse KL, no reward). All three together have sampled three times as many tokens as an arm. The split of "
+        "compact alchemy still held out graphs, 31 in 512 test packs ([splits](splits.md)).",
         ("lake", "alchemy"),
         {
             "mixture, by reward": ("--config", "examples/studies/specialists.yaml"),
@@ -87,10 +84,8 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "A teacher that sees more": Study(
-        "Compact levers, credit by episode. The teacher is the policy itself with the oracle's context in every prompt, by its "
-        "weights before each rollout's updates (reverse KL on the tokens sampled without that context). It did not help: "
-        "alone it ends below its own warm start, and beside the reward little is gained over positions. Why is not studied. Reward "
-        "alone is no strong base here: at the last position it ends no higher (.783) than its warm start at T=0.3 (.801).",
+        "Compact levers. The teacher is the policy itself with the oracle's context in every prompt (reverse KL on the tokens "
+        "sampled without it). It did not help; why is not studied.",
         ("held_out",),
         {
             "reward alone": ("--config", "smoke", *MEAN),
@@ -102,8 +97,8 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "Which divergence": Study(
-        "Compact levers without the environment's reward; the teacher is the policy of seed 100, trained by reward with three "
-        "times the tokens. Near forward KL means JSD with beta 0.05 and the coefficient 1/0.05: nearly the gradient of forward KL.",
+        "Compact levers without reward; the teacher is the policy of seed 100, trained by reward with three times the tokens. Near "
+        "forward KL means JSD with beta 0.05 and coefficient 1/0.05.",
         ("held_out",),
         {
             "reverse KL": ("--config", "experiment/distill_levers"),
@@ -158,30 +153,19 @@ def trained(root: Path, arm: str, arguments: tuple[str, ...], seed: int) -> None
 
 
 def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[str]:
-    """A study as Markdown: success by position, without contexts, of the warm start, and what differs from the first arm."""
-    base, lines = runs.get(next(iter(study.arms)), {}), [f"## {title}", "", study.about, ""]
-    if not any(runs.values()):
-        lines += ["**Not measured yet.** Its arms:", ""]
-    for suite in study.suites if any(runs.values()) else ():
-        cells = []
-        for name in study.arms:
-            of = runs.get(name, {})
-            if not of:
-                cells.append([name, "not measured", *[""] * 4])
-                continue
-            by_seed = {seed: one[suite] for seed, one in of.items()}
-            ends = [interval([one["trained"][n] for one in by_seed.values()]) for n in (0, -1)]
-            means = [interval([mean(one[c]) for one in by_seed.values()]) for c in ("trained", "blanked_context")]
-            apart = [mean(one["trained"]) - mean(base[s][suite]["trained"]) for s, one in by_seed.items() if s in base]
-            compared = "" if of is base or not apart else interval(apart, signed=True)
-            cells.append([name, *ends, *means, compared])
-        start = [one[suite] for one in base.values()]
-        for condition in ("warm_start_t0.3", "warm_start") if start else ():
-            ends = [interval([one[condition][n] for one in start]) for n in (0, -1)]
-            cells.append([condition, *ends, interval([mean(one[condition]) for one in start]), "", ""])
-        head = [suite, "position 0", "position 3", "mean", "mean, context hidden", "mean, from the first"]
-        lines += [table(head, cells), ""]
-    return lines
+    """A study as Markdown: the mean over positions in each suite, its difference from the first arm, and the warm start's."""
+    base = runs.get(next(iter(study.arms)), {})
+    rows = [[name, str(len(runs[name]))] for name in study.arms if runs.get(name)]
+    rows += [["warm_start_t0.3", str(len(base))]]
+    for row in rows:
+        of, condition = (runs[row[0]], "trained") if row[0] in runs else (base, row[0])
+        for suite in study.suites:
+            values = {seed: mean(one[suite][condition]) for seed, one in of.items()}
+            less = [value - mean(base[seed][suite]["trained"]) for seed, value in values.items() if seed in base]
+            compared = of is not base and less
+            row += [interval(list(values.values())), interval(less, signed=True) if compared else ""]
+    head = ["arm", "seeds", *(cell for suite in study.suites for cell in (suite, "less the first arm"))]
+    return [f"## {title}", "", study.about, "", table(head, rows), ""]
 
 
 def page(found: dict[str, Any]) -> str:
@@ -194,33 +178,29 @@ def page(found: dict[str, Any]) -> str:
 
 ABOUT = """
 **Does a teacher help?** Each arm ends when it has sampled {budget:,} tokens and begins with the warm start of its seed; three
-seeds, temperature 1, means with 95 % intervals over seeds (Student's t), differences paired by seed. `PYTHONPATH=. python
-examples/studies/distillation.py --runs runs/distillation` makes it again; arguments are in that script, positions and seeds in
+seeds unless a table says otherwise, temperature 1. Cells are means over four positions with 95 % intervals over seeds (Student's
+t); differences are paired by seed. Arguments are in the script; positions, seeds and blanked contexts in
 [distillation.json](distillation.json).
+
+    PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation
+
+**Specialists help their student**: it gains over reward on the same mixture, with the specialists' tokens behind it. Only students
+of a teacher with three times the tokens are shown to end above the warm start at T=0.3.
 """
 
 
 def earlier(found: dict[str, Any]) -> list[str]:
     """The study of one teacher, which was measured by an earlier version of this script, as Markdown."""
-    cells = [
-        [name, *(interval(list(values)) for values in zip(*seeds, strict=True))]
-        for name, seeds in found["by_seed"].items()
-    ]
-    teacher = " ".join(f"{one:.3f}" for one in found["teacher"])
-    pairs = list(zip(found["by_seed"]["teacher"], found["by_seed"]["reward"], strict=True))
-    last = [taught[-1] - rewarded[-1] for taught, rewarded in pairs]
-    whole = [mean(taught) - mean(rewarded) for taught, rewarded in pairs]
+    by_seed = found["by_seed"]
+    ends = ", ".join(f"{name} {mean(values[-1] for values in seeds):.3f}" for name, seeds in by_seed.items())
+    last = [taught[-1] - rewarded[-1] for taught, rewarded in zip(by_seed["teacher"], by_seed["reward"], strict=True)]
     return [
         "## One teacher on the levers",
         "",
-        "120 updates of `--config smoke`, measured once by an earlier version of this script. The teacher is that",
-        f"of seed 100 with three times the updates (success {teacher}), so more compute stands behind its students.",
-        "With the teacher and the reward (weight 1, coefficient 1) one policy of three",
-        "collapsed: its entropy fell to 0.01 and its notes no longer helped. The teacher alone less the reward alone, paired by",
-        f"seed: {interval(last, signed=True)} at the last position ({verdict(last)}), {interval(whole, signed=True)} in the mean",
-        f"over positions ({verdict(whole)}).",
-        "",
-        table(["trained by", *(f"position {n}" for n in range(4))], cells),
+        "120 updates of `--config smoke`, three seeds, by an earlier version of this script; the teacher is the policy of seed 100",
+        f"with three times the updates. Success at the last position: {ends}.",
+        f"Teacher less reward: {interval(last, signed=True)}, {verdict(last)}.",
+        "With teacher and reward one policy of three collapsed (entropy .01).",
     ]
 
 

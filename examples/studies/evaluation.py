@@ -25,11 +25,14 @@ from cod_lightning.markdown import table
 
 ROOT = Path(__file__).resolve().parents[2]
 ABOUT = """
-**Does success come from what was written down?** The quick start's policy in four suites, with every control, in packs that are
-the same for all. `{command}` makes it again (with `--checkpoint` of a run of yours); all positions, differences, regret and
-recovery are in [evaluation.json](evaluation.json). Success by position, 95 % bootstrap intervals over packs. *Blanked context*:
-contexts are written and never shown; *no context*: there is no update; *another pack's context*: what the agent had at that
-position of the next pack; *the oracle's context*: the truth from position 0 on.
+**Does success come from what was written down?** The quick start's policy in four suites, with every control, in packs that are the
+same for all: {sizes}.
+
+    {command}
+
+Success at the first position and at the last, 95 % bootstrap intervals over packs; all positions and differences are in
+[evaluation.json](evaluation.json). *Blanked context*: contexts are written and not shown; *no context*: there is no update;
+*another pack's context*: that of the next pack's agent at that position; *the oracle's context*: the truth from position 0 on.
 """
 
 
@@ -49,22 +52,22 @@ def suites(num_packs: int) -> list[dict[str, Any]]:
 
 
 def page(results: Results, command: str) -> str:
-    """The main table of every suite, and what it shows in sentences."""
-    parts = ["# Learning or luck", ABOUT.strip().format(command=command)]
-    for name, record in results["suites"].items():
-        shown = [0, record["pack_size"] // 2, record["pack_size"] - 1]
-        lines = [
-            [row.label, *(with_interval(row.positions[n]["success"], row.positions[n]["success_ci95"]) for n in shown)]
-            for row in rows(record)
-            if row.main
-        ]
-        parts += [
-            f"## {name}",
-            f"{packs_of(record)} of {record['pack_size']}.",
-            table(["policy", *map(str, shown)], lines),
-        ]
-        if name == "held_out" or record["figures"]["recovery"]:
-            parts.append("\n".join(f"- {sentence}" for sentence in sentences(record)))
+    """A table of all suites, and what they show in sentences."""
+    suites = results["suites"]
+    beginning, first = next(iter(suites.items()))
+    found = {name: {row.label: row.positions for row in rows(record) if row.main} for name, record in suites.items()}
+    cells = []
+    for label, positions in found[beginning].items():
+        ends = [positions[0], *(of[label][-1] if label in of else None for of in found.values())]
+        cells.append([label, *(with_interval(p["success"], p["success_ci95"]) if p else "" for p in ends)])
+    sizes = ", ".join(f"`{name}` {packs_of(record)} of {record['pack_size']}" for name, record in suites.items())
+    changed = [one for record in suites.values() if record["figures"]["recovery"] for one in sentences(record)]
+    parts = [
+        "# Learning or luck",
+        ABOUT.strip().format(command=command, sizes=sizes),
+        table(["policy", f"{beginning}, first", *(f"{name}, last" for name in suites)], cells),
+        "\n".join(f"- {one}" for one in [*sentences(first), *(one for one in changed if "change of the rule" in one)]),
+    ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -15,12 +15,13 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from jaxtyping import Float
 
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import HintContext
@@ -31,7 +32,6 @@ from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
-from examples.studies.foreign_worlds_page import fault_lines
 
 EXPERIMENT = "examples/studies/textworld.yaml"
 PACKS = "evaluation_packs.parquet"
@@ -185,122 +185,108 @@ def over_seeds(values: Sequence[float]) -> str:
 
 def credit_lines(found: dict[str, dict[str, Any]]) -> list[str]:
     """The section of the page that compares scopes of credit, paired by seed."""
-    runs = {scope: {seed: one[scope] for seed, one in found.items() if scope in one} for scope in SCOPES}
-    paired = [seed for seed in runs["episode"] if seed in runs["trajectory"]]
-    title = "### Credit by episode and by trajectory"
-    if not paired:
-        return [
-            title,
-            "Not measured. The command above does it: ten trainings, about 45 minutes of one core.",
-        ]
+    paired = [seed for seed, one in found.items() if set(SCOPES) <= one.keys()]
 
-    def values(scope: str, key: str, n: int | None) -> list[float]:
-        rows = [runs[scope][seed]["success"][key] for seed in paired]
-        return [float(np.mean(row)) if n is None else row[n] for row in rows]
+    def values(scope: str, key: str = "trained") -> Float[np.ndarray, "S N"]:
+        return np.array([found[seed][scope]["success"][key] for seed in paired])
 
-    def row(label: str, of: Callable[[int | None], Sequence[float]]) -> list[str]:
-        return [label, *(over_seeds(of(n)) for n in (0, 1, 2, 3, None))]
-
-    def less(n: int | None) -> list[float]:
-        pairs = zip(values("trajectory", "trained", n), values("episode", "trained", n), strict=True)
-        return [one - other for one, other in pairs]
-
-    cells = [row(label, lambda n, s=scope: values(s, "trained", n)) for scope, label in SCOPES.items()]
-    cells += [row("trajectory less episode, paired by seed", less)]
-    cells += [row("warm start, T=0.3", lambda n: values("episode", "warm_start_t0.3", n))]
-    one, mean = runs["episode"][paired[0]], less(None)
-    low, high = seed_estimate(np.array(mean)).ci95 or (-1.0, 1.0)
-    if low <= 0 <= high:
-        said = "At this budget no difference is shown: the interval of the difference in the mean holds 0."
-    else:
-        said = f"At this budget {'trajectory' if low > 0 else 'episode'} credit is better in the mean over positions."
-    sampled = [runs[scope][seed]["sampled_tokens"] for scope in SCOPES for seed in paired]
+    rows = {
+        **{label: values(scope) for scope, label in SCOPES.items()},
+        "trajectory less episode, paired by seed": values("trajectory") - values("episode"),
+        "warm start, T=0.3": values("episode", "warm_start_t0.3"),
+    }
+    cells = [[label, over_seeds(of[:, -1]), over_seeds(of.mean(axis=1))] for label, of in rows.items()]
     return [
-        title,
-        f"`fit --config {EXPERIMENT} credit=SCOPE --trainer.max_epochs {CREDIT_EPOCHS}`, seeds {', '.join(paired)}: packs of "
-        "4, both scopes from the same warm start of the seed. Both have the same budget, a sixth of the training above: "
-        f"{one['updates']} updates by reward, from {one['updates'] // 4 * 256:,} lifecycles and {min(sampled):,} to "
-        f"{max(sampled):,} sampled tokens. (The training above discounts what comes later.) Success at "
-        f"temperature 1 by position on {one['packs']} held-out houses, and "
-        "in the mean over positions; means over seeds with 95 % intervals over seeds (Student's t).",
-        table(["policy", "0", "1", "2", "3", "mean"], cells),
-        said,
+        "## Credit by episode and by trajectory",
+        f"`fit --config {EXPERIMENT} credit=SCOPE --trainer.max_epochs {CREDIT_EPOCHS}`, {len(paired)} seeds: both scopes from one "
+        f"warm start and with one budget, a sixth of the training above. Success on {found[paired[0]]['episode']['packs']} "
+        "held-out houses.",
+        table(["policy", "position 3", "mean of positions"], cells),
     ]
 
 
-SERVED = {"Native": "in this process", "Served": "behind an OpenEnv server", "Taskset": "a taskset of verifiers"}
-
-
-def served_lines(file: Path) -> list[str]:
-    """What `same_curves.py` found, if it has run: the same environment in this process and behind two protocols."""
-    if not file.exists():
-        return []
-    found = json.loads(file.read_text())
-
-    differ = [
-        f"{SERVED[w]}: {', '.join(names) or 'none'}" for w, names in found["differing_columns"].items() if w != "Native"
-    ]
+def fault_lines(folder: Path) -> list[str]:
+    """What the counts of `openenv_faults.py` and `program_faults.py` in the folder say."""
+    openenv, programs = (json.loads((folder / f"{name}_faults.json").read_text()) for name in ("openenv", "program"))
+    counted = [(openenv["lifecycles of each"], openenv["counted"])]
+    counted += [(programs["lifecycles of each"], one) for one in programs["counted"].values()]
+    planted = sum(each for each, kinds in counted for kind in kinds if kind not in ("no fault", "none"))
+    hangs = sum(each - sum(names.values()) for each, kinds in counted for names in kinds.values())
+    waits = f"{openenv['timeout_s']:g} s in the first, {programs['timeout_s of slow ones']:g} s in the others"
     return [
-        "## One environment, served",
-        "`PYTHONPATH=. python examples/studies/same_curves.py --out docs/results/same_curves.json` trains a policy from random "
-        f"weights on the guides' hidden number, {found['updates']} updates: in this process, behind an OpenEnv server on the "
-        "loopback, and as a taskset of verifiers in a Python of its own.",
-        f"Of {found['columns_compared']} columns of metrics.csv (times left out), in every row, those that differ from the first: "
-        + "; ".join(differ)
-        + ". Columns of `gap` and `mismatch` measure rounding between engine and trainer (about 1e-7), which depends on the "
-        "requests that the engine serves in one batch, and so on when each environment answers.",
+        "`tests/soak/openenv_faults.py` and `program_faults.py` plant faults by plan in an OpenEnv server, in agent programs and",
+        "in a stand-in for verifiers' worker, and fail where one ends otherwise than planned: "
+        f"{planted:,} faults, {hangs} lifecycles",
+        f"that did not end. What does not answer is ended after its time ({waits}).",
+        "How each ends: [openenv_faults.json](openenv_faults.json), [program_faults.json](program_faults.json).",
     ]
 
 
 def page(found: dict[str, Any], folder: Path) -> str:
     """The page."""
-    runs, seeds = list(found["seeds"].values()), ", ".join(found["seeds"])
-    lines = [
-        "# Worlds that others wrote, measured",
-        "**Do environments that others wrote train, and fail, as ours do?** [How to use "
-        "them](../guides/environments_of_others.md). "
-        "`PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER` "
-        "makes it again "
-        f"({found['machine']}, Python {found['python']}); single seeds, contexts and gain as Continual Learning Bench "
-        "defines it are in "
-        "[foreign_worlds.json](foreign_worlds.json).",
-        "## TextWorld, fused words",
-        f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on "
-        "demonstrations, then 240 by "
-        f"reward. Success by position on {runs[0]['packs']:,} held-out houses, whose maps and places were never trained "
-        "on. Means over "
-        "seeds with 95 % intervals over seeds (Student's t); the last four rows have no model.",
-    ]
+    runs = list(found["seeds"].values())
+    about = ABOUT.strip().format(
+        machine=found["machine"],
+        experiment=EXPERIMENT,
+        seeds=", ".join(found["seeds"]),
+        packs=f"{runs[0]['packs']:,}",
+    )
     rows = [
-        [label, *(over_seeds([run["success"][key][n] for run in runs]) for n in range(4))]
+        [label, *(over_seeds([run["success"][key][n] for run in runs]) for n in (0, 1, 3))]
         for key, label in ROWS.items()
     ]
-    lines += [table(["policy", "0", "1", "2", "3"], rows)]
-    lines += [
-        "From position 1 on, "
-        f"success is {over_seeds([run['sought_before'] for run in runs])} in tasks that seek what an earlier one sought, and "
-        f"{over_seeds([run['sought_first'] for run in runs])} in those that seek something for the first time."
-    ]
-    last, warm = ([run["success"][key][-1] for run in runs] for key in ("trained", "warm_start_t0.3"))
-    lines += [
-        "Demonstrations hold the skill in weak form (a writer that notes half of the places as seen). At temperature "
-        "0.3 the warm start alone reaches "
-        f"{over_seeds(warm)} at the last position; the trained policy reaches {over_seeds(last)} at temperature 1."
-    ]
-    lines += credit_lines(found.get("credit", {}))
-    cells = [
-        [f"`{name}`", key, *(f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in row)]
+    natural = [
+        [f"`{name}`", key, *(f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in (row[0], row[-1]))]
         for name, one in found["natural"].items()
         for key, row in one["success"].items()
+        if key != "oracle"
     ]
-    lines += [
-        "## TextWorld, its own text",
-        "References in natural wording, 30 packs of 4, 95 % intervals over packs. No model was trained on it.",
-        table(["environment", "policy", "0", "1", "2", "3"], cells),
-    ]
-    lines += served_lines(folder / "same_curves.json")
-    lines += fault_lines(folder)
-    return "\n\n".join(lines) + "\n"
+    differing = json.loads((folder / "same_curves.json").read_text())["differing_columns"]
+    columns = ", ".join(sorted({name for names in differing.values() for name in names}))
+    reading = READING.strip().format(
+        before=over_seeds([run["sought_before"] for run in runs]),
+        first=over_seeds([run["sought_first"] for run in runs]),
+    )
+    return (
+        "\n\n".join(
+            [
+                "# Worlds that others wrote, measured",
+                about,
+                table(["policy", "0", "1", "3"], rows),
+                reading,
+                *credit_lines(found["credit"]),
+                "## TextWorld, its own text",
+                "References in natural wording, 30 packs of 4, 95 % intervals over packs; the walkthrough solves all. No model was "
+                "trained on it.",
+                table(["environment", "policy", "0", "3"], natural),
+                "## Served, and failing",
+                SERVED.strip().format(columns=columns),
+                "\n".join(fault_lines(folder)),
+            ]
+        )
+        + "\n"
+    )
+
+
+ABOUT = """
+**Do environments that others wrote train, and fail, as ours do?** [How to use them](../guides/environments_of_others.md).
+TextWorld's houses in fused words: a policy of 0.2 million parameters, 1,500 updates on demonstrations (a writer that notes half of
+the places as seen), then 240 by reward: `fit --config {experiment}`, seeds {seeds}.
+
+    PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER
+
+Success by position on {packs} held-out houses, whose maps and places were never trained on ({machine}). Means with 95 % intervals
+over seeds (Student's t); the last four rows have no model. Seeds, contexts and gain as Continual Learning Bench defines it are in
+[foreign_worlds.json](foreign_worlds.json).
+"""
+READING = """
+Contexts carry the rise: hidden, success stays flat. From position 1 on it is {before} in tasks that seek what an earlier one
+sought, and {first} in the others. The warm start at T=0.3 ends no lower than the trained policy.
+"""
+SERVED = """
+`tests/soak/same_curves.py` trains one policy on the guides' hidden number in this process, behind an OpenEnv server and as a
+taskset of verifiers: of metrics.csv only {columns} differ, by rounding (about 1e-7) between requests served in one batch.
+"""
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ import argparse
 import csv
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,9 +17,6 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerFast
 
 ROOT = Path(__file__).parents[2]
-GUIDES = "".join(
-    (ROOT / "docs" / "guides" / name).read_text() for name in ("protocols.md", "environments_of_others.md")
-)
 LARGEST = 12
 WORLDS = f'''
 import gymnasium
@@ -161,11 +157,6 @@ def exported(folder: Path, run: Path) -> Path:
     return out
 
 
-def block(name: str) -> str:
-    (found,) = re.findall(rf"^```\w+\n(# {re.escape(name)}\n.*?)^```", GUIDES, re.DOTALL | re.MULTILINE)
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
@@ -178,7 +169,9 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "numbers_worlds.py").write_text(WORLDS)
     numbers = f"range(1, {LARGEST} + 1)"
-    module = block("hidden_number_v1.py").replace("(3, 8, 13, 21, 26, 30)", numbers)
+    module = (
+        (ROOT / "examples" / "protocols" / "hidden_number_v1.py").read_text().replace("(3, 8, 13, 21, 26, 30)", numbers)
+    )
     read = module[
         module.index("                found = re.fullmatch") : module.index("                if segment.terminated")
     ]

@@ -155,8 +155,7 @@ def page(results: dict[str, Any]) -> str:
             f"`python {' '.join(command(world, 1))}`, seeds {', '.join(runs)}:",
             "",
         ]
-        lines += [table(["policy", "0", "1", "2", "3"], _by_position(success)), "", *_reading(success), ""]
-        lines += [table(["seed", "seconds", *_SEED], _by_seed(runs, success)), ""]
+        lines += [table(["policy", "0", "3"], _by_position(success)), "", *_reading(runs, success), ""]
     return "\n".join(
         [*lines, *SEEN.strip().splitlines(), "", *LEARNABLE.strip().splitlines(), "", *LIMITS.strip().splitlines(), ""]
     )
@@ -164,21 +163,24 @@ def page(results: dict[str, Any]) -> str:
 
 Success = dict[str, Float[np.ndarray, "S P N"]]
 """By condition: of every seed, pack and position."""
-_SEED = "success, T=1", "transfer", "less warm start, T=1", "less warm start, T=0.3"
 
 
 def _by_position(success: Success) -> list[list[str]]:
-    return [[NAMES[name], *(interval(of[:, :, n]) for n in range(of.shape[2]))] for name, of in success.items()]
+    return [[NAMES[name], *(interval(of[:, :, n]) for n in (0, -1))] for name, of in success.items()]
 
 
-def _reading(success: Success) -> list[str]:
-    """All seeds in words."""
-    gains = (interval(success[name][..., -1] - success[name][..., 0]) for name in ("trained", "blanked_context"))
+def _reading(runs: dict[str, Any], success: Success) -> list[str]:
+    """All seeds, and each, in words."""
+    gain = interval(success["trained"][..., -1] - success["trained"][..., 0])
     transfer, *over = (interval(_more(success, than)) for than in ("blanked_context", *POLICIES[:2]))
+    each = [{name: values[n : n + 1] for name, values in success.items()} for n in range(len(runs))]
+    seeds = ("; ".join(interval(_more(one, than)) for one in each) for than in ("blanked_context", POLICIES[1]))
     return [
-        "- *Gain*, from the first task to the last: {}; with the context blanked {}.".format(*gains),
+        f"- *Gain*, from the first task to the last: {gain}.",
         f"- *Transfer*, success in the tasks after the first less that with the context blanked: {transfer}.",
         "- Trained at T=1 less its warm start, in the tasks after the first: at T=1 {}, at T=0.3 {}.".format(*over),
+        "- By seed: transfer {}; less the warm start at T=0.3 {}.".format(*seeds),
+        f"- Seconds: {', '.join(str(one['seconds']) for one in runs.values())}.",
     ]
 
 
@@ -187,53 +189,33 @@ def _more(success: Success, than: str) -> Float[np.ndarray, "S P"]:
     return (success["trained"] - success[than])[:, :, 1:].mean(2)
 
 
-def _by_seed(runs: dict[str, Any], success: Success) -> list[list[str]]:
-    rows: list[list[str]] = []
-    for n, (seed, one) in enumerate(runs.items()):
-        of = {name: values[n : n + 1] for name, values in success.items()}
-        curve = " ".join(f"{task:.2f}" for task in of["trained"][0].mean(0))
-        less = [interval(_more(of, than)) for than in ("blanked_context", *POLICIES[:2])]
-        rows.append([seed, str(one["seconds"]), curve, *less])
-    return rows
-
-
 ABOUT = """
 **Do the prompts, parsers and lengths that real checkpoints get train from nothing?** A policy of 2.2 million parameters, whose
 tokenizer is made of the world's own sentences, is trained by demonstrations and then by reward, in the natural protocol.
-`PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences` makes it again ({machine}, one core a run, warm start and
-tests included); shares of facts looked up and noted are in [sentences.json](sentences.json). 128 held-out packs, 95 % intervals
-over seeds and packs, with one seed over packs.
+
+    PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences
+
+{machine}, one core a run. 128 held-out packs, 95 % intervals over seeds and packs, of one seed over packs. Positions, and shares of
+facts looked up and noted, are in [sentences.json](sentences.json).
 """
 SEEN = """
 ## What it shows
 
-- **Levers: each of three seeds learns it**; over the three the interval of transfer just holds 0.
-- **FrozenLake: two seeds of three learn it.** In the third, .34 of first answers want a way that leads forward, where a guess has
-  .30: too few demonstrations (with `num_updates: 1800` it is .73). Over all seeds neither gain nor transfer is shown.
+- **Each of three seeds learns levers**; over the three the interval of transfer just holds 0. **Two of three learn FrozenLake**: of
+  the third's first answers .34 want a way that leads forward, and of guesses .30 (with `num_updates: 1800` .73).
 - **Training adds no more than a lower temperature does**, but for the seed of levers whose warm start looked up too little.
 """
 LEARNABLE = """
-## What made it learnable
-
-A policy of three layers that begins as a copier sees a word and the two before it, and repeats what followed the same words
-elsewhere. Likely causes, from single runs:
-
-- Say a fact both ways, with the code right behind the value, and let an answer begin with its question: `- Lever 3 gives gold, so
-  gold Lever 3`, then `The wanted colour is gold, so gold Lever 3`. No more than one word may stand between.
-- Note what was seen as it was said, piece by piece of the tokenizer.
-- Demonstrate no conclusion that stands nowhere (`teacher.infers: false`), and contexts as they are in play: true, with facts
-  missing.
-- Put numbers that are compared side by side (`row 2 1 up`), and say in words where the player is.
+**What made it learnable**, likely: a fact is said both ways, with the code right behind the value (`- Lever 3 gives gold, so
+gold Lever 3`), and an answer begins with its question; notes say what was seen as it was said; demonstrations draw no conclusion
+that stands nowhere (`teacher.infers: false`); numbers that are compared stand side by side (`row 2 1 up`).
 """
 LIMITS = """
 ## Limits
 
 - Demonstrations contained the skill in weak form: a writer that notes a fact as seen in 8 of 10 cases.
-- The lake is small: 3x3, three steps, the player's cell in words. Without that cell and with six steps 2,000 updates of
-  demonstrations were not enough.
-- Wording, dials and learning rates were chosen on levers with all three seeds and on the lake with seed 1; levers were run
-  before, in another wording, on the same packs.
-- Levers have 24 hidden orders, all of which occur in training. The policy knows no more language than these sentences.
+- The lake is small: 3x3, three steps, the player's cell in words. Wording, dials and rates were chosen on these seeds; levers
+  were run before, in another wording, on the same packs. All 24 hidden orders of levers occur in training.
 """
 
 

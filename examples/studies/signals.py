@@ -78,11 +78,6 @@ def partly(**learned: str) -> tuple[str, ...]:
     return ("method=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"known": part}))
 
 
-AGREES = (
-    "*Agrees with the environment* is measured on the transcripts of training: of a judge the share of tasks that it took for what "
-    "they were, solved or not; of a pairwise judge the share of two siblings at a task, one of which solved it, where that one has "
-    "the higher score, equal scores half."
-)
 FACTS = {"class_path": "cod_lightning.rewards.NewFacts", "init_args": {"pattern": "[0-9]=[a-z]+"}}
 
 ARMS: dict[str, Arm] = {
@@ -320,31 +315,28 @@ def page(runs: Runs, proposals: Runs) -> str:
     runs = {name: runs[name] for name in ARMS if name in runs}
     rows = []
     for name in runs:
-        base = ARMS[name].base
-        apart = (
-            [differences(runs[name], runs.get(base, {}), key) for key in ("final", "area")] if name != base else [[]]
-        )
-        compared = [interval(values, signed=True) for values in apart] if apart[0] else ["", ""]
-        agreed = [one["agreement"] for one in runs[name].values() if "agreement" in one]
-        final = interval([one["final"] for one in runs[name].values()])
-        rows.append([name, str(len(runs[name])), final, *compared, interval(agreed) if agreed else ""])
-    head = ["arm", "seeds", "final", "final, from base", "area, from base", "agrees with the environment"]
+        base = runs.get(ARMS[name].base, {}) if name != ARMS[name].base else {}
+        apart = differences(runs[name], base, "final")
+        final = f"{mean(one['final'] for one in runs[name].values()):.3f}"
+        rows.append([name, str(len(runs[name])), final, interval(apart, signed=True) if apart else ""])
+    head = ["arm", "seeds", "final", "final, less the base"]
     lines = ["# Further signals, measured", "", *ABOUT.strip().format(budget=BUDGET, later=LATER).splitlines(), ""]
     lines += [table(head, rows), "", "Shown by intervals that leave out 0:", "", *in_short(runs), ""]
     lines += [line for one in dict.fromkeys(arm.section for arm in ARMS.values()) for line in collapsed(runs, one)]
-    lines += ["", AGREES, "", *of_proposals(proposals)]
+    lines += ["", *of_proposals(proposals)]
     return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
 
 
 ABOUT = """
 **Does a replay, a curriculum, a role, a judge or a learned reward help?** Each arm is `fit --config
-examples/studies/levers_mixture.yaml` with the arguments that [signals.json](signals.json) names: compact levers, half of the
-packs with four pulls a task, half with one. All arms of a seed begin with one warm start and end when {budget:,} tokens are
-sampled. `PYTHONPATH=. python examples/studies/signals.py --runs runs/signals` makes it again.
+examples/studies/levers_mixture.yaml` with the arguments in [signals.json](signals.json): compact levers, half of the packs with
+four pulls a task, half with one. All arms of a seed begin with one warm start and end when {budget:,} tokens are sampled.
 
-*Final* is success at the end, mean over positions and both settings; *area* the mean success on validation packs over sampled
-tokens. Brackets are 95 % intervals over seeds (Student's t); differences from the base (`uniform`) are paired by seed. Learned
-rewards and novel facts were measured by later code; their base is `{later}`.
+    PYTHONPATH=. python examples/studies/signals.py --runs runs/signals
+
+*Final*: success at the end, mean over positions and both settings. *Area*: mean success on validation packs over sampled tokens,
+in the JSON. Differences from the base (`uniform`; for learned rewards and novel facts `{later}`) are paired by seed, with 95 %
+intervals over seeds (Student's t). How often a judge agrees with the environment is in the JSON.
 """
 LIMITS = """
 - One easy and one hard setting of one environment, tiny policies, three or four seeds: intervals are wide.

@@ -34,33 +34,28 @@ FLAT = 0.05
 SHOWN = ("blanked_context", "warm_start_t0.0", "warm_start")
 """Controls on the page."""
 ABOUT = """
-**Does writing useful notes come from reward alone, where no demonstration has one?** `python -m cod_lightning fit --config
-{config} --torch_threads 1 --seed_everything SEED` on {machine}; success by position on 1,024 held-out packs, 95 % intervals over
-packs. Demonstrations have players that trust their context and repeat the fact that they go by; their notes have entries for just
-the levers that were pulled, each a random colour or unknown. *Noted* is the share of a record's facts in the note written from
-it, in the first and last 50 updates (a guess: 0.2). Other temperatures and references: [uninformative.json](uninformative.json).
+**Does writing useful notes come from reward alone, where no demonstration has one?** In demonstrations players trust their context
+and repeat the fact that they go by; notes have entries for just the levers that were pulled, each a random colour or unknown.
+
+    python -m cod_lightning fit --config {config} --torch_threads 1 --seed_everything SEED
+
+{machine}; success on 1,024 held-out packs, 95 % intervals over packs. *Noted* is the share of a record's facts in the note written
+from it, in the first and last 50 updates (a guess: 0.2). All positions, temperatures and references are in
+[uninformative.json](uninformative.json).
 """
 READING = """
-- **It does, in each of three seeds**, in about ten minutes, and beats the best warm start.
-- The greedy warm start of seed 3 is not flat: it gains .056, which training makes .25. Copying makes its likeliest entry right
+- **It does, in each of three seeds**, and beats the best warm start.
+- The greedy warm start of seed 3 is not flat: it gains .056, and training makes that .25. Copying makes its likeliest entry right
   more often than a guess.
-- **Less in the demonstrations was not enough for every seed**: without quotes or with entries anywhere one seed of two had moved
-  when the attempt ended; without both one of two after 500 of 1,000 updates.
+- **Weaker demonstrations were not enough for every seed**: without quotes, or with entries anywhere, one seed of two had moved when
+  the attempt ended; without both, one of two after 500 of 1,000 updates.
 
 ## With positions only: not shown
 
-FrozenLake 3x3 that shows a move by its two cells alone (`--config examples/studies/uninformative_positions.yaml`): a note has
-to say what was never stated. The best attempt (seed 1) was stopped after 98 of 2,000 updates.
-
-| updates | entries in a note | of a record's facts, in the note | success by position, held out |
-| --- | --- | --- | --- |
-| 0 to 19 | 1.84 | 0.183 | |
-| 20 to 39 | 1.23 | 0.154 | .56 .56 .53 .52 (at 40) |
-| 40 to 59 | 1.07 | 0.123 | |
-| 60 to 79 | 0.95 | 0.113 | .62 .60 .59 .58 (at 80) |
-
-The writer learns to write less before it learns what to write: while one entry in five is true, empty notes seem to pay first,
-and they teach nothing. Players that lose little by a false entry, or a term that keeps notes from becoming empty, were not tried.
+FrozenLake 3x3 that shows a move by its two cells alone (`--config examples/studies/uninformative_positions.yaml`): a note has to
+say what was never stated. The best attempt was stopped after 98 of 2,000 updates: success .62 .60 .59 .58 at update 80, entries
+in a note down from 1.84 to .95, true ones from .18 to .11. The writer learns to write less before it learns what to write.
+Players that lose little by a false entry, or a term that keeps notes from becoming empty, were not tried.
 """
 
 
@@ -116,15 +111,18 @@ def page(results: dict[str, Any]) -> str:
         suite, noted = record["evaluation"]["suites"]["held_out"], list(record["noted"].values())
         rows = {"**trained**": suite["positions"]} | {name: suite["controls"][name] for name in SHOWN}
         for name, curve in rows.items():
-            success = [f"{p['success']:.3f} [{p['success_ci95'][0]:.3f}, {p['success_ci95'][1]:.3f}]" for p in curve]
+            ends = (
+                f"{p['success']:.3f} [{p['success_ci95'][0]:.3f}, {p['success_ci95'][1]:.3f}]"
+                for p in (curve[0], curve[-1])
+            )
             gain = f"{curve[-1]['success'] - curve[0]['success']:+.3f}"
             more = (
                 [f"{noted[0]:.2f}", f"{noted[-1]:.2f}", f"{record['seconds']:.0f}"]
                 if "trained" in name
                 else ["", "", ""]
             )
-            cells.append([seed, name, *success, gain, *more])
-    head = ["seed", "policy", "0", "1", "2", "3", "gain", "noted, first", "noted, last", "seconds"]
+            cells.append([seed, name, *ends, gain, *more])
+    head = ["seed", "policy", "0", "3", "gain", "noted, first", "noted, last", "seconds"]
     lines += [table(head, cells), "", "![facts noted](uninformative.png)", ""]
     broken = [
         f"{name} (seed {s})"

@@ -1,11 +1,13 @@
 """Configs by name, and which words of a command line are group choices."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from cod_lightning.commands import shipped
 from cod_lightning.commands.composition import composed
-from cod_lightning.commands.config_files import expand, find_config, line_of, spelled_out
+from cod_lightning.commands.config_files import expand, find_config, overlaid
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
 from cod_lightning.errors import ConfigError
 
@@ -39,7 +41,15 @@ def test_groups_are_not_offered_as_configs():
     ],
 )
 def test_an_equals_sign_in_the_value_of_a_flag_is_no_group_choice(words):
-    assert expand(["--config", "smoke", *words]).argv[2:] == words
+    assert " ".join(expand(["--config", "smoke", *words]).argv[2:]).replace("=", " ") == " ".join(words).replace(
+        "=", " "
+    )
+
+
+def composed_of(*typed):
+    """The config that a command line becomes."""
+    argv = expand(list(typed)).argv
+    return yaml.safe_load(Path(argv[argv.index("--config") + 1]).read_text())
 
 
 LATER = '[{"name": "a"}, {"name": "b"}]'
@@ -48,10 +58,13 @@ LATER = '[{"name": "a"}, {"name": "b"}]'
 @pytest.mark.parametrize("more", [["--data.suites", LATER], [f"data.suites={LATER}"], ["--config", "later.yaml"]])
 def test_a_later_list_takes_nothing_from_the_one_that_it_replaces(tmp_path, more):
     (tmp_path / "later.yaml").write_text(f"data: {{suites: {LATER}}}\n")
-    argv = expand(["--config", "experiment/endpoint", *more]).argv
-    with open(argv[1]) as file:  # of two suites, the second in another world, which b would be played in
-        assert "suites" not in yaml.safe_load(file)["data"]
-    assert LATER in argv[-1] or argv[-1] == "later.yaml"
+    assert composed_of("--config", "experiment/endpoint", *more)["data"]["suites"] == yaml.safe_load(LATER)
+
+
+def test_a_typed_list_of_mappings_takes_the_place_of_the_config_s(tmp_path):
+    (tmp_path / "mine.yaml").write_text("model: {terms: [{class_path: KL, init_args: {coefficient: 0.5}}]}\n")
+    found = composed_of("--config", "mine.yaml", "--model.terms", '[{"class_path": "EntropyBonus"}]')
+    assert found["model"]["terms"] == [{"class_path": "EntropyBonus"}]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +78,6 @@ def test_a_later_list_takes_nothing_from_the_one_that_it_replaces(tmp_path, more
         (["--data.env", '{"class_path": "own.World", "init_args": {"max_turns": 3}}'], False),
         (["--data.env={class_path: own.World}"], False),
         (["--data.env", "{max_turns: 3}"], True),
-        (["--data.env", "{not: [yaml"], True),
         (["--data.env", "options.yaml"], True),
         (["--data.env", "cod_lightning.envs.levers.Levers"], True),
         (["--data.env.max_turns", "3"], True),
@@ -75,9 +87,8 @@ def test_an_environment_of_another_class_takes_no_options_from_the_one_that_it_r
     (tmp_path / "later.yaml").write_text("data: {env: {class_path: own.World}}\n")
     (tmp_path / "later_world.yaml").write_text("class_path: own.World\n")
     (tmp_path / "options.yaml").write_text("max_turns: 3\n")
-    argv = expand(["--config", "smoke", *more]).argv
-    with open(argv[1]) as file:  # protocol: compact, which a World with such an option would take
-        assert ("env" in yaml.safe_load(file)["data"]) is kept
+    env = composed_of("--config", "smoke", *more)["data"]["env"]
+    assert ("protocol" in env.get("init_args", {})) is kept, "which a World with such an option would take"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +96,7 @@ def test_an_environment_of_another_class_takes_no_options_from_the_one_that_it_r
 )
 def test_a_group_choice_may_stand_anywhere_else(before):
     argv = expand(["--config", "smoke", *before, "env=frozen_lake_3x3"]).argv
-    assert argv[2:] == before
+    assert " ".join(argv[2:]).replace("=", " ") == " ".join(before).replace("=", " ")
     with open(argv[1]) as file:
         assert yaml.safe_load(file)["data"]["env"]["class_path"] == "cod_lightning.envs.frozen_lake.FrozenLakeObscure"
 
@@ -112,34 +123,52 @@ def test_a_config_without_a_name_says_what_there_is():
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    "typed",
+    ["env=doors", "--env doors", "--env=doors", "--data.env doors", "data.env=doors", "--data.env=env/doors.yaml"],
+)
+def test_every_way_to_name_a_shipped_world_says_the_same(typed):
+    assert composed_of("--config", "smoke", *typed.split())["data"]["env"] == yaml.safe_load(
+        find_config("env/doors").read_text()
+    )
+
+
+@pytest.mark.parametrize("typed", ["loss=GSPO", "--loss GSPO", "model.loss=GSPO", "--model.loss GSPO"])
+def test_a_class_by_its_name_takes_no_options_from_the_one_that_it_replaces(typed):
+    assert composed_of("--config", "smoke", *typed.split())["model"]["loss"] == {"class_path": "GSPO"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
     [
-        (["env=levers"], ["env=levers"]),
-        (["--env", "levers"], ["env=levers"]),
-        (["--env=levers"], ["env=levers"]),
-        (["--data.env", "levers"], ["env=levers"]),
-        (["data.env=levers"], ["env=levers"]),
-        (["env=shop.Shop"], ["--data.env=shop.Shop"]),
-        (["--env", "shop.Shop"], ["--data.env=shop.Shop"]),
-        (["--model.loss", "GSPO"], ["--model.loss=GSPO"]),
-        (["credit=TaskCredit"], ["--model.credit=TaskCredit"]),
-        (["--context", "my.Notebook"], ["--data.context=my.Notebook"]),
-        (["data.env.max_turns=3"], ["--data.env.max_turns=3"]),
-        (["model.lr=1e-4"], ["--model.lr=1e-4"]),
-        (["seed_everything=2"], ["--seed_everything=2"]),
-        (["method=grpo", "+strategy=fsdp2", "~data.env", "hydra.launcher.n_jobs=2"],) * 2,
-        (["--ckpt_path", "epoch=3.ckpt", "--profile", "env=levers"],) * 2,
-        (["--data.env.max_turns", "3", "--data.val_packs", "-3", "--config", "smoke"],) * 2,
-        (["--data.env", '{"class_path": "a.B"}'], ['--data.env={"class_path": "a.B"}']),
+        ("cod_lightning.envs.levers.Levers", "Levers", True),
+        ("Levers", "cod_lightning.envs.levers.Levers", True),
+        ("cod_lightning.envs.levers.Levers", "own.Levers", False),
+        ("cod_lightning.envs.levers.Levers", "evers", False),
     ],
-)  # fmt: skip
-def test_every_way_to_name_a_key_is_spelled_out_in_one(typed, meant):
-    assert spelled_out(typed) == meant
+)
+def test_a_class_keeps_its_options_where_it_is_named_again_and_a_namesake_has_none_of_them(before, after, kept):
+    made = overlaid({"class_path": before, "init_args": {"max_turns": 2}}, {"class_path": after})
+    assert ("init_args" in made) is kept
+
+
+def test_configs_are_merged_in_their_order_whatever_is_typed_between_them(tmp_path):
+    (tmp_path / "one.yaml").write_text("model: {lr: 1.0, scale: group}\n")
+    (tmp_path / "two.yaml").write_text("model: {lr: 2.0}\n")
+    found = composed_of("fit", "--config", "one.yaml", "--model.lr=3", "--config", "two.yaml")
+    assert found == {"model": {"lr": 2.0, "scale": "group"}}
+
+
+def test_a_word_that_belongs_to_no_key_is_met_with_the_config_of_that_name():
+    with pytest.raises(
+        ConfigError, match=r"command line is smoke; expected --config NAME.* Did you mean --config smoke\?"
+    ):
+        expand(["fit", "smoke"])
+    assert expand(["fit", "--help", "model"]).argv == ["fit", "--help", "model"]
 
 
 def test_a_name_that_no_world_has_is_met_with_the_nearest():
     with pytest.raises(ConfigError, match=r"--env is levrs; expected one of .*\. Did you mean levers\?"):
-        spelled_out(["--env", "levrs"])
+        expand(["--config", "smoke", "--env", "levrs"])
 
 
 def test_files_of_a_group_choose_the_class_of_its_key():
@@ -149,19 +178,6 @@ def test_files_of_a_group_choose_the_class_of_its_key():
             assert lines[0] in (f"# @package {key}", f"# @package {key.rpartition('.')[0]}", "# @package _global_"), (
                 name
             )
-
-
-def test_the_line_that_sets_a_key_is_found_in_the_file_that_was_typed(tmp_path):
-    (tmp_path / "own.yaml").write_text("# lrr: 1\nmodel:\n  lrr: 3\ntrainer: {devices: 1, max_epocs: 2}\n")
-    expand(["--config", "smoke", "--config", "own.yaml"])
-    assert line_of("model.lrr") == "own.yaml:3"
-    assert line_of("trainer.max_epocs") == "own.yaml:4"
-    assert line_of("nowhere") == ""
-    (tmp_path / "own.yaml").write_text("model:\n  policy:\n    init_args: {lr: 3}\n  lr: 1\n")
-    expand(["--config", "smoke", "--config", "own.yaml"])
-    assert line_of("model.policy.lr") == "own.yaml:3"
-    assert line_of("model.lr") == "own.yaml:4"
-    assert line_of("lr") == ""
 
 
 @pytest.mark.parametrize("choice", ["context=notebook_compact", "engine=vllm_sleep"])
@@ -175,7 +191,8 @@ def test_a_group_that_a_config_has_not_chosen_from_is_added(choice):
     [["env.max_turns=3"], ["--env.max_turns", "3"], ["--env.max_turns=3"], ["data.env.max_turns=3"], ["--data.env.max_turns", "3"]],
 )  # fmt: skip
 def test_a_key_of_a_class_may_begin_with_its_group_or_with_its_full_key(typed):
-    assert " ".join(expand(["fit", *typed]).argv).replace("=", " ") == "fit --data.env.max_turns 3"
+    (word,) = expand(["fit", *typed]).argv[1:]
+    assert word.replace("init_args.", "") == "--data.env.max_turns=3"
 
 
 def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path):

@@ -2,7 +2,7 @@
 
 import yaml
 
-from cod_lightning.commands.from_run import with_the_runs_config
+from cod_lightning.commands.from_run import config_of_run
 
 
 def test_a_run_of_earlier_versions_that_named_its_warm_start_is_read_without_that_name(tmp_path):
@@ -11,7 +11,4 @@ def test_a_run_of_earlier_versions_that_named_its_warm_start_is_read_without_tha
     checkpoint.touch()
     for named, kept in (("warm_start/levers", {}), ({"num_updates": 3}, {"warm_start": {"num_updates": 3}})):
         (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump({"warm_start": named, "model": {"lr": 1}}))
-        flag, path, *_ = with_the_runs_config(["--ckpt_path", str(checkpoint)])
-        assert flag == "--config"
-        with open(path) as file:
-            assert yaml.safe_load(file) == {"model": {"lr": 1}} | kept
+        assert config_of_run(str(checkpoint)) == {"model": {"lr": 1}} | kept

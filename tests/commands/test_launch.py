@@ -8,14 +8,14 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
-from jsonargparse import Namespace
+from jsonargparse.typing import Path_fr
 
 from cod_lightning.cli import main
-from cod_lightning.commands.launch import _OWN, check_machines, sky_keys
-from cod_lightning.commands.launch_plan import LaunchPlan
+from cod_lightning.commands.launch import rendered, sbatch_options, sky_keys
 from cod_lightning.errors import ConfigError
 from tests import fake_slurm
 
@@ -51,7 +51,8 @@ def plan(folder, **changed):
         "processes": 3,
         "gpus_per_server": 1,
     }
-    return LaunchPlan(**(settings | changed))
+    settings |= changed
+    return SimpleNamespace(folder=settings["root"] / "launch", rendered=lambda platform: rendered(platform, **settings))
 
 
 class Job:
@@ -249,40 +250,29 @@ def test_skypilot_is_asked_for_the_same_work(servers, tmp_path):
     assert [*tmp_path.rglob("PWNED")] == []
 
 
-def asked(**changed):
-    values = {name: default for name, (_, default, _) in _OWN.items()}
-    return Namespace(**(values | changed))
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("typed", "message"),
     [
-        ({"nodes": 0}, "--nodes is 0; expected at least 1"),
-        ({"nodes": 2, "servers": 2}, "--servers is 2; expected from 0 to 1"),
-        ({"gpus": 8, "gpus_per_server": 3}, "--gpus_per_server is 3; expected a divisor of --gpus, which is 8"),
-        ({"gpus": -1}, "--gpus is -1"),
-        ({"sbatch": "--partition=a; rm -rf /"}, "--sbatch is --partition=a;; expected options of sbatch"),
-        ({"sbatch": "--comment=$(id)"}, r"--sbatch is --comment=\$\(id\)"),
-        ({"sbatch": "--a='"}, "No closing quotation"),
-        ({"sbatch": "--time=1", "to": "sky"}, "--sbatch is --time=1; expected --to slurm beside it"),
+        ("--partition=a; rm -rf /", "--sbatch is rm; expected options of sbatch"),
+        ("'--comment=a\nrm -rf /'", "--sbatch is --comment=a\nrm -rf /; expected options of sbatch"),
+        ("--a='", "No closing quotation"),
     ],
 )
-def test_machines_that_make_no_sense_are_refused(options, message):
+def test_options_of_sbatch_that_are_none_are_refused(typed, message):
+    assert sbatch_options("--partition=gpu '--comment=two words'") == ("--partition=gpu", "--comment=two words")
     with pytest.raises(ConfigError, match=message):
-        check_machines(asked(**options))
+        sbatch_options(typed)
 
 
 def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
     file = tmp_path / "more.yaml"
     file.write_text("resources: {accelerators: 'H100:8'}\n")
-    made = plan(tmp_path, sky=sky_keys(str(file)))
+    made = plan(tmp_path, sky=sky_keys(Path_fr(file)))
     assert yaml.safe_load(made.rendered("sky"))["resources"] == {"accelerators": "H100:8"}
     for text in ("run: x\n", "[1]\n", "a: [\n"):
         file.write_text(text)
         with pytest.raises(ConfigError, match="--sky is"):
-            sky_keys(str(file))
-    with pytest.raises(ConfigError, match=r"--sky is .*none\.yaml; expected a text file"):
-        sky_keys(str(tmp_path / "none.yaml"))
+            sky_keys(Path_fr(file))
 
 
 @pytest.mark.slow
@@ -299,7 +289,11 @@ def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
             ["strategy=fsdp2", "--model.optimizer", "adamw_8bit"],
             "model.optimizer is adamw_8bit; expected adamw or adamw_stochastic with strategy=fsdp2",
         ),
-        (["--nodes", "0"], "--nodes is 0; expected at least 1"),
+        (["--nodes", "0"], 'Parser key "nodes"'),
+        (["--servers", "2"], "--servers is 2; expected below --nodes, which is 2"),
+        (["--gpus", "8", "--gpus_per_server", "3"], "--gpus_per_server is 3; expected a divisor of --gpus, which is 8"),
+        (["--gpus", "-1"], 'Parser key "gpus"'),
+        (["--sky", "none.yaml", "--to", "sky"], 'Parser key "sky"'),
         (["engine=VLLMServerEngine", "--servers", "1", "--data.engine.urls", "[http://a:1]"], "data.engine.urls is"),
         (
             ["engine=VLLMServerEngine", "--servers=1", "--gpus=8", "--data.engine.local.arguments", "[-tp, '2']"],

@@ -1,9 +1,8 @@
-"""Answers to keys that are not there, and to seeds that no library takes."""
+"""Answers to keys that are not there, and to modules that raise."""
 
 import pytest
 
-from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.parser import OneLine, check_seed
+from cod_lightning.commands.parser import OneLine
 from cod_lightning.contexts import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
@@ -59,23 +58,6 @@ def test_the_config_of_a_run_whose_class_has_moved_since_is_answered_with_its_pl
 
 def test_a_key_like_no_other_gets_no_guess(capsys):
     assert "Did you mean" not in answered(capsys, "--zzz", "3")
-
-
-def test_a_wrong_key_of_a_file_is_shown_with_its_line(capsys, tmp_path):
-    (tmp_path / "own.yaml").write_text("num_packs: 3\n# more\nnum_pakcs: 4\n")
-    expand(["--config", str(tmp_path / "own.yaml")])
-    answer = answered(capsys, "--config", str(tmp_path / "own.yaml"))
-    assert "Did you mean num_packs?" in answer
-    assert f"It stands in {tmp_path / 'own.yaml'}:3." in answer
-    assert answer.count("\n") == 1
-
-
-@pytest.mark.parametrize("seed", [-1, 2**32])
-def test_a_seed_that_no_library_takes_is_refused(seed):
-    with pytest.raises(ConfigError, match=f"seed_everything is {seed}; expected between 0 and 4294967295"):
-        check_seed(seed)
-    for good in (0, 2**32 - 1, True, None):
-        check_seed(good)
 
 
 def test_code_that_raises_while_a_value_is_read_is_named_with_its_line():

@@ -136,7 +136,6 @@ def test_no_server_outlives_what_started_it(tmp_path, base):
     ("more", "message"),
     [
         ([], "data.engine is TransformersEngine; expected VLLMServerEngine"),
-        (["engine=VLLMServerEngine", "--num_servers", "0"], "--num_servers is 0; expected at least 1"),
         (["engine=VLLMServerEngine", "--port", "70000"], "--port is 70000"),
         (
             ["engine=VLLMServerEngine"],

@@ -9,7 +9,7 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from cod_lightning.byte_tokenizer import byte_tokenizer
-from cod_lightning.commands.config_files import chosen, expand, inline, read_suites
+from cod_lightning.commands.config_files import expand, inline, read_suites
 from cod_lightning.commands.shipped import choices_of, config_folders
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -83,22 +83,22 @@ def test_a_config_may_name_suites(tmp_path: Path, head: str) -> None:
     assert ("env" in data) == bool(head)
 
 
-def test_a_config_without_names_is_handed_on_as_it_is(tmp_path: Path) -> None:
+def test_suites_that_are_spelled_out_stay_as_they_are(tmp_path: Path) -> None:
     config = tmp_path / "mine.yaml"
     config.write_text("data:\n  suites: [{name: other}]\n")
-    assert expand(["test", "--config", str(config)]).argv == ["test", "--config", str(config)]
+    assert config_after(expand(["test", "--config", str(config)]).argv) == {"data": {"suites": [{"name": "other"}]}}
 
 
 @pytest.mark.parametrize("argv", [["--suites", "[in_domain, ralph_loop]"], ["--suites=[in_domain,ralph_loop.yaml]"]])
 def test_the_command_line_chooses_suites_by_name(argv: list[str]) -> None:
-    found = chosen(["test", *argv, "--model.lr", "1"])
+    found = expand(["test", "--config", "smoke", *argv, "--model.lr", "1"]).argv
     assert found[0] == "test"
-    assert found[-2:] == ["--model.lr", "1"]
+    assert found[-1] == "--model.lr=1"
     assert [suite["name"] for suite in config_after(found)["data"]["suites"]] == ["in_domain", "ralph_loop"]
 
 
 def test_a_single_name_needs_no_brackets() -> None:
-    assert len(config_after(chosen(["--suites", "in_domain"]))["data"]["suites"]) == 1
+    assert len(config_after(expand(["--config", "smoke", "--suites", "in_domain"]).argv)["data"]["suites"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,17 @@ def test_a_single_name_needs_no_brackets() -> None:
 )
 def test_an_unknown_suite_is_refused_by_name(value: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        chosen(["test", "--suites", value])
+        expand(["test", "--config", "smoke", "--suites", value])
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("[", "a YAML file"), ("[1]", "one suite or a list"), ("env: lakes", "env in")]
+    ("text", "said"),
+    [
+        ("[", "a YAML file"),
+        ("[1]", "one suite or a list"),
+        ("env: lakes", "env of suite bad is lakes"),
+    ],
 )
 def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "bad.yaml").write_text(text)

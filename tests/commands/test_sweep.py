@@ -3,17 +3,13 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from cod_lightning.commands import sweep as command
-from cod_lightning.errors import ConfigError
+from cod_lightning.folder_lock import locked
 from cod_lightning.reports.sweeps.record import JobStatus, read_jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -85,39 +81,10 @@ def test_finished_jobs_are_skipped_and_joblib_runs_the_rest_beside_each_other(sw
     assert sweep_record["cells"][1]["minus_reference"]["mean"]["n"] == 16
 
 
-def killed(config) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_killed_process_that_checks_cells_is_answered_in_one_line(monkeypatch) -> None:
-    monkeypatch.setattr(command, "build_error", killed)
-    cell = SimpleNamespace(record=SimpleNamespace(setting={"model.lr": "1"}, label="model.lr=1"), config={})
-    with pytest.raises(
-        ConfigError, match=r"sweep is model\.lr=1; .* The process that built it was killed: .* type the command again"
-    ):
-        command._check([cell])
-
-
-def test_the_process_that_checks_cells_ends_with_a_sweep_that_is_killed(tmp_path) -> None:
-    script = tmp_path / "checks.py"
-    script.write_text(
-        "import os, time\n"
-        "from concurrent.futures import ProcessPoolExecutor\n"
-        "from multiprocessing import get_context\n"
-        "from cod_lightning.commands.sweep import _end_with_the_sweep\n"
-        "if __name__ == '__main__':\n"
-        "    pool = ProcessPoolExecutor(1, mp_context=get_context('spawn'), initializer=_end_with_the_sweep)\n"
-        "    print(pool.submit(os.getpid).result(), flush=True)\n"
-        "    time.sleep(600)\n"
-    )
-    line = [sys.executable, str(script)]
-    with subprocess.Popen(line, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True) as begun:
-        assert begun.stdout is not None
-        pid = int(begun.stdout.readline())
-        begun.kill()
-    end = time.monotonic() + 30
-    while (
-        Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    ):
-        assert time.monotonic() < end, "it is left behind"
-        time.sleep(0.1)
+def test_a_job_that_a_killed_sweep_has_left_behind_is_not_run_a_second_time(swept) -> None:
+    cwd, _ = swept
+    (folder,) = [f for f, record in read_jobs(cwd / "out").items() if record.status is JobStatus.FAILED]
+    with locked(folder, "trainer.default_root_dir", "fit"):
+        done = sweep("model.lr=1e30", cwd=cwd)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "a folder in which no other process trains" in done.stderr.splitlines()[-1]

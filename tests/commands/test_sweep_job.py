@@ -1,7 +1,5 @@
 """One job: how its end is written down, whatever the end is."""
 
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.commands import sweep_job
-from cod_lightning.commands.sweep_job import command, run_job, still_runs
+from cod_lightning.commands.sweep_job import command, run_job
 from cod_lightning.errors import DataError
-from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_record, write_record
+from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_record, write_record
 
 JOB = JobRecord(
-    kind=JobKind.FIT,
     label="cell seed=1",
     config="smoke",
     overrides=("credit=TaskCredit",),
@@ -31,7 +28,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, record: Job
     monkeypatch.chdir(tmp_path)
     write_record(tmp_path, record)
 
-    def stand_in(folder: Path, kind: JobKind, *, resumes: bool = False) -> list[str]:
+    def stand_in(folder: Path, *, resumes: bool = False) -> list[str]:
         return [sys.executable, "-c", code]
 
     monkeypatch.setattr(sweep_job, "command", stand_in)
@@ -44,7 +41,7 @@ def test_a_job_that_ends_well_is_finished_and_its_cost_is_written_down(monkeypat
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "log.txt").symlink_to(tmp_path / "precious")
     found = ends(monkeypatch, tmp_path, WHOLE + "x = bytearray(60_000_000); print('done')")
-    assert (found.status, found.error, found.num_attempts, found.pid) == (JobStatus.FINISHED, None, 1, None)
+    assert (found.status, found.error, found.num_attempts) == (JobStatus.FINISHED, None, 1)
     assert found.wall_s > 0
     assert found.cpu_s > 0
     assert found.peak_mib > 60
@@ -93,7 +90,7 @@ def test_threads_are_set_for_every_library(monkeypatch, tmp_path) -> None:
 def test_an_interrupted_job_goes_on_from_its_checkpoint_and_its_seconds_add_up(monkeypatch, tmp_path, capsys) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").touch()
-    interrupted = replace(JOB, status=JobStatus.RUNNING, num_attempts=1, wall_s=100.0, peak_mib=1e6, pid=2**22 + 1)
+    interrupted = replace(JOB, status=JobStatus.RUNNING, num_attempts=1, wall_s=100.0, peak_mib=1e6)
     found = ends(monkeypatch, tmp_path, WHOLE, interrupted)
     assert "goes on from its last checkpoint" in capsys.readouterr().out
     assert found.num_attempts == 2
@@ -125,25 +122,8 @@ def test_what_a_job_runs_can_be_typed() -> None:
     folder = Path("jobs/one")
     line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "jobs/one/job.yaml"]
     line += ["--trainer.default_root_dir", "jobs/one"]
-    assert command(folder, JobKind.FIT) == [*line, "--overwrite", "true"]
-    assert command(folder, JobKind.FIT, resumes=True) == [*line, "--ckpt_path", "last"]
-    assert command(folder, JobKind.WARM_START)[3] == "test"
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="processes are looked up in /proc")
-def test_a_job_whose_process_lives_is_left_to_it(tmp_path) -> None:
-    sleeps = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", str(tmp_path)]
-    child = subprocess.Popen(sleeps, stdout=subprocess.PIPE)
-    try:
-        assert child.stdout is not None
-        child.stdout.readline()
-        running = replace(JOB, status=JobStatus.RUNNING, pid=child.pid)
-        assert still_runs(tmp_path, running)
-        assert not still_runs(tmp_path / "other", running), "the process of another job has taken its number"
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.communicate()
-    assert not still_runs(tmp_path, running)
+    assert command(folder) == [*line, "--overwrite", "true"]
+    assert command(folder, resumes=True) == [*line, "--ckpt_path", "last"]
 
 
 def test_a_damaged_record_is_named(tmp_path) -> None:
@@ -153,13 +133,14 @@ def test_a_damaged_record_is_named(tmp_path) -> None:
 
 
 def test_a_sweep_that_is_stopped_ends_its_job_which_stays_to_be_gone_on_with(monkeypatch, tmp_path) -> None:
+    children: list[int] = []
+
     def stopped(pid: int, options: int) -> None:
+        children.append(pid)
         raise SystemExit(143)
 
     monkeypatch.setattr(sweep_job.os, "wait4", stopped)
     with pytest.raises(SystemExit):
         ends(monkeypatch, tmp_path, "import time; time.sleep(60)")
-    record = read_record(tmp_path)
-    assert record.status is JobStatus.RUNNING
-    assert record.pid is not None
-    assert not Path(f"/proc/{record.pid}").exists()
+    assert read_record(tmp_path).status is JobStatus.RUNNING
+    assert not Path(f"/proc/{children[0]}").exists()

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cod_lightning.cli import main
+from cod_lightning.commands import sweep_job
 from cod_lightning.commands.composition import composed
-from cod_lightning.commands.config_files import find_config
-from cod_lightning.commands.sweep_job import LAUNCHERS, launch
-from cod_lightning.commands.sweep_plan import plan
+from cod_lightning.commands.config_files import find_config, temporary_config
+from cod_lightning.commands.sweep import plan
+from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
+from cod_lightning.reports.sweeps.record import JobStatus, write_record
 
 pytestmark = pytest.mark.slow
 AXES = ("credit=EpisodeCredit,TaskCredit", "seed_everything=1,2", "sampled_token_budget=5000")
@@ -22,51 +22,19 @@ def jobs(tmp_path_factory):
     return plan("smoke", AXES, tmp_path_factory.mktemp("sweep"), threads=1)
 
 
-def test_every_combination_is_a_job_after_one_evaluation_of_each_seed_s_warm_start(jobs):
-    kinds = [(job.record.kind, job.record.seed) for job in jobs]
-    assert kinds == [(JobKind.WARM_START, 1), (JobKind.WARM_START, 2), *[(JobKind.FIT, seed) for seed in (1, 2, 1, 2)]]
-    assert [job.record.label for job in jobs[2:4]] == [
+def test_every_combination_is_a_job(jobs):
+    assert [job.record.seed for job in jobs] == [1, 2, 1, 2]
+    assert [job.record.label for job in jobs[:2]] == [
         "smoke credit=EpisodeCredit seed=1",
         "smoke credit=EpisodeCredit seed=2",
     ]
 
 
-def test_a_cell_leaves_its_warm_start_s_evaluation_to_the_job_that_all_share(jobs):
-    warm, _, fit, *_ = jobs
-    assert fit.record.warm_start == warm.folder.name
-    assert fit.config["data"]["suites"][0]["warm_start_temperatures"] == []
-    assert warm.config["data"]["suites"][0]["warm_start_temperatures"] == [0.0, 0.3, 1.0]
-    assert warm.config["data"]["suites"][0]["controls"] == []
-    assert set(warm.config["model"]) == {"policy"}
-
-
-@pytest.mark.parametrize(
-    ("axis", "key"),
-    [
-        ("program.every=1,null", "program"),
-        ("data.stop_strings=null,[x]", "stop_strings"),
-        ("data.system_prompt=a,b", "system_prompt"),
-        ("data.rewrite_history=null,true", "rewrite_history"),
-    ],
-)
-def test_a_warm_start_is_evaluated_as_its_cell_plays(axis, key, tmp_path):
-    jobs = plan("smoke", (axis,), tmp_path, threads=1)
-    by_name = {job.folder.name: job.config["data"] for job in jobs}
-    fits = [job for job in jobs if job.record.kind is JobKind.FIT]
-    assert len(jobs) == 4, "two cells, each with its own"
-    assert all(by_name[str(fit.record.warm_start)][key] == fit.config["data"][key] for fit in fits)
-
-
-@pytest.mark.parametrize("axis", ["data.group_size=4,8", "data.temperature=1.0,0.9", "source=Uniform,Revisits"])
-def test_what_is_of_the_training_alone_shares_the_warm_start_s_evaluation(axis, tmp_path):
-    assert len(plan("smoke", (axis,), tmp_path, threads=1)) == 3
-
-
 def test_a_job_has_every_key_of_its_own_in_its_config(jobs):
-    fit = jobs[2].config
+    fit = jobs[0].config
     assert (fit["seed_everything"], fit["torch_threads"], fit["sampled_token_budget"]) == (1, 1, 5000)
     assert fit["model"]["credit"]["class_path"].endswith("EpisodeCredit")
-    assert jobs[4].config["model"]["credit"]["class_path"].endswith("TaskCredit")
+    assert jobs[2].config["model"]["credit"]["class_path"].endswith("TaskCredit")
 
 
 def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
@@ -77,14 +45,14 @@ def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
         "smoke", ("credit=TaskCredit,TrajectoryCredit", "method=rec", "seed_everything=2", AXES[2]), root, threads=1
     )
     known = {job.folder for job in jobs}
-    assert [job.folder in known for job in more] == [True, True, False], "warm start, task, trajectory"
-    assert more[1].folder == jobs[5].folder
+    assert [job.folder in known for job in more] == [True, False], "task, trajectory"
+    assert more[0].folder == jobs[3].folder
 
 
 @pytest.mark.parametrize(
     "spellings",
     [
-        ("data.env.max_turns=3", "data.env.init_args.max_turns=3", "--data.env.max_turns 3", "--data.env.max_turns=3"),
+        ("data.env.max_turns=3", "data.env.init_args.max_turns=3", "--data.env.max_turns 3", "env.max_turns=3"),
         ("env=frozen_lake_3x3", "--env frozen_lake_3x3", "data.env=frozen_lake_3x3", "--data.env=frozen_lake_3x3"),
         (
             "env=cod_lightning.envs.doors.Doors data.env.num_doors=3",
@@ -113,14 +81,19 @@ def test_arguments_of_the_file_s_world_are_not_given_to_another_one(tmp_path):
 
 def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
     typed = plan("examples/studies/levers.yaml", ("credit=TaskCredit", "method=grpo,loop"), tmp_path, threads=1)
-    fits = [job for job in typed if job.record.kind is JobKind.FIT]
-    assert len(fits) == 2 * 5, "the file's five seeds, two methods, the typed credit alone"
-    assert {job.record.setting["credit"] for job in fits} == {"TaskCredit"}
-    assert {job.config["model"]["baseline"]["class_path"].rpartition(".")[2] for job in fits} == {
+    assert len(typed) == 2 * 5, "the file's five seeds, two methods, the typed credit alone"
+    assert {job.record.setting["credit"] for job in typed} == {"TaskCredit"}
+    assert {job.config["model"]["baseline"]["class_path"].rpartition(".")[2] for job in typed} == {
         "GroupMean",
         "LeaveOneOut",
     }
-    assert all(job.config["trainer"]["max_epochs"] == -1 for job in fits)
+    assert all(job.config["trainer"]["max_epochs"] == -1 for job in typed)
+
+
+def test_an_axis_may_hold_names_of_what_ships_and_class_paths(tmp_path):
+    jobs = plan("smoke", ("env=doors,shop.Shop",), tmp_path, threads=1)
+    assert [job.record.setting["env"] for job in jobs] == ["doors", "shop.Shop"]
+    assert [job.config["data"]["env"]["class_path"] for job in jobs] == ["cod_lightning.envs.doors.Doors", "shop.Shop"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +120,7 @@ def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
     assert main([*line, "credit=EpisodeCredit,TaskCredit"]) == 0
     printed = capsys.readouterr().out
     assert "2 jobs, 1 finished" in printed
-    assert printed.startswith("finished  fit")
+    assert printed.startswith("finished  smoke")
 
 
 def test_a_key_that_fit_does_not_know_is_refused_before_anything_runs(tmp_path, capsys):
@@ -164,7 +137,7 @@ def test_a_key_that_fit_does_not_know_is_refused_before_anything_runs(tmp_path, 
     [
         (["credit=TaskCredit"], "--config is missing"),
         (["--config", "smok"], "Did you mean smoke?"),
-        (["--config", "smoke", "--jobs", "2"], "expected left out with --launcher basic"),
+        (["--config", "smoke", "--jobs", "1"], "threads a job, and --launcher joblib"),
         (["--config", "smoke", "--launcher", "joblib", "--jobs", "9999"], "Threads that share a core spin and crawl"),
         (["--config", "smoke", "--threads", "0"], "--threads is 0"),
         (["--config", "smoke", "--launcher", "slurm"], "--launcher is slurm; expected one of basic, joblib"),
@@ -179,19 +152,19 @@ def test_options_that_make_no_sense_are_refused_in_one_line(arguments, said, cap
 
 
 def test_a_job_s_config_is_one_that_fit_takes(jobs):
-    job = jobs[2]
-    job.write_config()
-    assert yaml.safe_load((job.folder / "job.yaml").read_text()) == job.config
-    assert "hydra" not in job.config
-    assert read_record(job.folder).kind is JobKind.FIT
+    path = temporary_config("job.yaml", jobs[0].config)
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", "--config", str(path), "--print_config"])
+    assert not ended.value.code
+    assert "hydra" not in jobs[0].config
 
 
 def test_the_folder_says_what_the_job_is(jobs):
-    assert Path(jobs[2].folder).name.startswith("smoke,credit=EpisodeCredit,seed=1-")
+    assert Path(jobs[0].folder).name.startswith("smoke,credit=EpisodeCredit,seed=1-")
 
 
 def test_a_launcher_that_is_not_installed_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setitem(LAUNCHERS, "joblib", ("joblib", "hydra_plugins.hydra_nowhere"))
+    monkeypatch.setattr(sweep_job, "find_spec", lambda name: None)
     assert main(["sweep", "--config", "smoke", "--launcher", "joblib"]) == 2
     assert "pip install 'hydra-" in capsys.readouterr().err
 
@@ -229,12 +202,3 @@ def test_a_method_is_a_loss_with_the_baseline_that_belongs_to_it(method, loss, b
     assert model["loss"]["class_path"].endswith(f".{loss}")
     assert model["baseline"]["class_path"].endswith(f".{baseline}")
     assert (model["reweight"] is not None) == reweighted
-
-
-@pytest.mark.parametrize("key", ["env.max_turns", "data.env.max_turns", "data.env.init_args.max_turns"])
-def test_a_job_has_the_same_folder_however_its_key_was_typed(key, tmp_path):
-    folders = [job.folder for job in plan("smoke", [f"{key}=3", "credit=EpisodeCredit,TaskCredit"], tmp_path, 1)]
-    assert folders == [
-        job.folder
-        for job in plan("smoke", ["++data.env.init_args.max_turns=3", "credit=EpisodeCredit,TaskCredit"], tmp_path, 1)
-    ]

@@ -9,12 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from jsonargparse import Namespace
 
 from cod_lightning.commands import trainer_settings
 from cod_lightning.commands.trainer_settings import (
-    check_devices,
     check_started,
     num_processes,
     on_loopback,
@@ -48,10 +46,9 @@ def test_an_open_mesh_shards_over_all_processes():
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        (trainer(4, data_parallel_size=3), r"data_parallel_size is 3; expected 4.*trainer\.devices to 3"),
         (
             trainer(4, data_parallel_size=2, tensor_parallel_size=2),
-            r"tensor_parallel_size is 2; expected 1.*Set it to 1",
+            r"tensor_parallel_size is 2; expected 1",
         ),
         (trainer("auto"), r"trainer\.devices is auto; expected the number"),
         (trainer(2, strategy="fsdp"), r"trainer\.strategy is fsdp; .*strategy=fsdp2"),
@@ -72,14 +69,6 @@ def test_other_strategies_have_no_mesh(name):
 
 def on(accelerator, devices=1):
     return Namespace(accelerator=accelerator, devices=devices, num_nodes=1)
-
-
-def test_a_gpu_is_refused_where_torch_sees_none(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(ConfigError, match=r"trainer\.accelerator is gpu; expected cpu or auto, .*no GPU.*built for"):
-        check_devices(on("gpu"))
-    check_devices(on("auto"))
-    check_devices(on("cpu", devices=8))
 
 
 @pytest.fixture
@@ -122,14 +111,6 @@ def test_a_process_that_its_environment_gives_a_rank_the_run_lacks_is_refused(st
 def test_a_rank_of_the_run_may_start(started, said):
     started(**said)
     check_started(on("cpu", 2))
-
-
-def test_more_gpus_than_a_node_has_are_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(ConfigError, match=r"trainer\.devices is 4; expected at most 2"):
-        check_devices(on("gpu", devices=4))
-    check_devices(on("gpu", devices=2))
-    check_devices(on("gpu", devices="auto"))
 
 
 LISTENS = """

@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 import pytest
 
-from cod_lightning.commands.config_files import expand, temporary_config
+from cod_lightning.commands.config_files import expand, overlaid, temporary_config
 from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.phase import WarmStart, WarmStartCLI, changed, config_of
+from cod_lightning.commands.phase import WarmStart, WarmStartCLI, config_of
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.modules import GRPOModule, WarmStartModule
@@ -57,7 +57,7 @@ def test_another_class_takes_the_place_of_the_run_s():
 def test_of_a_mixture_one_world_is_changed():
     worlds = {"lake": {"class_path": "b.Lake", "init_args": {"size": 3}}, "alchemy": {"class_path": "b.Alchemy"}}
     mixture = {"class_path": "b.Mixture", "init_args": {"worlds": worlds, "weights": {"lake": 1.0}}}
-    made = changed(mixture, {"weights": None, "worlds": {"lake": {"teacher": {"quotes": True}}}})
+    made = overlaid(mixture, {"weights": None, "worlds": {"lake": {"teacher": {"quotes": True}}}})
     assert made["init_args"]["worlds"]["lake"]["init_args"] == {"size": 3, "teacher": {"quotes": True}}
     assert made["init_args"]["worlds"]["alchemy"] == worlds["alchemy"]
     assert made["init_args"]["weights"] is None

@@ -120,8 +120,8 @@ def page(record: dict[str, Any]) -> str:
 
     text = [
         "# On a GPU",
-        "`make gpu` writes this page and gpu.json, which has the success of `cod` by suite, too: one process a part, with random "
-        "weights but in `cod`. What could not run says why.",
+        "**How fast is it on a GPU, and are its numbers right?** `make gpu` writes this page and gpu.json: one process a "
+        "part, with random weights but in `cod`, whose success is on [its page](pretrained.md).",
     ]
     if missing := [name for name in PARTS if name not in record["parts"]]:
         text.append(f"Not measured: {', '.join(missing)}.")

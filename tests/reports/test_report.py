@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.page import embedded
+from cod_lightning.reports.page import embedded, in_rows
 from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
 from tests.records import group
@@ -174,14 +174,14 @@ def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
     overview, lives = report_data(read_runs([tmp_path]))
     assert len(lives["lifecycles"]) == 2000
     assert overview["files"][0]["words"] is True
-    assert len(embedded(lives)) < 8_000_000
+    assert len(embedded(in_rows(lives))) < 8_000_000
 
 
 @pytest.mark.slow
 def test_too_much_text_is_thinned_by_whole_groups_and_said(tmp_path):
     write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2)
     overview, lives = report_data(read_runs([tmp_path]), most_bytes=400_000)
-    assert len(embedded(lives).encode()) <= 400_000
+    assert len(embedded(in_rows(lives)).encode()) <= 400_000
     assert len(lives["lifecycles"]) % 2 == 0
     assert 10 <= len(lives["lifecycles"]) < 80
     assert f"{len(lives['lifecycles'])} of 80 lifecycles are in this report" in overview["runs"][0]["notes"][0]

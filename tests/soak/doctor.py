@@ -17,22 +17,19 @@ from tests.planted_causes import HEALTHY, PLANTED, Planted
 
 PAGE = """# What doctor names
 
-After this page you know how often `doctor` ([guide](../guides/doctor.md)) names what is wrong, and how often it names what is not.
+**How often does `doctor` ([guide](../guides/doctor.md)) name what is wrong, and how often what is not?** Figures are in
+[doctor.json](doctor.json).
 
-`PYTHONPATH=. python tests/soak/doctor.py --out docs/results`
+    PYTHONPATH=. python tests/soak/doctor.py --out docs/results
 
-{planted}
+Of {num} planted causes {named} are named first. Planted: {planted}. Not named first: {missed}.
+Causes named in {runs} healthy runs: {alarms}, and what was seen there is so.
 
 {healthy}
 
-Of {num} planted causes {named} are named first. In {runs} healthy runs {alarms} causes are named: what was seen there is so, beside
-a reward that rises all the same.
-
-A run is healthy where it is a shipped config with nothing changed but its length (eight rollouts), its packs and its suites, and
-its reward did not fall: the mean over the last quarter of the updates is at least the first rollout's, less .05. Limits: tiny
-policies in compact words, one seed each; ten of the planted runs were trained before the warm start became a phase of the run, and
-examined after it. Thresholds were chosen with these runs in view: the table says that causes can be told
-apart by these figures, not how often they would be elsewhere.
+A healthy run is a shipped config with another length (eight rollouts), packs and suites, whose mean reward over the last quarter of
+the updates is at least the first rollout's, less .05. Limits: tiny policies in compact words, one seed each. Thresholds were chosen
+with these runs in view: causes can be told apart by these figures; how often they would be elsewhere is not shown.
 """
 
 
@@ -85,14 +82,15 @@ def page(planted: list[dict[str, Any]], healthy: list[dict[str, Any]]) -> str:
     def named(row: dict[str, Any]) -> str:
         return ", ".join(one["cause"] for one in row["named"]) or "none"
 
-    rows = [f"| {one['run']} | {named(one)} | {one['named'][0]['seen'] if one['named'] else ''} |" for one in planted]
+    missed = [f"{one['run']} (named {named(one)})" for one in planted if not named(one).startswith(one["run"])]
     seen = [": ".join(filter(None, [named(one), *(of["seen"] for of in one["named"])])) for one in healthy]
     sound = [
         f"| {one['run'].removeprefix('healthy ')} | {one['gain']:+.2f} | {said} |"
         for one, said in zip(healthy, seen, strict=True)
     ]
     return PAGE.format(
-        planted="\n".join(["| planted | named, the first first | seen |", "| --- | --- | --- |", *rows]),
+        planted=", ".join(one["run"] for one in planted),
+        missed="; ".join(missed) or "none",
         healthy="\n".join(["| healthy | reward, late less first | named |", "| --- | --- | --- |", *sound]),
         num=len(planted),
         named=sum(bool(one["named"]) and one["named"][0]["cause"] == one["run"] for one in planted),

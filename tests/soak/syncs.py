@@ -18,22 +18,21 @@ RATES = (1e-3, 1e-6)
 
 PAGE = """# Weight syncs
 
-After this page you know which faults of a weight sync stop a run, and when. A fault is planted from the second sync on, in each
-precision; a cell says what was first to name it at that sync: **d**igests of the engine's own tensors, or what it samples
-(**p**robes against an earlier sync, or the **s**elf-test), `.` where nothing did. Each cell has two letters: with the digests, and
-for an engine that cannot be looked into (a vLLM of any kind), which is known by its samples alone.
+**Which faults of a weight sync stop a run, and when?** A fault is planted from the second sync on, in each precision; a cell
+says what was first to name it at that sync: **d**igests of the engine's own tensors, or what it samples (**p**robes against an
+earlier sync, or the **s**elf-test), `.` where nothing did. The first letter is with the digests, the second for an engine that
+is known by its samples alone.
 
-`PYTHONPATH=. python tests/soak/syncs.py --out docs/results`
+    PYTHONPATH=. python tests/soak/syncs.py --out docs/results
 
 {table}
 
 With digests {named} of {total} planted faults stop the run by the second sync; by samples alone {blind}. Clean: {clean} syncs at
 learning rates 1e-3 and 1e-6, {alarms} false alarms.
 
-The first six are those of the wild, as their issues tell them. Limits: tiny models of two layers on a CPU, at a rate of 1e-3, which
-moves log-probs by .01 to .04 nats a sync. In less than float32 samples alone do not show a fault whose effect is smaller than the
-rounding of the engine: small parts of a model, or adapters a few updates old. Of three issues that were to be planted
-(unsloth #8701, vLLM #17103, TRL #4973) no text was found; kindred ones stand in their place.
+The first six are those of the wild, as their issues tell them (of unsloth #8701, vLLM #17103 and TRL #4973 no text was found).
+Limits: tiny models of two layers on a CPU, at a rate of 1e-3. In less than float32 samples alone do not show a fault that is
+smaller than the engine's rounding: small parts of a model, or adapters a few updates old.
 """
 
 

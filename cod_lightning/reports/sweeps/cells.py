@@ -99,12 +99,9 @@ def warm_start_outcomes(cell: Cell, suite: str) -> dict[str, BySeed]:
     """Condition (`warm_start`, `warm_start_t0.3`) -> seed -> outcomes of what the cell's runs started from."""
     found: dict[str, dict[int, Outcomes]] = {}
     for seed, run in cell.runs.items():
-        folder = run.folder.parent / (run.record.warm_start or "")
-        if run.record.warm_start is None or not (folder / "evaluation.json").is_file():
-            continue
-        record = read_results(folder / "evaluation.json")["suites"].get(suite)
+        record = read_results(run.folder / "evaluation.json")["suites"].get(suite)
         for name in record["controls"] if record else ():
-            outcomes = read_packs(folder / "evaluation_packs.parquet", suite, name)
+            outcomes = read_packs(run.folder / "evaluation_packs.parquet", suite, name)
             if outcomes is not None and name.startswith("warm_start") and name != ConditionKind.WARM_START_BLANKED:
                 found.setdefault(name, {})[seed] = outcomes
     return {name: runs for name, runs in found.items() if runs.keys() == cell.runs.keys()}

@@ -13,7 +13,7 @@ from cod_lightning.evaluation.crossed import holm
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.reports.sweeps.cells import Cell, Cost, FinishedRun, cells_of, curve_at, warm_start_outcomes
 from cod_lightning.reports.sweeps.grid import effects, grid_of
-from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_jobs
+from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_jobs
 from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, Curve, SweepRecord, SweepResults, WarmStartRecord
 from cod_lightning.reports.sweeps.statistics import (
     BySeed,
@@ -41,7 +41,7 @@ def compare(roots: Sequence[Path], reference: str | None = None) -> SweepResults
         jobs |= found
     records: list[SweepRecord] = []
     for config in dict.fromkeys(record.config for record in jobs.values()):
-        fits = {f: r for f, r in jobs.items() if r.config == config and r.kind is JobKind.FIT}
+        fits = {f: r for f, r in jobs.items() if r.config == config}
         done = [folder for folder, record in fits.items() if record.status is JobStatus.FINISHED]
         suites = dict.fromkeys(name for folder in done for name in read_results(folder / "evaluation.json")["suites"])
         records += [_sweep(config, suite, cells_of(fits, suite), reference) for suite in suites]
@@ -177,8 +177,7 @@ def _cost(costs: Sequence[Cost]) -> CellCost:
 def _command(cell: Cell) -> str:
     """What runs the cell again, with all its seeds."""
     record = cell.records[0]
-    set_by_hand = [line.removeprefix("++") for line in record.overrides]  # a single + is the way to a group of its own
-    axes = [line for line in set_by_hand if not line.startswith(f"{_SEED}=")]
+    axes = [line for line in record.overrides if not line.startswith(f"{_SEED}=")]
     seeds = ",".join(map(str, sorted(one.seed for one in cell.records)))
     return shlex.join(["python", "-m", "cod_lightning", "sweep", "--config", record.config, *axes, f"{_SEED}={seeds}"])
 

@@ -11,15 +11,6 @@ from cod_lightning.whole_file import write_whole
 _FILE = "job.json"
 
 
-class JobKind(StrEnum):
-    """What a job does."""
-
-    FIT = "fit"
-    """Train and evaluate one cell with one seed."""
-    WARM_START = "warm_start"
-    """Evaluate the warm start of one seed, which the cells share."""
-
-
 class JobStatus(StrEnum):
     """How far it got."""
 
@@ -34,9 +25,8 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """One job; its folder is the run's folder."""
+    """One job: a cell trained and evaluated with one seed; its folder is the run's folder."""
 
-    kind: JobKind
     label: str
     """What a person reads: what tells it from the jobs that were planned with it."""
     config: str
@@ -50,8 +40,6 @@ class JobRecord:
     """Place among the jobs that were planned with it; tables keep it."""
     threads: int = 1
     """Of torch."""
-    warm_start: str | None = None
-    """Name of the folder in which what it starts from is evaluated; null where nothing is."""
     status: JobStatus = JobStatus.PLANNED
     error: str | None = None
     """In one line, where it failed or was interrupted."""
@@ -62,8 +50,6 @@ class JobRecord:
     peak_mib: float = 0.0
     """Largest resident memory of its process."""
     num_attempts: int = 0
-    pid: int | None = None
-    """Of its process, while it runs."""
 
 
 def read_record(folder: Path) -> JobRecord:
@@ -71,8 +57,9 @@ def read_record(folder: Path) -> JobRecord:
     path = folder / _FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        content |= {"kind": JobKind(content["kind"]), "status": JobStatus(content["status"])}
-        return JobRecord(**{**content, "overrides": tuple(content["overrides"])})
+        return JobRecord(
+            **{**content, "status": JobStatus(content["status"]), "overrides": tuple(content["overrides"])}
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is no job of a sweep ({type(error).__name__}: {error}). Move it away.") from error
 

@@ -64,18 +64,18 @@ def test_no_program_can_overrule_the_comparison():
 
 @linux
 @pytest.mark.parametrize(
-    ("program", "remark"),
+    ("program", "remark", "time_s"),
     [
-        ("while True: pass", "took longer than 0.3 s"),
-        ("import time; time.sleep(60)", "took longer than 0.3 s"),
-        ("x = [0] * 10**9", "MemoryError"),
-        ("print('9' * 10**8)", "printed more than 1,000,000 bytes"),
-        ("open('big', 'w').write('9' * 10**8)", "PermissionError"),
+        ("while True: pass", "took longer than 0.3 s", 0.3),
+        ("import time; time.sleep(60)", "took longer than 0.3 s", 0.3),
+        ("x = [0] * 10**9", "MemoryError", 5.0),
+        ("print('9' * 10**8)", "printed more than 1,000,000 bytes", 5.0),
+        ("open('big', 'w').write('9' * 10**8)", "PermissionError", 5.0),
     ],
 )
-def test_a_program_that_takes_too_much_is_ended(program, remark):
+def test_a_program_that_takes_too_much_is_ended(program, remark, time_s):
     begun = time.perf_counter()
-    assert remark in grade(program, CALLS[:1], time_s=0.3).remark
+    assert remark in grade(program, CALLS[:1], time_s=time_s).remark
     assert time.perf_counter() - begun < 10
 
 

@@ -23,11 +23,10 @@ from cod_lightning.evaluation.schema import SuiteRecord
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.reports.sweeps.compare import compare
 from cod_lightning.reports.sweeps.page import page
-from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_jobs, write_record
+from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_jobs, write_record
 
 PACKS = 60
-CELL = Suite(name="held_out", controls=("blanked_context",), warm_start_temperatures=())
-START = Suite(name="held_out", controls=(), warm_start_temperatures=(0.3,))
+CELL = Suite(name="held_out", controls=("blanked_context",), warm_start_temperatures=(0.3,))
 
 
 def successes(seed: int, rate: float) -> np.ndarray:
@@ -50,18 +49,22 @@ def evaluated(folder: Path, suite: Suite, by_condition: dict[str, np.ndarray], i
     write_packs(folder / "evaluation_packs.parquet", played)
 
 
+def outcomes(seed: int, rate: float) -> dict[str, np.ndarray]:
+    """By condition: a trained policy that solves so much, and a warm start that solves a fifth of the tasks."""
+    none = dict.fromkeys(("blanked_context", "warm_start", "warm_start_blanked"), np.zeros((PACKS, 3)))
+    return {"trained": successes(seed, rate), "warm_start_t0.3": successes(seed, 0.2), **none}
+
+
 def job(root: Path, seed: int, rate: float, *, tokens: float = 1000.0, order: int = 0, **setting: str) -> Path:
     """A finished run of a cell that solves so much."""
     folder = root / f"{'-'.join(setting.values())}-{seed}-hash"
     record = JobRecord(
-        kind=JobKind.FIT,
         label=folder.name,
         config="study/made",
         overrides=(*(f"{k}={v}" for k, v in setting.items()), f"seed_everything={seed}"),
         setting={"env": "levers", **setting},
         seed=seed,
         order=order,
-        warm_start=f"start-{seed}",
         status=JobStatus.FINISHED,
         wall_s=10.0 + seed,
         cpu_s=9.0,
@@ -69,11 +72,7 @@ def job(root: Path, seed: int, rate: float, *, tokens: float = 1000.0, order: in
         num_attempts=1,
     )
     write_record(folder, record)
-    blanked = np.zeros((PACKS, 3))
-    evaluated(folder, CELL, {"trained": successes(seed, rate), "blanked_context": blanked})
-    start = root / f"start-{seed}"
-    cold = {"trained": blanked, "warm_start": blanked, "warm_start_t0.3": successes(seed, 0.2)}
-    evaluated(start, START, cold)
+    evaluated(folder, CELL, outcomes(seed, rate))
     with (folder / "metrics.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(
@@ -118,7 +117,7 @@ def test_packs_are_matched_by_name_not_by_place(root: Path) -> None:
     folder = next(root.glob("trajectory-2-*"))
     order = np.random.default_rng(0).permutation(PACKS)
     ids = [f"pack {n}" for n in order]
-    shuffled = {"trained": successes(2, 0.5)[order], "blanked_context": np.zeros((PACKS, 3))}
+    shuffled = {name: found[order] for name, found in outcomes(2, 0.5).items()}
     (folder / "evaluation_packs.parquet").unlink()
     evaluated(folder, CELL, shuffled, ids)
     assert only(root)["cells"][1]["minus_reference"] == before
@@ -132,14 +131,18 @@ def test_each_run_is_paired_with_its_own_seed_s_warm_start_at_its_best_temperatu
 
 
 def test_a_warm_start_of_which_nothing_is_known_is_not_the_best(root: Path) -> None:
-    for seed in (1, 2, 3):
-        known = {"trained": np.zeros((PACKS, 3)), "warm_start": np.zeros((PACKS, 3))}
-        evaluated(root / f"start-{seed}", START, known | {"warm_start_t0.3": np.full((PACKS, 3), np.nan)})
-    assert only(root)["warm_start"]["best_temperature"] == "warm_start"
-    for seed in (1, 2, 3):
-        lost = dict.fromkeys(("trained", "warm_start", "warm_start_t0.3"), np.full((PACKS, 3), np.nan))
-        evaluated(root / f"start-{seed}", START, lost)
-    assert only(root)["warm_start"] is None
+    lost = np.full((PACKS, 3), np.nan)
+
+    def known(**changed: np.ndarray) -> Any:
+        for folder, record in read_jobs(root).items():
+            rate = 0.3 if record.setting["credit"] == "episode" else 0.5
+            (folder / "evaluation_packs.parquet").unlink()
+            evaluated(folder, CELL, outcomes(record.seed, rate) | changed)
+        return only(root)["warm_start"]
+
+    best = known(**{"warm_start_t0.3": lost})
+    assert best["best_temperature"] == "warm_start"
+    assert known(**{"warm_start": lost, "warm_start_t0.3": lost}) is None
 
 
 @pytest.mark.parametrize(
@@ -282,10 +285,10 @@ def test_runs_without_a_validation_have_no_curve_and_all_else(root: Path) -> Non
 
 
 def test_a_row_is_run_again_by_what_can_be_typed(root: Path) -> None:
-    """A value was made `++key=value` for Hydra and is typed without; a group that the config does not have is typed with +."""
+    """A group that the config does not have may be typed with +."""
     for folder, record in read_jobs(root).items():
         if record.setting.get("credit") == "episode":
-            typed = ("credit=episode", "+source=history", "++model.lr=1e-3", f"++seed_everything={record.seed}")
+            typed = ("credit=episode", "+source=history", "model.lr=1e-3", f"seed_everything={record.seed}")
             write_record(folder, replace(record, overrides=typed))
     axes = "credit=episode +source=history model.lr=1e-3 seed_everything=1,2,3"
     assert f"python -m cod_lightning sweep --config study/made {axes}" in page(compare([root]), "Title", "the command")

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from cod_lightning.checkpoints.checkpoint import Checkpoint
-from cod_lightning.commands.sources import code_of_classes
+from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 
@@ -30,13 +30,17 @@ _EPOCH = (
     "trainer.overfit_batches",
 )
 """Keys that decide how many updates an epoch has."""
-_PLAYED = ("data.env", "data.context", "data.max_new_tokens", "model.policy")
-"""Keys of what a policy was trained in and as."""
-_SAID = (
-    *("data.program", "data.enable_thinking", "data.rewrite_history", "data.chat_template_kwargs"),
-    *("data.system_prompt", "data.stop_strings", "data.thinking_budget"),
+_PLAYED = (
+    *("data.env", "data.context", "data.max_new_tokens", "model.policy", "data.program", "data.enable_thinking"),
+    *(
+        "data.rewrite_history",
+        "data.chat_template_kwargs",
+        "data.system_prompt",
+        "data.stop_strings",
+        "data.thinking_budget",
+    ),
 )
-"""Likewise, where the checkpoint's config has them: the order of its episodes, and how its dialogues are put and ended."""
+"""Keys of what a policy was trained in and as, and of how its dialogues are put and ended."""
 _HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradient_checkpointing", "model.policy.dtype")
 """Keys of a policy that its checkpoint replaces, or that change no token."""
 
@@ -84,15 +88,14 @@ def check_same_policy(
         print(f"warning: {checkpoint.path} does not hold its config; nothing is compared", file=sys.stderr)
         return
     _warn_of_code(checkpoint, yaml.safe_dump(dict(config)))
-    keys = [*_PLAYED, *(key for key in _SAID if key.partition(".")[2] in kept["config"]["data"])]
-    before, after = ({key: at[key.split(".")[0]][key.split(".")[1]] for key in keys} for at in (kept["config"], config))
+    parts = [(key, *key.split(".")) for key in _PLAYED]
+    known = [one for one in parts if one[2] in kept["config"][one[1]]]  # not all are of earlier versions
+    before, after = ({key: at[part][name] for key, part, name in known} for at in (kept["config"], config))
     changed = [(key, said) for key, said in differences(before, after) if not key.startswith(_HOW_BUILT)]
     listed = "; ".join(f"{key}: {said}" for key, said in changed)
     if "vocabulary" in kept and kept["vocabulary"] != derive_seed("vocabulary", *words):
-        expected = "a checkpoint of this vocabulary; its run had other words"
-        if changed:
-            raise ConfigError("ckpt_path", checkpoint.path, f"{expected} ({listed})", "Use the config of its own run.")
-        remedy = "The code of its environment or context has changed since: restore it, or train again."
+        expected = f"a checkpoint of this vocabulary; its run had other words ({listed or 'with this config'})"
+        remedy = "Use the config of its own run; where that is this one, the code of its environment or context has changed since."
         raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
     if changed and not accepted:
         expected = f"a checkpoint of a policy that was trained so; between its run and this command changed {listed}"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cod_lightning.checkpoints.folder import CheckpointFolder
-from cod_lightning.commands.resume import named, newest
+from cod_lightning.checkpoints.resume import named, newest
 from cod_lightning.errors import ConfigError, DataError
 
 
