@@ -108,10 +108,13 @@ def test_an_agent_whose_context_no_update_rewrites_carries_its_records_over_a_re
 def test_a_state_is_read_from_the_store_only_where_it_is_not_the_one_that_was_left(tmp_path):
     read = []
 
-    class Counted(EpisodesContext):
+    class CountedStored(Stored):
         def load(self, text):
             read.append(text)
             return super().load(text)
+
+    class Counted(EpisodesContext):
+        companions = (CountedStored, *EpisodesContext.companions)
 
     agent, pack = _agent(tmp_path, mechanism=Counted())
     for task in pack.tasks[:3]:
