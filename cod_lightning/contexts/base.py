@@ -193,7 +193,7 @@ class Scripted(Companion[M]):
 
     def asks(self, messages: Sequence[Message]) -> bool:
         """Whether this dialogue is one of `update`."""
-        return False
+        raise NotImplementedError(f"{type(self.of).__name__} takes no notes of policies without a model")
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
         """A well-formed answer in this dialogue after which the context holds the note."""

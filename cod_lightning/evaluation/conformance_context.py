@@ -3,9 +3,11 @@
 import json
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from cod_lightning.contexts.base import (
     Answer,
+    Budget,
     ContextMechanism,
     ContextUpdate,
     Entries,
@@ -24,6 +26,7 @@ from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 
 _NOTE = "alpha=1\nbeta=2"
+_KINDS = (InTask, Scripted, Words, Entries, Budget, Stored)
 
 
 def check_context(mechanism: ContextMechanism) -> Iterator[Verdict]:
@@ -37,6 +40,16 @@ def check_context(mechanism: ContextMechanism) -> Iterator[Verdict]:
         ("methods change no state in place", lambda: _in_place(mechanism)),
     ):
         yield verdict_on(rule, look)
+
+
+def _takes_notes(mechanism: ContextMechanism) -> bool:
+    """Whether policies without a model can write its contexts."""
+    return type(beside(mechanism, Scripted)) is not Scripted
+
+
+def _noted(mechanism: ContextMechanism) -> Any:
+    """The state that holds the note; the empty one where the mechanism takes none."""
+    return beside(mechanism, Scripted).adopt(_NOTE) if _takes_notes(mechanism) else mechanism.empty()
 
 
 def _solved(mechanism: ContextMechanism, state: object) -> Episode:
@@ -54,6 +67,10 @@ def _opening(dialogue: UpdateDialogue) -> list[Message]:
 
 
 def _empty(mechanism: ContextMechanism) -> Broken:
+    for kind in _KINDS:
+        for name in vars(kind):
+            if not name.startswith("_") and hasattr(type(mechanism), name):
+                yield f"{name} has no effect here; move it to a class of {kind.__name__} and name that in companions"
     if not isinstance(words := beside(mechanism, Words).words(), tuple):
         yield f"words() is a {type(words).__name__}; expected a tuple, in the same order in every process"
     state = mechanism.empty()
@@ -67,7 +84,9 @@ def _empty(mechanism: ContextMechanism) -> Broken:
 
 
 def _adopted(mechanism: ContextMechanism) -> Broken:
-    state = beside(mechanism, Scripted).adopt(_NOTE)
+    if not _takes_notes(mechanism):
+        return
+    state = _noted(mechanism)
     text, keys = mechanism.text(state), [entry.key for entry in beside(mechanism, Entries).entries(state)]
     if missing := [line for line in _NOTE.splitlines() if line not in text]:
         yield f"text(adopt(note)) lacks {missing[0]!r}"
@@ -76,7 +95,7 @@ def _adopted(mechanism: ContextMechanism) -> Broken:
 
 
 def _loaded(mechanism: ContextMechanism) -> Broken:
-    for state in (mechanism.empty(), beside(mechanism, Scripted).adopt(_NOTE)):
+    for state in (mechanism.empty(), _noted(mechanism)):
         kept = beside(mechanism, Stored).dump(state)
         json.loads(kept)
         if beside(mechanism, Stored).load(kept) != state:
@@ -86,11 +105,11 @@ def _loaded(mechanism: ContextMechanism) -> Broken:
 def _updated(mechanism: ContextMechanism) -> Broken:
     if not mechanism.updates:
         return
-    for text in (None, *GARBAGE):
-        state = beside(mechanism, Scripted).adopt(_NOTE)
+    for text in (None, *GARBAGE) if _takes_notes(mechanism) else GARBAGE:
+        state = _noted(mechanism)
         dialogue = mechanism.update(state, "the rules", _solved(mechanism, state), byte_chat())
         messages = _opening(dialogue)
-        if not beside(mechanism, Scripted).asks(messages):
+        if _takes_notes(mechanism) and not beside(mechanism, Scripted).asks(messages):
             yield "asks() does not know the messages that update() begins with"
             return
         for _ in range(100):
@@ -120,7 +139,7 @@ def _within(mechanism: ContextMechanism) -> Broken:
     for text in (None, *GARBAGE):
         if text == "\ud800":  # no tokenizer decodes to half a surrogate pair
             continue
-        prepared = mechanism.prepare(beside(mechanism, Scripted).adopt(_NOTE), "the rules", "what is seen")
+        prepared = mechanism.prepare(_noted(mechanism), "the rules", "what is seen")
         state, dialogue = prepared.state, (Message(Role.SYSTEM, prepared.system), Message(Role.USER, "what is seen"))
         for _ in range(5):
             said = (
@@ -142,7 +161,7 @@ def _within(mechanism: ContextMechanism) -> Broken:
 
 
 def _in_place(mechanism: ContextMechanism) -> Broken:
-    state = beside(mechanism, Scripted).adopt(_NOTE)
+    state = _noted(mechanism)
     before, episode = beside(mechanism, Stored).dump(state), _solved(mechanism, state)
     mechanism.prepare(state, "the rules", "what is seen")
     beside(mechanism, InTask).on_turn(state, "a response", byte_chat())

@@ -4,8 +4,21 @@ import pytest
 
 from cod_lightning import contexts
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, StartedContext
-from cod_lightning.contexts.base import ContextMechanism, InTask, Stored, beside
+from cod_lightning.contexts.base import (
+    Budget,
+    ContextMechanism,
+    ContextUpdate,
+    Entries,
+    InTask,
+    Prepared,
+    Scripted,
+    Stored,
+    TextState,
+    Words,
+    beside,
+)
 from cod_lightning.errors import DataError
+from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
@@ -115,3 +128,55 @@ def within(text):
     """What stands between fences of five backticks, and all else."""
     parts = f"\n{text}\n".split("\n`````\n")
     return "\n".join(parts[1::2]), "\n".join(parts[::2])
+
+
+KINDS = (InTask, Scripted, Words, Entries, Budget, Stored)
+
+
+def public(kind: type) -> set[str]:
+    """What a class declares itself and does not hide: attributes, annotations, properties and methods."""
+    return {name for name in {**vars(kind), **vars(kind).get("__annotations__", {})} if not name.startswith("_")}
+
+
+class Bare(ContextMechanism):
+    """The required members and nothing else: the last feedback is the context."""
+
+    def text(self, state):
+        return state.text
+
+    def prepare(self, state, rules, observation):
+        return Prepared(f"{rules} {state.text}".strip(), state)
+
+    def update(self, state, rules, episode, tokens):
+        answer = yield Message(Role.SYSTEM, "Rewrite."), Message(Role.USER, episode.feedback)
+        text = answer.response
+        refused = not text.isascii() or bool(tokens.control_token(text))
+        return ContextUpdate(state=state if refused else TextState(text), reward=0.0, parsed=not refused)
+
+
+def test_the_contract_has_nine_public_members_and_no_companion_more_than_four():
+    assert public(ContextMechanism) == {
+        *("State", "version", "updates", "companions", "empty", "text", "prepare", "update", "feedback")
+    }
+    assert {kind: len(public(kind)) for kind in KINDS if len(public(kind)) > 4} == {}
+
+
+def test_a_mechanism_of_the_required_members_has_the_default_of_every_companion_and_keeps_the_contract():
+    mechanism = Bare()
+    state = TextState("a\nb")
+    assert not beside(mechanism, InTask).hooks()
+    assert beside(mechanism, Words).words() == ()
+    assert [entry.key for entry in beside(mechanism, Entries).entries(state)] == ["a", "b"]
+    assert beside(mechanism, Stored).load(beside(mechanism, Stored).dump(state)) == state
+    with pytest.raises(NotImplementedError, match=r"^Bare takes no notes of policies without a model$"):
+        beside(mechanism, Scripted).adopt("a")
+    assert [broken for verdict in check_context(mechanism) for broken in verdict.broken] == []
+
+
+def test_a_member_that_nothing_reads_is_named_by_check():
+    class Old(Bare):
+        def on_turn(self, state, response, tokens):
+            return None
+
+    (found,) = [broken for verdict in check_context(Old()) for broken in verdict.broken]
+    assert found == "on_turn has no effect here; move it to a class of InTask and name that in companions"
