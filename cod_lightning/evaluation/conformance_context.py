@@ -169,7 +169,7 @@ def _in_place(mechanism: ContextMechanism) -> Broken:
     roles = (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER)
     beside(mechanism, InTask).before_turn(state, "the rules", tuple(map(Message, roles, texts)), byte_chat())
     mechanism.feedback(state, episode)
-    if mechanism.updates:
+    if mechanism.updates and _takes_notes(mechanism):
         beside(mechanism, Scripted).write(
             "gamma=3", _opening(mechanism.update(state, "the rules", episode, byte_chat()))
         )
