@@ -14,8 +14,8 @@ def beside(whole: Any, kind: type[C]) -> C:
     >>> beside(Levers(protocol="compact"), Vocabulary).words()[:3]
     ('levers', 'want=red', 'want=blue')
     """
-    for own in whole.companions:
-        if issubclass(own, kind):
-            return own(whole)
+    own: Any = next((one for one in whole.companions if issubclass(one, kind)), None)
     inside = getattr(whole, "inside", None)  # of one that delegates
-    return kind(whole) if inside is None else beside(inside, kind)
+    if own is None and inside is not None:
+        return beside(inside, kind)
+    return (own or kind)(whole)
