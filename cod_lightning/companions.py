@@ -18,4 +18,5 @@ def beside(whole: Any, kind: type[C]) -> C:
     inside = getattr(whole, "inside", None)  # of one that delegates
     if own is None and inside is not None:
         return beside(inside, kind)
-    return (own or kind)(whole)
+    made: Any = own or kind
+    return made(whole)
