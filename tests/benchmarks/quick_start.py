@@ -10,6 +10,7 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -43,7 +44,9 @@ class QuickStart:
         self.world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
         self.mechanism = HintContext(protocol="compact")
         self.policy = TinyPolicy(weights=str(weights))
-        tokenizer = self.policy.tokenizer(beside(self.world, Vocabulary).words() + self.mechanism.words())
+        tokenizer = self.policy.tokenizer(
+            beside(self.world, Vocabulary).words() + beside(self.mechanism, Words).words()
+        )
         self.model, self.chat = self.policy.model(tokenizer).eval(), Chat(tokenizer)
         use_rms_norm(self.model)  # likewise
 
