@@ -247,20 +247,20 @@ class RolloutDataModule(ItemDataModule):
 
     def check_oracle(self, key: str, scorer: str) -> None:
         """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see."""
-        first = first_pack(self.env, self.pack_size, self.seed)
-        remedy = "Choose a scorer that sees what the policy sees."
-
         from cod_lightning.evaluation.provided_contexts import check_oracle
 
+        first, remedy = (
+            first_pack(self.env, self.pack_size, self.seed),
+            "Choose a scorer that sees what the policy sees.",
+        )
         check_oracle(self.env, first, self.context, key, scorer, remedy)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""
-        if self._suites_checked:
-            return
-
         from cod_lightning.evaluation.readiness import ready
 
+        if self._suites_checked:
+            return
         check_names([suite.name for suite in self.suites])
         self.suites = tuple(ready(suite, self.env, self.pack_size, self.context, self.chat) for suite in self.suites)
         self._suites_checked = True
@@ -305,12 +305,7 @@ class RolloutDataModule(ItemDataModule):
         """One loader for each condition of each suite that the current policy plays; its item is a `PlayedCondition`."""
 
         def played(suite: Suite, condition: Condition) -> "Iterator[PlayedCondition]":
-            setting = self._setting(condition.temperature, suite)
-            if condition.kind is ConditionKind.ENDPOINT and self.baseline is not None:
-                from cod_lightning.evaluation.suite_player import at_endpoint
-
-                setting = at_endpoint(setting, self.baseline)
-            yield self._suite_player.play(suite, condition, setting)
+            yield self._suite_player.play(suite, condition, self._setting(condition.temperature, suite))
 
         return [SizedItems(partial(played, *chosen), 1) for chosen in self.test_conditions()]
 
@@ -318,7 +313,7 @@ class RolloutDataModule(ItemDataModule):
     def _suite_player(self) -> "SuitePlayer":
         from cod_lightning.evaluation.suite_player import SuitePlayer
 
-        return SuitePlayer(self.runner)
+        return SuitePlayer(self.runner, self.baseline)
 
     def predict_dataloader(self) -> SizedItems:
         """The packs of a validation, in items of no more lifecycles than a training rollout has: memory stays bounded."""
@@ -348,17 +343,18 @@ class RolloutDataModule(ItemDataModule):
 
     def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
         """Siblings of each pack, played by the engine's weights as they are now, or, in training, as its source has them."""
-        if label == "train":
-            collected = self.packs.collected(packs, num_siblings, self.engine.policy_version)
-            if collected is not None:
-                return collected
-        setting = self._training_setting() if label == "train" else self._setting(self.temperature)
-        return run_groups(packs, num_siblings, setting, label=label)
+        if label != "train":
+            return run_groups(packs, num_siblings, self._setting(self.temperature), label=label)
+        collected = self.packs.collected(packs, num_siblings, self.engine.policy_version)
+        return (
+            run_groups(packs, num_siblings, self._training_setting(), label=label) if collected is None else collected
+        )
 
     def _training_setting(self) -> Setting:
         return replace(self._setting(self.temperature), program=self.program)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
+        config = getattr(getattr(self.learner, "model", None), "config", None)
         sampler = Sampler(
             engine=self.engine,
             chat=self.chat,
@@ -372,7 +368,7 @@ class RolloutDataModule(ItemDataModule):
             thinking_budget=self.thinking_budget,
             seed=self.seed,
             policy_version=self.engine.policy_version,
-            num_ids=_num_ids(self.learner),
+            num_ids=config and getattr(config.get_text_config(), "vocab_size", None),  # a tokenizer may have fewer
             deadlines=self.deadlines,
             liveness=self.runner.liveness,
         )
@@ -396,19 +392,9 @@ class RolloutDataModule(ItemDataModule):
     def _num_ahead(self) -> float:
         """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer
         tells; with a buffer, which has a number of its own, all of these."""
-        trainer, updates = self._run, self.updates_per_rollout * self.passes_per_rollout
-        needed: float = math.inf
-        if trainer.max_epochs is not None and trainer.max_epochs >= 0:
-            epochs = trainer.max_epochs - trainer.current_epoch - 1
-            needed = (self.stream.left + epochs * len(self.stream)) / updates
-        if trainer.max_steps >= 0:
-            needed = min(needed, (trainer.max_steps - trainer.global_step) / updates)
+        trainer = self._run
+        epochs = math.inf if (end := trainer.max_epochs) is None or end < 0 else end - trainer.current_epoch - 1
+        steps = math.inf if trainer.max_steps < 0 else trainer.max_steps - trainer.global_step
         # a group that is overtaken may be one version older
         most = self.max_staleness - (not self.in_order) if self.buffer is None else math.inf
-        return min(most, math.ceil(needed) - 1) if needed < math.inf else most
-
-
-def _num_ids(module: Any) -> int | None:
-    """Ids that the module's model has; a model may have more than its tokenizer. None where the model does not say."""
-    config = getattr(getattr(module, "model", None), "config", None)
-    return None if config is None else getattr(config.get_text_config(), "vocab_size", None)
+        return min(most, self.stream.num_needed(epochs, steps))

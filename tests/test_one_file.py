@@ -130,7 +130,12 @@ def test_it_is_at_most_500_lines_over_torch_and_worlds_alone():
     tree = list(ast.walk(ast.parse(text)))
     used = {node.module for node in tree if isinstance(node, ast.ImportFrom)}
     used |= {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
-    assert {name.partition(".")[0] for name in used} <= {"torch", "cod_lightning", *sys.stdlib_module_names}
+    assert {name.partition(".")[0] for name in used} <= {
+        "torch",
+        "jaxtyping",
+        "cod_lightning",
+        *sys.stdlib_module_names,
+    }
     own = {name for name in used if name.startswith("cod_lightning")}
     assert all(name == "cod_lightning.types" or name.startswith("cod_lightning.envs") for name in own)
 

@@ -39,10 +39,11 @@ class SuitePlayer:
 
     Args:
         runner: Runs the rollouts.
+        baseline: A model behind a chat endpoint that plays its own condition; null: none.
     """
 
-    def __init__(self, runner: RolloutRunner) -> None:
-        self.runner = runner
+    def __init__(self, runner: RolloutRunner, baseline: Engine | None = None) -> None:
+        self.runner, self.baseline = runner, baseline
         self._packs_of: tuple[str, list[Pack]] = ("", [])
         """The current suite's name and packs, which its conditions share."""
         self._trained: list[Group] = []
@@ -56,6 +57,8 @@ class SuitePlayer:
 
         Sampling noise goes by identity alone, not by version: a checkpoint has the same figures whenever it is tested.
         """
+        if condition.kind is ConditionKind.ENDPOINT and self.baseline is not None:
+            setting = at_endpoint(setting, self.baseline)
         env = suite.env or setting.env
         if self._packs_of[0] != suite.name:
             with self.runner.phase(f"sampling packs of the suite '{suite.name}'"):

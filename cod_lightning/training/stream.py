@@ -3,6 +3,7 @@
 Items are counted by Lightning, handed on sealed, and fetched only when they are needed.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -120,6 +121,11 @@ class TrainStream:
                 self._batch = None
             before_sync = -self.num_rollouts % self._rollouts_per_sync
             yield Sealed(replace(update, updates_left=len(self._shares), rollouts_left=before_sync))
+
+    def num_needed(self, epochs: float, updates: float) -> float:
+        """Rollouts that a training needs after the one that it takes now, with so many epochs after this one and updates left."""
+        rollouts = min(self.left + epochs * self._length, updates) / self._updates_per_rollout
+        return rollouts if rollouts == math.inf else math.ceil(rollouts) - 1
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: Lightning resumes a loader that has this method, but restores its state too late."""

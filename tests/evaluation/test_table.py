@@ -36,7 +36,7 @@ def test_every_number_is_whole_at_usual_widths(results: Results, width: int) -> 
     for position in results["suites"]["heldout"]["positions"]:
         assert f"{position['success']:.2f}" in text
     assert text.count("pos ") == 4
-    assert "400 packs" in text
+    assert "200 packs" in text
 
 
 def test_a_policy_that_was_not_trained_goes_by_its_name() -> None:
@@ -188,8 +188,8 @@ def test_a_policy_that_is_no_better_than_memoryless_does_not_rise(results: Resul
 
 def test_hidden_rules_are_counted_beside_packs_where_they_are_fewer(results: Results) -> None:
     record: Any = results["suites"]["heldout"]
-    assert "400 packs of 4" in rendered({"suites": {"a": record}}, 100)
-    assert "400 packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
+    assert "200 packs of 4" in rendered({"suites": {"a": record}}, 100)
+    assert "200 packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
 
 
 def test_the_share_of_malformed_answers_stands_in_the_table(results: Results) -> None:

@@ -127,6 +127,13 @@ def test_worth_chooses_among_the_similar_alone():
     assert context.prepare(state, "", "red").state.shown == (0,)
 
 
+@pytest.mark.parametrize(("weight", "chosen"), [(0.4, 0), (0.6, 1)])
+def test_the_weight_says_how_much_worth_counts_against_similarity(weight, chosen):
+    context = EpisodesContext(select="utility", most=1, candidates=2, utility_weight=weight)
+    state = EpisodesState((Record(0, "red", "", ""), Record(1, "blue", "", "")), (0.0, 1.0), num_tasks=2)
+    assert context.prepare(state, "", "red").state.shown == (chosen,)
+
+
 def test_beyond_its_capacity_the_record_of_least_worth_goes_and_of_equal_ones_the_oldest():
     context = EpisodesContext(capacity=3)
     state = lived(context, ("a", 0.0), ("b", 0.0), ("c", 0.0))
@@ -134,6 +141,8 @@ def test_beyond_its_capacity_the_record_of_least_worth_goes_and_of_equal_ones_th
     after = lived(context, ("d", 0.2), state=context.load(context.dump(state)))
     assert [record.task for record in after.records] == ["a", "c", "d"]
     assert after.num_tasks == 4
+    worst_last = lived(context, ("d", 0.2), state=EpisodesState(state.records, (0.5, 0.3, 0.2), num_tasks=3))
+    assert [record.task for record in worst_last.records] == ["a", "b", "d"]
 
 
 @PROTOCOLS

@@ -1,5 +1,6 @@
 """Self-imitation: which episodes are replayed, with which advantage, against the definition."""
 
+import json
 import math
 import random
 from collections import Counter
@@ -64,3 +65,14 @@ def test_self_imitation_draws_better_episodes_more_often_and_never_more_than_it_
             assert len(of_update) == 2
             counts.update(one.episode.sibling for one in of_update)
     assert counts[1] < counts[2] < counts[3] < counts[4]
+
+
+def test_self_imitation_goes_on_with_its_weight_and_its_latest_returns():
+    replay, other = (SelfImitation(baseline_size=2, warmup_rollouts=4) for _ in range(2))
+    for number in range(3):
+        replay.observe(of_rollout([recorded(group_return=float(number))], number=number))
+    other.load_state_dict(json.loads(json.dumps(replay.state_dict())))
+    assert other.weight == replay.weight > 0
+    for one in (replay, other):
+        one.observe(of_rollout([recorded(group_return=9.0)], number=3))
+        assert [list(values) for values in one.returns.values()] == [[2.0, 9.0]]

@@ -52,10 +52,11 @@ def test_the_same_pack_played_again_is_joined_by_its_best_lifecycle_of_before(on
     ]
     now = [recorded(pack_id="a", episode=e, group_return=0.2, rollout=3) for e in range(2)]
     rollout = of_rollout(now, without=(0, 1), updates=((0, 1),), packs={0: "a", 1: "b"}, number=3)
-    chosen = replay.choose([*of_before, recorded(pack_id="c", advantage=0.1)], rollout)[0]
+    others = [recorded(pack_id=name, advantage=0.1) for name in "cd"]
+    chosen = replay.choose([*of_before, *others], rollout)[0]
     again = [one for one in chosen if one.episode.pack_id == "a"]
     assert [(one.episode.sibling, one.episode.episode, one.advantage) for one in again] == [(1, 0, 0.4), (1, 1, 0.3)]
-    assert {one.episode.pack_id for one in chosen} == ({"a"} if only else {"a", "c"})
+    assert len({one.episode.pack_id for one in chosen} - {"a"}) == (0 if only else 1), "one for b alone"
 
 
 def test_packs_that_come_again_are_joined_by_themselves_in_a_stream():

@@ -5,7 +5,7 @@ from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles import Controlled
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
+from cod_lightning.types import EntryEventKind, EpisodeKind, EpisodeStatus, Split
 from tests.asked import shown
 from tests.evaluation.echoes import MECHANISM, Echo
 
@@ -26,6 +26,8 @@ def test_each_position_shows_its_own_context_and_no_update_is_asked_for() -> Non
         (life,) = group.lifecycles
         assert [s.turns[0].response for s in life.solves] == [shown(MECHANISM, WORLD.rules, c) for c in contexts]
         assert [s.context_before for s in life.solves] == contexts
+        held = [[e.text for e in s.entries if e.kind is EntryEventKind.HELD] for s in life.solves]
+        assert held == [[context] if context else [] for context in contexts]
         assert [(e.kind, e.position) for e in life.episodes] == [
             (EpisodeKind.SOLVE, 0), (EpisodeKind.UPDATE, 0), (EpisodeKind.SOLVE, 1), (EpisodeKind.UPDATE, 1),
             (EpisodeKind.SOLVE, 2),

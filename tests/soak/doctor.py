@@ -23,7 +23,7 @@ PAGE = """# What doctor names
     PYTHONPATH=. python tests/soak/doctor.py --out docs/results
 
 Of {num} planted causes {named} are named first. Planted: {planted}. Not named first: {missed}.
-In {runs} healthy runs {alarms} causes are named:
+Causes named in {runs} healthy runs: {alarms}, and what was seen there is so.
 
 {healthy}
 
@@ -83,7 +83,11 @@ def page(planted: list[dict[str, Any]], healthy: list[dict[str, Any]]) -> str:
         return ", ".join(one["cause"] for one in row["named"]) or "none"
 
     missed = [f"{one['run']} (named {named(one)})" for one in planted if not named(one).startswith(one["run"])]
-    sound = [f"| {one['run'].removeprefix('healthy ')} | {one['gain']:+.2f} | {named(one)} |" for one in healthy]
+    seen = [": ".join(filter(None, [named(one), *(of["seen"] for of in one["named"])])) for one in healthy]
+    sound = [
+        f"| {one['run'].removeprefix('healthy ')} | {one['gain']:+.2f} | {said} |"
+        for one, said in zip(healthy, seen, strict=True)
+    ]
     return PAGE.format(
         planted=", ".join(one["run"] for one in planted),
         missed="; ".join(missed) or "none",

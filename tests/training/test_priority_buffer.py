@@ -68,6 +68,12 @@ def test_it_chooses_as_the_definition_does(sigma, per_sync, more):
     assert any(dropped) == (more > 0)
 
 
+def test_a_rollout_that_is_as_old_as_may_be_when_it_is_needed_needs_no_other_in_its_place():
+    buffer = PriorityBuffer(rollouts_per_sync=1, rollouts_begun=4)
+    buffer.begin(0, 7, 0)
+    assert [buffer.num_to_begin(1, 2, max_age) for max_age in (3, 2)] == [1, 2]
+
+
 def test_rollouts_are_one_sync_old_and_a_faster_sampler_makes_them_newer_and_drops_the_rest():
     ages = {}
     for per_sync in (4, 2):
