@@ -7,8 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.train import TrainCLI
+from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
 from cod_lightning.engines.base import Engine
@@ -37,8 +36,7 @@ class QuickStart:
     chat: Chat = field(init=False)
 
     def __post_init__(self) -> None:
-        argv = expand(["--config", "quickstart"]).argv
-        weights = start(TrainCLI, GRPOModule, RolloutDataModule, argv, execute=False).warm_start_folder
+        weights = made(TrainCLI, expand(["--config", "quickstart"])).warm_start_folder
         torch.set_num_threads(self.threads)
         keep_freed_memory()  # as `fit` does
         self.world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
