@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import Budget, ContextMechanism
 from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import Proposals, TextEnv, Tools, beside
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
@@ -258,7 +258,7 @@ def check_first_prompt(
     env: TextEnv, context: ContextMechanism, task: Task, window: int, chat: Chat, max_new_tokens: int
 ) -> None:
     """A first prompt is in words that the policy knows, and fits with its response and what the context budgets into the window."""
-    context.check(window, max_new_tokens)
+    beside(context, Budget).check(window, max_new_tokens)
     check_hooks(env, context)
     with answering(partial(unplayable, env), "an environment that begins a task"):
         world = copy.deepcopy(env)

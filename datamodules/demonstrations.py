@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from textwrap import shorten
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, Scripted
 from cod_lightning.credit.table import episode_table, facts_of
 from cod_lightning.datamodules.checks import check_first_prompt, check_ids, check_proposals, first_pack, unplayable
 from cod_lightning.datamodules.items import ItemDataModule
@@ -167,13 +167,13 @@ class DemonstrationDataModule(ItemDataModule):
         for kind, position, played in steps:
             who = f"{pack.id}.{position}.{kind}"
             if kind is EpisodeKind.SOLVE:
-                state, task = self.context.adopt(teacher.context(rng)), pack.tasks[position]
+                state, task = beside(self.context, Scripted).adopt(teacher.context(rng)), pack.tasks[position]
                 again = played != position
                 if self.context.updates and position and not again and position - 1 not in updated:
                     state = self.context.feedback(state, episodes[-1])
                 episodes.append(await run_solve_episode(env, task, state, setting, who, position))
             elif kind is EpisodeKind.PROPOSE:
-                state = self.context.adopt(teacher.context(rng))
+                state = beside(self.context, Scripted).adopt(teacher.context(rng))
                 asked = (env, pack.tasks[position], state, setting, who, position)
                 proposal, made = await run_propose_episode(*asked)
                 if made is None:

@@ -6,7 +6,7 @@ from typing import Any
 import lightning as L
 import torch
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import Program
@@ -42,14 +42,17 @@ class ItemDataModule(L.LightningDataModule):
     @property
     def words(self) -> tuple[str, ...]:
         """The closed vocabulary of environment, context and program, in the order of the ids; empty for a language model."""
-        spoken = (("data.env", self.env, beside(self.env, Vocabulary)), ("data.context", self.context, self.context))
+        spoken = (
+            ("data.env", self.env, beside(self.env, Vocabulary)),
+            ("data.context", self.context, beside(self.context, Words)),
+        )
         for key, part, vocabulary in spoken:
             with answering(partial(_unread, key, part), "one whose words() can be read"):
                 words = vocabulary.words()
             if not isinstance(words, tuple):
                 expected = f"one whose words() gives a tuple, in the same order in every process, and no {type(words).__name__}"
                 raise ConfigError(key, type(part).__name__, expected, "Make it one; sort what comes from a set.")
-        words = beside(self.env, Vocabulary).words() + self.context.words()
+        words = beside(self.env, Vocabulary).words() + beside(self.context, Words).words()
         return words + tuple(word for word in self.program.words() if words and word not in words)
 
     def words_for(self, policy: Policy) -> tuple[str, ...]:

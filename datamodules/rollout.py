@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch.trainer.states import TrainerFn
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, Stored, beside
 from cod_lightning.datamodules.checks import (
     check_baseline,
     check_comparing,
@@ -180,7 +180,7 @@ class RolloutDataModule(ItemDataModule):
             learner=lambda: self.learner,
             for_scorers=self._for_scorers,
             pad_id=lambda: self.chat.pad_id,
-            dump=context.dump,
+            dump=beside(context, Stored).dump,
             replay=stored,
             num_ahead=self._num_ahead if max_staleness else None,
             play_group=lambda pack: run_group(pack, group_size, self._training_setting()),

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from cod_lightning.adapters import adapter_weights
+from cod_lightning.contexts.base import Words, beside
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from tests.stubs import PlainContext, WordWorld
 
@@ -16,7 +17,9 @@ def write_base(folder: Path, seed: int = 0, words: Sequence[str] | None = None) 
     """Model and tokenizer of these words; None: of `WordWorld`'s."""
     torch.manual_seed(seed)
     policy = TinyPolicy(**TINY)
-    tokenizer = policy.tokenizer(WordWorld().words() + PlainContext().words() if words is None else words)
+    tokenizer = policy.tokenizer(
+        WordWorld().words() + beside(PlainContext(), Words).words() if words is None else words
+    )
     policy.model(tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

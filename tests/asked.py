@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate
+from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, Scripted, beside
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message
 
 
@@ -23,12 +23,14 @@ class LetterTokens:
 
 def shown(mechanism: ContextMechanism, rules: str, note: str, observation: str = "") -> str:
     """The system text of a task that begins with this note as its context."""
-    return mechanism.prepare(mechanism.adopt(note) if note else mechanism.empty(), rules, observation).system
+    return mechanism.prepare(
+        beside(mechanism, Scripted).adopt(note) if note else mechanism.empty(), rules, observation
+    ).system
 
 
 def opened(mechanism: ContextMechanism, rules: str, episode: Episode) -> tuple[Message, ...]:
     """The messages that open the update after this episode."""
-    state = mechanism.adopt(episode.context_before) if episode.context_before else mechanism.empty()
+    state = beside(mechanism, Scripted).adopt(episode.context_before) if episode.context_before else mechanism.empty()
     return tuple(next(mechanism.update(state, rules, episode, LetterTokens())))
 
 

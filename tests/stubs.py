@@ -3,7 +3,15 @@
 import random
 from collections.abc import Callable, Sequence
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import (
+    ContextMechanism,
+    ContextUpdate,
+    Prepared,
+    Scripted,
+    TextState,
+    TokenView,
+    UpdateDialogue,
+)
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.envs.base import TextEnv, Vocabulary
 from cod_lightning.rollout.runner import RolloutObserver
@@ -63,17 +71,27 @@ class WordWorld(TextEnv):
         return ("rules", *WORDS)
 
 
+class PlainScripted(Scripted):
+    def adopt(self, note: str) -> TextState:
+        return TextState(note)
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return messages[0].content == "w2"
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return note
+
+
 class PlainContext(ContextMechanism):
     """Whatever the policy says becomes the context."""
+
+    companions = (PlainScripted,)
 
     def empty(self) -> TextState:
         return TextState()
 
     def text(self, state: TextState) -> str:
         return state.text
-
-    def adopt(self, note: str) -> TextState:
-        return TextState(note)
 
     def prepare(self, state: TextState, rules: str, observation: str) -> Prepared:
         return Prepared(f"{rules} {state.text}".strip(), state)
@@ -83,12 +101,6 @@ class PlainContext(ContextMechanism):
         if tokens.control_token(response) or not response:
             return ContextUpdate(state=state, reward=-0.1, parsed=False, reason="control token")
         return ContextUpdate(state=TextState(response), reward=0.0, parsed=True)
-
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return messages[0].content == "w2"
-
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        return note
 
 
 class FunctionEngine(Engine):

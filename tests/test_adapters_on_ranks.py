@@ -13,6 +13,7 @@ import cod_lightning.commands.train  # noqa: F401  (ranks are forked from here)
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.modules import GRPOModule
@@ -74,7 +75,9 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    words = beside(Levers(protocol="compact"), Vocabulary).words() + HintContext(protocol="compact").words()
+    words = (
+        beside(Levers(protocol="compact"), Vocabulary).words() + beside(HintContext(protocol="compact"), Words).words()
+    )
     return write_base(tmp_path_factory.mktemp("base"), words=words)
 
 

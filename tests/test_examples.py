@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from cod_lightning.contexts.base import InTask, Scripted, Stored
 from cod_lightning.envs.base import Players, beside
 from cod_lightning.lifecycles import outline
 
@@ -136,7 +137,8 @@ def test_the_mechanism_plays_the_lifecycle_of_its_guide_and_its_state_is_stored_
     state = life.episodes[-1].state_after
     assert {note.text: note.worth for note in state.notes}["- Lever 2 gives gold"] == 0.8125
     again = topic_notes.TopicNotes()
-    assert again.load(again.dump(state)) == state
+    stored = beside(again, Stored)
+    assert stored.load(stored.dump(state)) == state
 
 
 def test_of_its_notes_a_task_is_shown_those_that_share_a_word_the_most_useful_first(topic_notes):
@@ -148,16 +150,16 @@ def test_of_its_notes_a_task_is_shown_those_that_share_a_word_the_most_useful_fi
     assert prepared.state.shown == ("red is red", "red: lever 2")
     assert "blue" not in prepared.system
     assert mechanism.prepare(mechanism.empty(), "rules", "red").system == "rules"
-    intervention = mechanism.on_turn(state, "First I look. <look>blue</look>", None)
+    intervention = beside(mechanism, InTask).on_turn(state, "First I look. <look>blue</look>", None)
     assert intervention.reply == "blue: lever 3"
-    assert mechanism.on_turn(state, "<answer>Lever 3</answer>", None) is None
+    assert beside(mechanism, InTask).on_turn(state, "<answer>Lever 3</answer>", None) is None
 
 
 def test_it_asks_once_more_for_notes_that_cannot_be_read(topic_notes):
     from tests.asked import answered
 
     mechanism = topic_notes.TopicNotes()
-    before = mechanism.adopt("old")
+    before = beside(mechanism, Scripted).adopt("old")
     late = answered(mechanism, ["no block", "<notes>\nold\nnew\nnew\n</notes>"], state=before)
     assert (late.parsed, mechanism.text(late.state)) == (True, "old\nnew")
     never = answered(mechanism, ["no block", "<notes><|end|></notes>"], state=before, special_tokens={"<|end|>"})

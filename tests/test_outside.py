@@ -28,7 +28,7 @@ import torch
 from msgspec import Struct
 
 from cod_lightning.clients import ChatClient
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, Scripted, Words
 from cod_lightning.credit.returns import CreditRule, Returns
 from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import Vocabulary
@@ -118,19 +118,33 @@ class Facts(Struct, frozen=True):
     uses: int = 0
 
 
+class FactsScripted(Scripted):
+    def adopt(self, note):
+        return Facts(tuple(note.split()))
+
+    def asks(self, messages):
+        return messages[0].content == "update"
+
+    def write(self, note, messages):
+        return note
+
+
+class FactsWords(Words):
+    def words(self):
+        return ("update",)
+
+
 class ByTask(ContextMechanism):
     """Keeps facts; a task is shown those that share a word with its first observation."""
 
     State = Facts
+    companions = (FactsScripted, FactsWords)
 
     def empty(self):
         return Facts()
 
     def text(self, state):
         return "\\n".join(state.facts)
-
-    def adopt(self, note):
-        return Facts(tuple(note.split()))
 
     def prepare(self, state, rules, observation):
         goal = observation.split()[-1]
@@ -144,15 +158,6 @@ class ByTask(ContextMechanism):
 
     def feedback(self, state, episode):
         return state
-
-    def asks(self, messages):
-        return messages[0].content == "update"
-
-    def write(self, note, messages):
-        return note
-
-    def words(self):
-        return ("update",)
 
 
 class FewTurns(Reward):

@@ -107,7 +107,8 @@ def _leave_out_arguments_of_another(whole: Any, below: Any, own: Any) -> None:
     """Take out of each class that the file names itself (`own`) the arguments of the one that its defaults named (`below`)."""
     if not all(isinstance(one, dict) for one in (whole, below, own)):
         return
-    if own.get("class_path") not in (None, below.get("class_path")) and whole["class_path"] == own["class_path"]:
+    named, before = own.get("class_path"), below.get("class_path")
+    if named is not None and before not in (None, named) and whole["class_path"] == named:
         whole["init_args"] = {
             k: v for k, v in (whole.get("init_args") or {}).items() if k in (own.get("init_args") or {})
         }

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from cod_lightning.commands.deploy import played, setting_of
 from cod_lightning.commands.from_run import SamplingCLI, built
+from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.methods.evolution import Evolution, Round
@@ -113,7 +114,7 @@ def _write(folder: Path, cli: Any, evolution: Evolution, rounds: Sequence[Round]
     }
     write_whole(folder / _FILE, json.dumps(record, indent=1) + "\n")
     state = folder / "best.json"
-    write_whole(state, evolution.setting.mechanism.dump(evolution.best.state))
+    write_whole(state, beside(evolution.setting.mechanism, Stored).dump(evolution.best.state))
     started = {"inside": cli.asked["data"]["context"], "first": str(state.absolute())}
     config = {"data": {"context": {"class_path": "cod_lightning.contexts.StartedContext", "init_args": started}}}
     write_whole(folder / "context.yaml", yaml.safe_dump(config))

@@ -4,17 +4,20 @@ The state is a record that the mechanism owns; no other code reads its fields. W
 
     empty -> prepare -> (the task: on_turn, before_turn, on_turn, ...) -> feedback -> update -> prepare -> ...
 
-Every method is pure: it returns a new state and keeps nothing. Whatever a method raises costs the lifecycle that called it, and
-is counted as `ContextFailure`. To add a mechanism: one file with one subclass, chosen with `data.context.class_path`.
+What happens within a task, scripted notes, a vocabulary, entries, storage and budgets are companions beside the mechanism, named in
+`companions`; `beside(mechanism, InTask)` finds one. Every method is pure: it returns a new state and keeps nothing. Whatever a
+method raises costs the lifecycle that called it, and is counted as `ContextFailure`. To add a mechanism: one file with one
+subclass, chosen with `data.context.class_path`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from cod_lightning.companions import beside as beside
 from cod_lightning.errors import DataError
 from cod_lightning.types import Episode, Message
 
@@ -108,7 +111,7 @@ Spoken = Callable[[Sequence[Message]], str]
 
 
 class ContextMechanism(ABC):
-    """How a context is kept, shown, rewritten and read."""
+    """How a context is kept, shown and rewritten."""
 
     State: ClassVar[type[Struct]] = TextState
     """The record; frozen, and made of values that JSON has."""
@@ -117,6 +120,8 @@ class ContextMechanism(ABC):
     updates: bool = True
     """Whether the policy rewrites the context. False: a program's updates do not take place, and `feedback` alone, which
     sees every task, changes the state."""
+    companions: "tuple[type[Companion[Any]], ...]" = ()
+    """Classes that stand beside the mechanism; the first of a kind counts."""
 
     def empty(self) -> Any:
         """The state before the first task."""
@@ -125,18 +130,6 @@ class ContextMechanism(ABC):
     @abstractmethod
     def text(self, state: Any) -> str:
         """The state for readers, one entry a line; an empty string where there is nothing in it."""
-
-    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
-        """The state piece by piece, and what the mechanism itself removed from it in the latest episode.
-
-        By default a piece is a line of `text`, and is known by what it says: one whose words change is then another one.
-        """
-        lines = (line for line in self.text(state).splitlines() if line.strip())
-        return tuple(ContextEntry(line, line) for line in dict.fromkeys(lines))
-
-    @abstractmethod
-    def adopt(self, note: str) -> Any:
-        """The state that holds this note, which a scripted policy, an oracle or a demonstrator has written."""
 
     @abstractmethod
     def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
@@ -149,13 +142,29 @@ class ContextMechanism(ABC):
         `episode` has the turns as text, the reward, the feedback, and as `context_before` the text of the context.
         """
 
-    @abstractmethod
-    def asks(self, messages: Sequence[Message]) -> bool:
-        """Whether this dialogue is one of `update`; scripted policies use it."""
+    def feedback(self, state: Any, episode: Episode) -> Any:
+        """The state after a task, whose reward is in `episode`; called once for every solve episode that has a reward."""
+        return state
 
-    @abstractmethod
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        """A well-formed answer in this dialogue after which the context holds the note; for scripted policies."""
+
+M = TypeVar("M", bound=ContextMechanism)
+
+
+class Companion(Generic[M]):
+    """What stands beside a mechanism: made around it when it is asked for, and keeps nothing of its own.
+
+    Each kind says what holds for a mechanism without one.
+
+    Args:
+        of: The mechanism.
+    """
+
+    def __init__(self, of: M) -> None:
+        self.of = of
+
+
+class InTask(Companion[M]):
+    """What a mechanism does within a task. By default nothing."""
 
     def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
         """Called with each response of a solve episode before the environment sees it; None leaves the turn alone."""
@@ -172,36 +181,72 @@ class ContextMechanism(ABC):
     def hooks(self) -> frozenset[str]:
         """Which of `on_turn` and `before_turn` do anything; one around another mechanism has those of the one inside, too."""
         names = ("on_turn", "before_turn")
-        return frozenset(one for one in names if getattr(type(self), one) is not getattr(ContextMechanism, one))
+        return frozenset(one for one in names if getattr(type(self), one) is not getattr(InTask, one))
+
+
+class Scripted(Companion[M]):
+    """How policies without a model write and read contexts: references, oracles, demonstrators. By default they cannot."""
+
+    def adopt(self, note: str) -> Any:
+        """The state that holds this note, which a scripted policy, an oracle or a demonstrator has written."""
+        raise NotImplementedError(f"{type(self.of).__name__} takes no notes of policies without a model")
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        """Whether this dialogue is one of `update`."""
+        raise NotImplementedError(f"{type(self.of).__name__} takes no notes of policies without a model")
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        """A well-formed answer in this dialogue after which the context holds the note."""
+        raise NotImplementedError(f"{type(self.of).__name__} takes no notes of policies without a model")
 
     def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
-        """A scripted policy's response in this dialogue of a task; `act` and `note` say what it does and what it notes in any."""
+        """The response in this dialogue of a task; `act` and `note` say what the policy does and what it notes in any."""
         return act(messages)
 
-    def feedback(self, state: Any, episode: Episode) -> Any:
-        """The state after a task, whose reward is in `episode`; called once for every solve episode that has a reward."""
-        return state
 
-    def check(self, window: int, max_new_tokens: int) -> None:
-        """Raise `ConfigError` for budgets that leave no room in a prompt with its response, or in a response (tokens)."""
+class Words(Companion[M]):
+    """The words of a closed vocabulary, for tiny policies. By default none."""
 
     def words(self) -> tuple[str, ...]:
         """Every word that the compact wording can show or ask for (see `envs.base.Vocabulary`)."""
         return ()
 
+
+class Entries(Companion[M]):
+    """A state piece by piece, for reports."""
+
+    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
+        """The pieces, and what the mechanism itself removed from it in the latest episode.
+
+        By default a piece is a line of `text`, and is known by what it says: one whose words change is then another one.
+        """
+        lines = (line for line in self.of.text(state).splitlines() if line.strip())
+        return tuple(ContextEntry(line, line) for line in dict.fromkeys(lines))
+
+
+class Budget(Companion[M]):
+    """Whether a policy has room for the mechanism. By default it has."""
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        """Raise `ConfigError` for budgets that leave no room in a prompt with its response, or in a response (tokens)."""
+
+
+class Stored(Companion[M]):
+    """States as text, for agents that outlive their process."""
+
     def dump(self, state: Any) -> str:
-        """The state as JSON with the mechanism and its version, for agents that outlive their process."""
-        return msgspec.json.encode(
-            {"mechanism": type(self).__name__, "version": self.version, "state": state}, order="sorted"
-        ).decode()
+        """The state as JSON with the mechanism and its version."""
+        kept = {"mechanism": type(self.of).__name__, "version": self.of.version, "state": state}
+        return msgspec.json.encode(kept, order="sorted").decode()
 
     def load(self, text: str) -> Any:
         """`dump` back again. Raises `DataError` for the state of another mechanism or version, and for a damaged one."""
         try:
             kept = msgspec.json.decode(text)
-            found, expected = (kept["mechanism"], kept["version"]), (type(self).__name__, self.version)
+            found = kept["mechanism"], kept["version"]
+            expected = type(self.of).__name__, self.of.version
             if found == expected:
-                return msgspec.convert(kept["state"], self.State)
+                return msgspec.convert(kept["state"], self.of.State)
         except (msgspec.MsgspecError, KeyError, TypeError) as error:
             raise DataError(
                 f"a context's state is damaged ({error}). `context revert` goes back to an earlier one."

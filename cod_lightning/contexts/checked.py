@@ -1,21 +1,49 @@
 """Another mechanism, whose changes a list of rules may refuse: what a context may not say, and what it may not lose."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import regex
 from msgspec import Struct, structs
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Intervention, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import (
+    ContextMechanism,
+    ContextUpdate,
+    History,
+    InTask,
+    Intervention,
+    TokenView,
+    UpdateDialogue,
+    beside,
+)
 from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
 from cod_lightning.normal_form import hidden_letter, normal_form, with_tags_read
-from cod_lightning.types import Episode
+from cod_lightning.types import Episode, Message
 
 _READINGS: tuple[Callable[[str], str], ...] = (str, normal_form, lambda text: normal_form(with_tags_read(text)))
 _RULE_S = 1.0
 """For one rule and one text."""
+
+
+class CheckedInTask(InTask["CheckedContext"]):
+    """What the checked context does within a task."""
+
+    def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
+        """That of the mechanism inside; where its new state would say what is forbidden, with the text of the old one."""
+        found = beside(self.of.inside, InTask).on_turn(state, response, tokens)
+        if found is not None and self.of._newly_forbidden(self.of.text(state), self.of.text(found.state)):
+            kept = _undone(state, found.state, self.of.text)
+            return structs.replace(found, state=kept if self.of.text(kept) == self.of.text(state) else state)
+        return found
+
+    def before_turn(self, state: Any, rules: str, messages: Sequence[Message], tokens: TokenView) -> History | None:
+        return beside(self.of.inside, InTask).before_turn(state, rules, messages, tokens)
+
+    def hooks(self) -> frozenset[str]:
+        """Those of the mechanism inside: alone this one has nothing to check within a task."""
+        return beside(self.of.inside, InTask).hooks()
 
 
 class CheckedContext(WrappedContext):
@@ -29,6 +57,8 @@ class CheckedContext(WrappedContext):
             one. Name what the environment alone can say: a text that others plant there is kept as well.
         penalty: Reward of a refused rewrite is minus this.
     """
+
+    companions = (CheckedInTask, *WrappedContext.companions)
 
     def __init__(
         self,
@@ -51,18 +81,6 @@ class CheckedContext(WrappedContext):
         if not reason:
             return found
         return ContextUpdate(state=state, reward=min(found.reward, -self.penalty), parsed=False, reason=reason)
-
-    def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
-        """That of the mechanism inside; where its new state would say what is forbidden, with the text of the old one."""
-        found = super().on_turn(state, response, tokens)
-        if found is not None and self._newly_forbidden(self.text(state), self.text(found.state)):
-            kept = _undone(state, found.state, self.text)
-            return structs.replace(found, state=kept if self.text(kept) == self.text(state) else state)
-        return found
-
-    def hooks(self) -> frozenset[str]:
-        """Those of the mechanism inside: alone this one has nothing to check within a task."""
-        return self.inside.hooks()
 
     def feedback(self, state: Any, episode: Episode) -> Any:
         """That of the mechanism inside, unless it would say what is forbidden."""

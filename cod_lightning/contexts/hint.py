@@ -4,9 +4,17 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import (
+    ContextEntry,
+    ContextUpdate,
+    Entries,
+    Prepared,
+    TextState,
+    TokenView,
+    UpdateDialogue,
+)
 from cod_lightning.contexts.hint_wording import WORDINGS
-from cod_lightning.contexts.worded import WordedContext
+from cod_lightning.contexts.worded import WordedContext, WordedScripted
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.normal_form import hidden_letter
 from cod_lightning.types import Episode, Message
@@ -14,6 +22,23 @@ from cod_lightning.types import Episode, Message
 _DELIMITERS = tuple(text for wording in WORDINGS.values() for text in (wording.start, wording.end))
 _BEGINS = {text: re.compile(f"(?={re.escape(text)})") for text in _DELIMITERS}
 """Where each is spelled, overlaps counted: two lines of dashes can share one."""
+
+
+class HintEntries(Entries["HintContext"]):
+    """The pieces of the hint."""
+
+    def entries(self, state: TextState) -> tuple[ContextEntry, ...]:
+        return (ContextEntry("hint", state.text),) if state.text else ()
+
+
+class HintScripted(WordedScripted["HintContext"]):
+    """How scripted policies write the hint."""
+
+    def adopt(self, note: str) -> TextState:
+        return TextState(note)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return self.of.wording.write(note)
 
 
 class HintContext(WordedContext):
@@ -33,6 +58,8 @@ class HintContext(WordedContext):
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
+
+    companions = (HintEntries, HintScripted, *WordedContext.companions)
 
     def __init__(
         self,
@@ -55,12 +82,6 @@ class HintContext(WordedContext):
     def text(self, state: TextState) -> str:
         return state.text
 
-    def entries(self, state: TextState) -> tuple[ContextEntry, ...]:
-        return (ContextEntry("hint", state.text),) if state.text else ()
-
-    def adopt(self, note: str) -> TextState:
-        return TextState(note)
-
     def prepare(self, state: TextState, rules: str, observation: str) -> Prepared:
         return Prepared(self.wording.inject(rules, state.text, self.response_limit), state)
 
@@ -72,9 +93,6 @@ class HintContext(WordedContext):
             kept = state if self.on_failure == "keep" else TextState(self.wording.lost)
             return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
         return ContextUpdate(state=TextState(hint), reward=self._length_reward(answer.num_tokens), parsed=True)
-
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        return self.wording.write(note)
 
     def _parse(self, response: str, tokens: TokenView) -> tuple[str, str]:
         """(hint, "") or ("", which rule was broken)."""

@@ -3,14 +3,14 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from cod_lightning.contexts.base import TokenView, UpdateDialogue
 from cod_lightning.contexts.hint_wording import fenced
 from cod_lightning.contexts.provenance import HIDDEN, Provenance
-from cod_lightning.contexts.worded import WordedContext, Wording
+from cod_lightning.contexts.worded import WordedContext, WordedScripted, Wording
 from cod_lightning.types import Episode, Message
 
 _CUT = " [...] "
@@ -150,12 +150,24 @@ class CompactRecordWording(RecordWording):
 WORDINGS: dict[str, RecordWording] = {"natural": NaturalRecordWording(), "compact": CompactRecordWording()}
 
 
+R = TypeVar("R", bound="RecordContext")
+
+
+class RecordScripted(WordedScripted[R]):
+    """How scripted policies write records."""
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return note
+
+
 class RecordContext(WordedContext):
     """A mechanism without update episodes, whose state is made of records.
 
     Raises:
         ConfigError: For a protocol that there is none of.
     """
+
+    companions = (RecordScripted, *WordedContext.companions)
 
     updates = False
 
@@ -165,9 +177,6 @@ class RecordContext(WordedContext):
 
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         raise NotImplementedError(f"{type(self).__name__} has no update episodes")
-
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        return note
 
     def noted(self, note: str) -> tuple[Record, ...]:
         """Records of a note that a scripted policy, an oracle or a demonstrator wrote."""

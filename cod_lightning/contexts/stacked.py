@@ -7,14 +7,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import (
+    Budget,
     ContextEntry,
     ContextMechanism,
     ContextUpdate,
+    Entries,
+    InTask,
     Intervention,
     Prepared,
+    Scripted,
     Spoken,
+    Stored,
     TokenView,
     UpdateDialogue,
+    Words,
+    beside,
 )
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.types import Episode, Message, Role
@@ -27,6 +34,94 @@ class StackedState(Struct, frozen=True):
     """The states of the parts, in their order."""
 
     states: tuple[Any, ...] = ()
+
+
+class StackedEntries(Entries["StackedContext"]):
+    """The pieces of the memories."""
+
+    def entries(self, state: StackedState) -> tuple[ContextEntry, ...]:
+        """Those of the parts, each known by its part's class and its key there."""
+        return tuple(
+            replace(entry, key=f"{type(part).__name__} {entry.key}")
+            for part, one in zip(self.of.parts, state.states, strict=True)
+            for entry in beside(part, Entries).entries(one)
+        )
+
+
+class StackedScripted(Scripted["StackedContext"]):
+    """How scripted policies write the memories."""
+
+    def adopt(self, note: str) -> StackedState:
+        return StackedState(tuple(beside(part, Scripted).adopt(note) for part in self.of.parts))
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return any(beside(part, Scripted).asks(messages) for part in self.of.parts)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        """The answer of the part that asked last; what is shown to it is found in its own opening."""
+        for place in range(len(messages) - 1, 1, -1):
+            system, _, user = messages[place].content.partition(_BETWEEN)
+            opening = (Message(Role.SYSTEM, system), Message(Role.USER, user))
+            if messages[place].role is Role.USER and (part := self.of._asking(opening)) is not None:
+                return beside(part, Scripted).write(note, opening)
+        part = self.of._asking(messages)
+        assert part is not None, "no part asks for anything"
+        return beside(part, Scripted).write(note, messages)
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        """As the part has it that answers within tasks."""
+        part = next((part for part in self.of.parts if "on_turn" in beside(part, InTask).hooks()), self.of.parts[0])
+        return beside(part, Scripted).respond(act, note, messages)
+
+
+class StackedInTask(InTask["StackedContext"]):
+    """What the memories does within a task."""
+
+    def on_turn(self, state: StackedState, response: str, tokens: TokenView) -> Intervention | None:
+        """What the part says that answers within tasks."""
+        for index, part in enumerate(self.of.parts):
+            found = beside(part, InTask).on_turn(state.states[index], response, tokens)
+            if found is not None:
+                return replace(found, state=self.of._with(state, index, found.state))
+        return None
+
+    def hooks(self) -> frozenset[str]:
+        return frozenset().union(*(beside(part, InTask).hooks() for part in self.of.parts))
+
+
+class StackedBudget(Budget["StackedContext"]):
+    """The room for the memories."""
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        for part in self.of.parts:
+            beside(part, Budget).check(window, max_new_tokens)
+
+
+class StackedWords(Words["StackedContext"]):
+    """The words of the memories."""
+
+    def words(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(word for part in self.of.parts for word in beside(part, Words).words()))
+
+
+class StackedStored(Stored["StackedContext"]):
+    """The memories as text."""
+
+    def dump(self, state: StackedState) -> str:
+        """Each part's own dump, so that each checks its name and version."""
+        kept = [beside(part, Stored).dump(one) for part, one in zip(self.of.parts, state.states, strict=True)]
+        return super().dump(StackedState(tuple(kept)))
+
+    def load(self, text: str) -> StackedState:
+        kept = super().load(text).states
+        if len(kept) != len(self.of.parts):
+            raise DataError(
+                f"a context's state has {len(kept)} parts; data.context.parts has {len(self.of.parts)}. Use the parts that "
+                "wrote it."
+            )
+        return StackedState(
+            tuple(beside(part, Stored).load(str(one)) for part, one in zip(self.of.parts, kept, strict=True))
+        )
 
 
 class StackedContext(ContextMechanism):
@@ -42,6 +137,15 @@ class StackedContext(ContextMechanism):
         ConfigError: For fewer parts, several of one class, two that answer within tasks, or one that replaces their history.
     """
 
+    companions = (
+        StackedEntries,
+        StackedScripted,
+        StackedInTask,
+        StackedBudget,
+        StackedWords,
+        StackedStored,
+    )
+
     State: ClassVar[type[Struct]] = StackedState
 
     def __init__(self, parts: list[ContextMechanism]) -> None:
@@ -53,11 +157,11 @@ class StackedContext(ContextMechanism):
             )
         if len(set(names)) < len(names):
             raise ConfigError("data.context.parts", shown, "mechanisms of different classes", "Leave one out.")
-        if replacing := [type(part).__name__ for part in parts if "before_turn" in part.hooks()]:
+        if replacing := [type(part).__name__ for part in parts if "before_turn" in beside(part, InTask).hooks()]:
             expected = f"mechanisms that leave a task's history alone, unlike {' and '.join(replacing)}"
             remedy = "Use it as data.context; CompactingContext goes around others."
             raise ConfigError("data.context.parts", shown, expected, remedy)
-        answering = [type(part).__name__ for part in parts if "on_turn" in part.hooks()]
+        answering = [type(part).__name__ for part in parts if "on_turn" in beside(part, InTask).hooks()]
         if len(answering) > 1:
             expected = f"at most one that answers within tasks, not {' and '.join(answering)}"
             raise ConfigError("data.context.parts", shown, expected, "Leave one out.")
@@ -72,17 +176,6 @@ class StackedContext(ContextMechanism):
         texts = ((type(part).__name__, part.text(one)) for part, one in zip(self.parts, state.states, strict=True))
         return "\n".join(f"{name}:\n{text}" for name, text in texts if text)
 
-    def entries(self, state: StackedState) -> tuple[ContextEntry, ...]:
-        """Those of the parts, each known by its part's class and its key there."""
-        return tuple(
-            replace(entry, key=f"{type(part).__name__} {entry.key}")
-            for part, one in zip(self.parts, state.states, strict=True)
-            for entry in part.entries(one)
-        )
-
-    def adopt(self, note: str) -> StackedState:
-        return StackedState(tuple(part.adopt(note) for part in self.parts))
-
     def prepare(self, state: StackedState, rules: str, observation: str) -> Prepared:
         states: list[Any] = []
         for part, one in zip(self.parts, state.states, strict=True):
@@ -90,14 +183,6 @@ class StackedContext(ContextMechanism):
             rules = prepared.system
             states.append(prepared.state)
         return Prepared(rules, StackedState(tuple(states)))
-
-    def on_turn(self, state: StackedState, response: str, tokens: TokenView) -> Intervention | None:
-        """What the part says that answers within tasks."""
-        for index, part in enumerate(self.parts):
-            found = part.on_turn(state.states[index], response, tokens)
-            if found is not None:
-                return replace(found, state=self._with(state, index, found.state))
-        return None
 
     def feedback(self, state: StackedState, episode: Episode) -> StackedState:
         return StackedState(
@@ -127,50 +212,8 @@ class StackedContext(ContextMechanism):
             reasons += [f"{type(part).__name__}: {found.reason}"] if found.reason else []
         return ContextUpdate(state=state, reward=reward, parsed=parsed, reason="; ".join(reasons))
 
-    def hooks(self) -> frozenset[str]:
-        return frozenset().union(*(part.hooks() for part in self.parts))
-
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return any(part.asks(messages) for part in self.parts)
-
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        """The answer of the part that asked last; what is shown to it is found in its own opening."""
-        for place in range(len(messages) - 1, 1, -1):
-            system, _, user = messages[place].content.partition(_BETWEEN)
-            opening = (Message(Role.SYSTEM, system), Message(Role.USER, user))
-            if messages[place].role is Role.USER and (part := self._asking(opening)) is not None:
-                return part.write(note, opening)
-        part = self._asking(messages)
-        assert part is not None, "no part asks for anything"
-        return part.write(note, messages)
-
-    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
-        """As the part has it that answers within tasks."""
-        part = next((part for part in self.parts if "on_turn" in part.hooks()), self.parts[0])
-        return part.respond(act, note, messages)
-
-    def check(self, window: int, max_new_tokens: int) -> None:
-        for part in self.parts:
-            part.check(window, max_new_tokens)
-
-    def words(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(word for part in self.parts for word in part.words()))
-
-    def dump(self, state: StackedState) -> str:
-        """Each part's own dump, so that each checks its name and version."""
-        kept = [part.dump(one) for part, one in zip(self.parts, state.states, strict=True)]
-        return super().dump(StackedState(tuple(kept)))
-
-    def load(self, text: str) -> StackedState:
-        kept = super().load(text).states
-        if len(kept) != len(self.parts):
-            raise DataError(
-                f"a context's state has {len(kept)} parts; data.context.parts has {len(self.parts)}. Use the parts that wrote it."
-            )
-        return StackedState(tuple(part.load(str(one)) for part, one in zip(self.parts, kept, strict=True)))
-
     def _asking(self, messages: Sequence[Message]) -> ContextMechanism | None:
-        return next((part for part in self.parts if part.asks(messages)), None)
+        return next((part for part in self.parts if beside(part, Scripted).asks(messages)), None)
 
     @staticmethod
     def _with(state: StackedState, index: int, one: Any) -> StackedState:

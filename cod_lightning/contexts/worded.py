@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, Scripted, Words
 from cod_lightning.contexts.provenance import HIDDEN, Provenance
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.types import Message, Role
@@ -26,8 +26,30 @@ class Wording:
         return ()
 
 
+W = TypeVar("W", bound="WordedContext")
+
+
+class WordedScripted(Scripted[W]):
+    """How scripted policies write a mechanism with a wording."""
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return bool(messages) and messages[0].role is Role.SYSTEM and self.of.wording.asks(messages[0].content)
+
+
+class WordedWords(Words[W]):
+    """The words of a mechanism with a wording."""
+
+    def words(self) -> tuple[str, ...]:
+        return (*self.of.wording.words(), *self.of.provenance.words())
+
+
 class WordedContext(ContextMechanism):
     """A mechanism with a wording."""
+
+    companions = (
+        WordedScripted,
+        WordedWords,
+    )
 
     wording: Any
     """`natural` or `compact`, as `protocol` says."""
@@ -42,12 +64,6 @@ class WordedContext(ContextMechanism):
             raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
         check_at_least("data.context.response_limit", response_limit, 1, "Null says nothing.")
         self.penalty, self.response_limit = penalty, response_limit
-
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
-
-    def words(self) -> tuple[str, ...]:
-        return (*self.wording.words(), *self.provenance.words())
 
 
 def check_protocol(protocol: str, wordings: Collection[str]) -> None:

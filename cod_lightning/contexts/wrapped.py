@@ -1,27 +1,70 @@
 """Mechanisms around another one: the base that passes everything on, and a first state that is not empty."""
 
-from operator import attrgetter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextEntry, ContextMechanism, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import (
+    ContextEntry,
+    ContextMechanism,
+    Entries,
+    Prepared,
+    Scripted,
+    Spoken,
+    Stored,
+    TokenView,
+    UpdateDialogue,
+    beside,
+)
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import Episode
+from cod_lightning.types import Episode, Message
+
+W = TypeVar("W", bound="WrappedContext")
 
 
-def _of_inside(name: str) -> Any:
-    """A method that is the one of the mechanism inside."""
-    return property(attrgetter(f"inside.{name}"))
+class WrappedScripted(Scripted[W]):
+    """As the mechanism inside; what is adopted is its state."""
+
+    def adopt(self, note: str) -> Any:
+        return self.of.around(beside(self.of.inside, Scripted).adopt(note))
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return beside(self.of.inside, Scripted).asks(messages)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return beside(self.of.inside, Scripted).write(note, messages)
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        return beside(self.of.inside, Scripted).respond(act, note, messages)
+
+
+class WrappedEntries(Entries[W]):
+    """Those of the state inside."""
+
+    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
+        return beside(self.of.inside, Entries).entries(self.of.of(state))
+
+
+class WrappedStored(Stored[W]):
+    """The state inside."""
+
+    def dump(self, state: Any) -> str:
+        return beside(self.of.inside, Stored).dump(self.of.of(state))
+
+    def load(self, text: str) -> Any:
+        return self.of.around(beside(self.of.inside, Stored).load(text))
 
 
 class WrappedContext(ContextMechanism):
-    """Answers everything with the mechanism `inside`; a subclass overrides what it changes.
+    """Answers everything with the mechanism `inside`, whose companions it has; a subclass overrides what it changes.
 
     Its states are those of the mechanism inside, unless it overrides `around` and `of`. What is dumped is the state inside, so that
     an agent may go on with the wrapper or without it.
     """
+
+    companions = (WrappedScripted, WrappedEntries, WrappedStored)
 
     def __init__(self, inside: ContextMechanism) -> None:
         self.inside, self.updates = inside, inside.updates
@@ -41,12 +84,6 @@ class WrappedContext(ContextMechanism):
     def text(self, state: Any) -> str:
         return self.inside.text(self.of(state))
 
-    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
-        return self.inside.entries(self.of(state))
-
-    def adopt(self, note: str) -> Any:
-        return self.around(self.inside.adopt(note))
-
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         found = yield from self.inside.update(self.of(state), rules, episode, tokens)
         return replace(found, state=self.around(found.state))
@@ -54,24 +91,8 @@ class WrappedContext(ContextMechanism):
     def feedback(self, state: Any, episode: Episode) -> Any:
         return self.around(self.inside.feedback(self.of(state), episode))
 
-    def hooks(self) -> frozenset[str]:
-        own = {one for one in super().hooks() if getattr(type(self), one) is not getattr(WrappedContext, one)}
-        return self.inside.hooks() | own
-
-    prepare = _of_inside("prepare")
-    asks = _of_inside("asks")
-    write = _of_inside("write")
-    on_turn = _of_inside("on_turn")
-    before_turn = _of_inside("before_turn")
-    respond = _of_inside("respond")
-    check = _of_inside("check")
-    words = _of_inside("words")
-
-    def dump(self, state: Any) -> str:
-        return self.inside.dump(self.of(state))
-
-    def load(self, text: str) -> Any:
-        return self.around(self.inside.load(text))
+    def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
+        return self.inside.prepare(state, rules, observation)
 
 
 class StartedContext(WrappedContext):
@@ -100,4 +121,6 @@ class StartedContext(WrappedContext):
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError("data.context.first", path, f"a file of text ({error})", "`evolve` writes one.") from None
-        return self.load(text) if path.suffix == ".json" else self.adopt(text.strip())
+        if path.suffix == ".json":
+            return beside(self, Stored).load(text)
+        return beside(self, Scripted).adopt(text.strip())

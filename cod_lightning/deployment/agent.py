@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 from msgspec import structs
 
+from cod_lightning.contexts.base import Scripted, Stored, beside
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
 from cod_lightning.errors import DataError, EnvironmentFailure, note_fault
@@ -118,14 +119,14 @@ class DeployedAgent:
         """The state of this version of the context, or of the current one."""
         kept, mechanism = version or self.store.current(), self.setting.mechanism
         if kept.state:
-            return self._left[1] if kept.state == self._left[0] else mechanism.load(kept.state)
-        return mechanism.adopt(kept.text) if kept.text else mechanism.empty()
+            return self._left[1] if kept.state == self._left[0] else beside(mechanism, Stored).load(kept.state)
+        return beside(mechanism, Scripted).adopt(kept.text) if kept.text else mechanism.empty()
 
     def _dumped(self, episode: Episode) -> str | None:
         """The state that the episode leaves; None where it leaves the state that was there."""
         left = episode.status is not EpisodeStatus.FAILED
         changed = episode.kind is EpisodeKind.UPDATE or episode.state_after != episode.state_before
-        return self.setting.mechanism.dump(episode.state_after) if left and changed else None
+        return beside(self.setting.mechanism, Stored).dump(episode.state_after) if left and changed else None
 
     def _replay(self, task: Task, stored: StoredEpisode) -> None:
         """Play a task again with its responses: environment and mechanism are deterministic, or not those of then."""

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import gymnasium
 
+from cod_lightning.companions import beside as beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Pack, Split, Task
 
@@ -133,7 +134,6 @@ class TextEnv(gymnasium.Env[str, str], ABC):
 
 
 E = TypeVar("E", bound=TextEnv)
-C = TypeVar("C", bound="Companion[Any]")
 
 
 class Companion(Generic[E]):
@@ -147,20 +147,6 @@ class Companion(Generic[E]):
 
     def __init__(self, env: E) -> None:
         self.env = env
-
-
-def beside(env: TextEnv, kind: type[C]) -> C:
-    """The environment's companion of this kind; where it names none, that of the environment inside, or the kind itself.
-
-    >>> from cod_lightning.envs.levers import Levers
-    >>> beside(Levers(protocol="compact"), Vocabulary).words()[:3]
-    ('levers', 'want=red', 'want=green')
-    """
-    for own in env.companions:
-        if issubclass(own, kind):
-            return own(env)
-    inside = getattr(env, "inside", None)  # of a `wrapped.DelegatingWorld`
-    return kind(env) if inside is None else beside(inside, kind)
 
 
 class Players(Companion[E]):

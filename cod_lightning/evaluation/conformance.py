@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.envs.gymnasium_world import GymnasiumTask
@@ -248,7 +248,7 @@ def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -
                     known.add(word)
                     yield f"{method} shows {word!r:.60}, which words() does not list"
             system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
-            for word in sorted(set(system.split()) - {*known, *mechanism.words(), *own.rules.split()}):
+            for word in sorted(set(system.split()) - {*known, *beside(mechanism, Words).words(), *own.rules.split()}):
                 known.add(word)
                 yield f"{type(mechanism).__name__}.prepare shows {word!r:.60}, which its words() does not list"
 

@@ -3,8 +3,22 @@
 import json
 import math
 from collections.abc import Iterator
+from typing import Any
 
-from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, Prepared, UpdateDialogue
+from cod_lightning.contexts.base import (
+    Answer,
+    Budget,
+    ContextMechanism,
+    ContextUpdate,
+    Entries,
+    InTask,
+    Prepared,
+    Scripted,
+    Stored,
+    UpdateDialogue,
+    Words,
+    beside,
+)
 from cod_lightning.evaluation.conformance_turns import GARBAGE
 from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
 from cod_lightning.rollout.boundaries import check_history, check_intervention
@@ -12,6 +26,7 @@ from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 
 _NOTE = "alpha=1\nbeta=2"
+_KINDS = (InTask, Scripted, Words, Entries, Budget, Stored)
 
 
 def check_context(mechanism: ContextMechanism) -> Iterator[Verdict]:
@@ -25,6 +40,16 @@ def check_context(mechanism: ContextMechanism) -> Iterator[Verdict]:
         ("methods change no state in place", lambda: _in_place(mechanism)),
     ):
         yield verdict_on(rule, look)
+
+
+def _takes_notes(mechanism: ContextMechanism) -> bool:
+    """Whether policies without a model can write its contexts."""
+    return type(beside(mechanism, Scripted)) is not Scripted
+
+
+def _noted(mechanism: ContextMechanism) -> Any:
+    """The state that holds the note; the empty one where the mechanism takes none."""
+    return beside(mechanism, Scripted).adopt(_NOTE) if _takes_notes(mechanism) else mechanism.empty()
 
 
 def _solved(mechanism: ContextMechanism, state: object) -> Episode:
@@ -42,7 +67,11 @@ def _opening(dialogue: UpdateDialogue) -> list[Message]:
 
 
 def _empty(mechanism: ContextMechanism) -> Broken:
-    if not isinstance(words := mechanism.words(), tuple):
+    for kind in _KINDS:
+        for name in vars(kind):
+            if not name.startswith("_") and hasattr(type(mechanism), name):
+                yield f"{name} has no effect here; move it to a class of {kind.__name__} and name that in companions"
+    if not isinstance(words := beside(mechanism, Words).words(), tuple):
         yield f"words() is a {type(words).__name__}; expected a tuple, in the same order in every process"
     state = mechanism.empty()
     if mechanism.text(state):
@@ -55,8 +84,10 @@ def _empty(mechanism: ContextMechanism) -> Broken:
 
 
 def _adopted(mechanism: ContextMechanism) -> Broken:
-    state = mechanism.adopt(_NOTE)
-    text, keys = mechanism.text(state), [entry.key for entry in mechanism.entries(state)]
+    if not _takes_notes(mechanism):
+        return
+    state = _noted(mechanism)
+    text, keys = mechanism.text(state), [entry.key for entry in beside(mechanism, Entries).entries(state)]
     if missing := [line for line in _NOTE.splitlines() if line not in text]:
         yield f"text(adopt(note)) lacks {missing[0]!r}"
     if twice := [key for key in keys if keys.count(key) > 1]:
@@ -64,25 +95,25 @@ def _adopted(mechanism: ContextMechanism) -> Broken:
 
 
 def _loaded(mechanism: ContextMechanism) -> Broken:
-    for state in (mechanism.empty(), mechanism.adopt(_NOTE)):
-        kept = mechanism.dump(state)
+    for state in (mechanism.empty(), _noted(mechanism)):
+        kept = beside(mechanism, Stored).dump(state)
         json.loads(kept)
-        if mechanism.load(kept) != state:
+        if beside(mechanism, Stored).load(kept) != state:
             yield f"the state {state!r:.80} is another one after dump and load"
 
 
 def _updated(mechanism: ContextMechanism) -> Broken:
     if not mechanism.updates:
         return
-    for text in (None, *GARBAGE):
-        state = mechanism.adopt(_NOTE)
+    for text in (None, *GARBAGE) if _takes_notes(mechanism) else GARBAGE:
+        state = _noted(mechanism)
         dialogue = mechanism.update(state, "the rules", _solved(mechanism, state), byte_chat())
         messages = _opening(dialogue)
-        if not mechanism.asks(messages):
+        if _takes_notes(mechanism) and not beside(mechanism, Scripted).asks(messages):
             yield "asks() does not know the messages that update() begins with"
             return
         for _ in range(100):
-            said = mechanism.write("gamma=3", messages) if text is None else text
+            said = beside(mechanism, Scripted).write("gamma=3", messages) if text is None else text
             try:
                 asked = dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
                 messages += [Message(Role.ASSISTANT, said), Message(Role.USER, str(asked))]
@@ -108,17 +139,21 @@ def _within(mechanism: ContextMechanism) -> Broken:
     for text in (None, *GARBAGE):
         if text == "\ud800":  # no tokenizer decodes to half a surrogate pair
             continue
-        prepared = mechanism.prepare(mechanism.adopt(_NOTE), "the rules", "what is seen")
+        prepared = mechanism.prepare(_noted(mechanism), "the rules", "what is seen")
         state, dialogue = prepared.state, (Message(Role.SYSTEM, prepared.system), Message(Role.USER, "what is seen"))
         for _ in range(5):
-            said = mechanism.respond(lambda _: "an action", lambda _: "gamma=3", dialogue) if text is None else text
-            found = mechanism.on_turn(state, said, chat)
+            said = (
+                beside(mechanism, Scripted).respond(lambda _: "an action", lambda _: "gamma=3", dialogue)
+                if text is None
+                else text
+            )
+            found = beside(mechanism, InTask).on_turn(state, said, chat)
             if found is not None:
                 check_intervention(found, mechanism)
                 state = found.state
             seen = "what came of it" if found is None or found.reply is None else found.reply
             dialogue = (*dialogue, Message(Role.ASSISTANT, said), Message(Role.USER, seen))
-            if (history := mechanism.before_turn(state, "the rules", dialogue, chat)) is not None:
+            if (history := beside(mechanism, InTask).before_turn(state, "the rules", dialogue, chat)) is not None:
                 check_history(history, mechanism)
                 state, dialogue = history.state, history.messages
         if "<|im_end|>" in mechanism.text(state):
@@ -126,15 +161,17 @@ def _within(mechanism: ContextMechanism) -> Broken:
 
 
 def _in_place(mechanism: ContextMechanism) -> Broken:
-    state = mechanism.adopt(_NOTE)
-    before, episode = mechanism.dump(state), _solved(mechanism, state)
+    state = _noted(mechanism)
+    before, episode = beside(mechanism, Stored).dump(state), _solved(mechanism, state)
     mechanism.prepare(state, "the rules", "what is seen")
-    mechanism.on_turn(state, "a response", byte_chat())
+    beside(mechanism, InTask).on_turn(state, "a response", byte_chat())
     texts = ("the rules", "what is seen", "a response", "what came of it")
     roles = (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER)
-    mechanism.before_turn(state, "the rules", tuple(map(Message, roles, texts)), byte_chat())
+    beside(mechanism, InTask).before_turn(state, "the rules", tuple(map(Message, roles, texts)), byte_chat())
     mechanism.feedback(state, episode)
-    if mechanism.updates:
-        mechanism.write("gamma=3", _opening(mechanism.update(state, "the rules", episode, byte_chat())))
-    if mechanism.dump(state) != before:
+    if mechanism.updates and _takes_notes(mechanism):
+        beside(mechanism, Scripted).write(
+            "gamma=3", _opening(mechanism.update(state, "the rules", episode, byte_chat()))
+        )
+    if beside(mechanism, Stored).dump(state) != before:
         yield "a method changed the state that it was given"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.base import Players, Reference, TextEnv, Variants, Vocabulary, beside
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_form import first_task
@@ -113,7 +113,7 @@ def _unknown(
     lives: Mapping[ConditionKind, Sequence[Lifecycle]], world: TextEnv, mechanism: ContextMechanism
 ) -> Iterator[str]:
     """Words outside a closed vocabulary, each once; a trained policy would read `<unk>`."""
-    known = {*beside(world, Vocabulary).words(), *mechanism.words()}
+    known = {*beside(world, Vocabulary).words(), *beside(mechanism, Words).words()}
     for kind, of_kind in lives.items():
         for episode in (episode for life in of_kind for episode in life.episodes):
             solving = episode.kind is EpisodeKind.SOLVE

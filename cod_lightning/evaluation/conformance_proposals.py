@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.base import Players, Proposals, TextEnv, Vocabulary, beside
 from cod_lightning.evaluation.conformance_form import begun
 from cod_lightning.evaluation.conformance_turns import GARBAGE
@@ -29,7 +29,7 @@ def verdict_on_proposals(
 
 def _of_pack(world: TextEnv, mechanism: ContextMechanism, pack: Pack, hidden: Sequence[str], none: list[str]) -> Broken:
     words = beside(world, Vocabulary).words()
-    closed, known = bool(words), {*words, *mechanism.words()}
+    closed, known = bool(words), {*words, *beside(mechanism, Words).words()}
     own, offers = copy.deepcopy(world), list[str]()
     for task in pack.tasks:
         begun(own, task)

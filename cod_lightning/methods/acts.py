@@ -18,10 +18,20 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, structs
 
-from cod_lightning.contexts.base import ContextEntry, History, Intervention, Prepared, Spoken, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import (
+    ContextEntry,
+    History,
+    InTask,
+    Intervention,
+    Prepared,
+    Spoken,
+    TokenView,
+    UpdateDialogue,
+)
+from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.acts_wording import ACTS_WORDINGS
-from cod_lightning.methods.notebook import NotebookContext, NotebookState
+from cod_lightning.methods.notebook import NotebookContext, NotebookEntries, NotebookScripted, NotebookState
 from cod_lightning.methods.notebook_wording import Operation, OperationKind
 from cod_lightning.types import Episode, Message, Role
 
@@ -40,6 +50,63 @@ class ActsState(NotebookState, frozen=True):
     """Of the present task."""
     unread: str = ""
     """The feedback on the task before, where no update followed it."""
+
+
+class ActsEntries(NotebookEntries):
+    """The pieces of the notebook."""
+
+    of: "ActsContext"
+
+    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
+        """Entries by number; shown are those that the task was shown in full, or read."""
+        seen = {str(number) for number in state.seen}
+        return tuple(structs.replace(one, shown=one.key in seen) for one in super().entries(state))
+
+
+class ActsScripted(NotebookScripted):
+    """How scripted policies write the notebook."""
+
+    of: "ActsContext"
+
+    def adopt(self, note: str) -> ActsState:
+        return self.of._opened(ActsState(super().adopt(note).entries))
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        """At most one act a turn of the environment, where the note differs from the entries; otherwise the action."""
+        left = self.of.wording.acts_left(messages)
+        due = left > 0 and self.of.max_acts - left <= (len(messages) - 2) // 2
+        noted = note(messages) if due else ""
+        if noted and set(self.of.wording.parts(noted)) != {text for _, text in self.of.wording.shown(messages)}:
+            return self.write(noted, messages)
+        return act(messages)
+
+
+class ActsInTask(InTask["ActsContext"]):
+    """What the notebook does within a task."""
+
+    def on_turn(self, state: ActsState, response: str, tokens: TokenView) -> Intervention | None:
+        if self.of.wording.start not in response or state.num_acts >= self.of.max_acts:
+            return None
+        operations, reason = self.of.wording.read(response)
+        now = state if reason else self.of._edited(state, operations, state.position, tokens)
+        refused = (reason,) if reason else now.refused
+        return Intervention(structs.replace(now, refused=refused, num_acts=state.num_acts + 1, acted=True), reply="")
+
+    def before_turn(
+        self, state: ActsState, rules: str, messages: Sequence[Message], tokens: TokenView
+    ) -> History | None:
+        """After an act the dialogue goes on without it, under a system text with the entries as they are now."""
+        if not state.acted:
+            return None
+        system = Message(Role.SYSTEM, self.of._system(state, rules))
+        return History(structs.replace(state, acted=False), (system, *messages[1:-2]))
+
+
+class ActsWords(WordedWords["ActsContext"]):
+    """The words of the notebook."""
+
+    def words(self) -> tuple[str, ...]:
+        return (*self.of.wording.words(), *(f"acts={left}" for left in range(self.of.max_acts + 1)))
 
 
 class ActsContext(NotebookContext):
@@ -61,6 +128,8 @@ class ActsContext(NotebookContext):
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
+
+    companions = (ActsEntries, ActsScripted, ActsInTask, ActsWords, *NotebookContext.companions)
 
     State: ClassVar[type[Struct]] = ActsState
 
@@ -84,33 +153,8 @@ class ActsContext(NotebookContext):
         self.wording: Any = ACTS_WORDINGS[protocol](max_entries, response_limit)
         self.max_acts, self.open_entries = max_acts, open_entries
 
-    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
-        """Entries by number; shown are those that the task was shown in full, or read."""
-        seen = {str(number) for number in state.seen}
-        return tuple(structs.replace(one, shown=one.key in seen) for one in super().entries(state))
-
-    def adopt(self, note: str) -> ActsState:
-        return self._opened(ActsState(super().adopt(note).entries))
-
     def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
         return Prepared(self._system(state, rules), structs.replace(state, seen=state.opened))
-
-    def on_turn(self, state: ActsState, response: str, tokens: TokenView) -> Intervention | None:
-        if self.wording.start not in response or state.num_acts >= self.max_acts:
-            return None
-        operations, reason = self.wording.read(response)
-        now = state if reason else self._edited(state, operations, state.position, tokens)
-        refused = (reason,) if reason else now.refused
-        return Intervention(structs.replace(now, refused=refused, num_acts=state.num_acts + 1, acted=True), reply="")
-
-    def before_turn(
-        self, state: ActsState, rules: str, messages: Sequence[Message], tokens: TokenView
-    ) -> History | None:
-        """After an act the dialogue goes on without it, under a system text with the entries as they are now."""
-        if not state.acted:
-            return None
-        system = Message(Role.SYSTEM, self._system(state, rules))
-        return History(structs.replace(state, acted=False), (system, *messages[1:-2]))
 
     def feedback(self, state: ActsState, episode: Episode) -> ActsState:
         """The next task has all its acts, and is shown what the environment said last."""
@@ -124,18 +168,6 @@ class ActsContext(NotebookContext):
         opened = (*state.opened, *(entry.number for entry in entries if entry.number not in known))
         kept = ActsState(entries, refused, opened=opened, position=state.position)
         return structs.replace(found, state=self._opened(kept))
-
-    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
-        """At most one act a turn of the environment, where the note differs from the entries; otherwise the action."""
-        left = self.wording.acts_left(messages)
-        due = left > 0 and self.max_acts - left <= (len(messages) - 2) // 2
-        noted = note(messages) if due else ""
-        if noted and set(self.wording.parts(noted)) != {text for _, text in self.wording.shown(messages)}:
-            return self.write(noted, messages)
-        return act(messages)
-
-    def words(self) -> tuple[str, ...]:
-        return (*self.wording.words(), *(f"acts={left}" for left in range(self.max_acts + 1)))
 
     def _system(self, state: ActsState, rules: str) -> str:
         entries = [(entry.number, entry.text, entry.number in state.opened) for entry in state.entries]

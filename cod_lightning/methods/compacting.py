@@ -10,69 +10,30 @@ an episode carry the episode's advantage among its siblings, summaries included;
 is the reward-to-go of each of them. The task's first observation stays, where verifiers leaves it to the summary.
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextMechanism, History, Intervention, Prepared, TokenView
-from cod_lightning.contexts.inside_wording import CompactResumed, NaturalResumed, ResumedWording, unfit
+from cod_lightning.contexts.base import (
+    Budget,
+    ContextMechanism,
+    History,
+    InTask,
+    Intervention,
+    Prepared,
+    Scripted,
+    TokenView,
+    Words,
+    beside,
+)
+from cod_lightning.contexts.inside_wording import unfit
 from cod_lightning.contexts.worded import check_count, check_protocol
-from cod_lightning.contexts.wrapped import WrappedContext
+from cod_lightning.contexts.wrapped import WrappedContext, WrappedScripted
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.compacting_wording import SUMMARY_WORDINGS
 from cod_lightning.types import Message, Role
-
-
-class SummaryWording(ResumedWording):
-    """How the history of a task is asked for as a summary, within the task, and how the summary is shown."""
-
-    def __init__(self, summary_budget: int) -> None:
-        self.summary_budget = summary_budget
-
-    @property
-    @abstractmethod
-    def request(self) -> str:
-        """What asks for a summary; it follows the latest observation."""
-
-    @abstractmethod
-    def inject(self, rules: str, summary: str) -> str:
-        """The rules, and the summary of the task so far where there is one."""
-
-
-class NaturalSummary(NaturalResumed, SummaryWording):
-    """For language models."""
-
-    @property
-    def request(self) -> str:
-        return (
-            "\n\nDo not answer this observation yet. Your turns so far in this task are about to be removed, to make room. "
-            "Summarise them first: what you found out, what you did and with what effect, and what you plan. You will see the "
-            "rules, how the task began, your summary and the latest observation, and nothing else.\n\nAnswer with the summary "
-            "alone, at most "
-            f"{self.summary_budget} tokens."
-        )
-
-    def inject(self, rules: str, summary: str) -> str:
-        return f"{rules}\n\n## Your summary of this task so far\n{summary}" if summary else rules
-
-
-class CompactSummary(CompactResumed, SummaryWording):
-    """For tiny policies: `OBSERVATION summary`, answered by facts."""
-
-    @property
-    def request(self) -> str:
-        return " summary"
-
-    def inject(self, rules: str, summary: str) -> str:
-        return f"{rules} {summary}".strip()
-
-    def words(self) -> tuple[str, ...]:
-        return ("summary",)
-
-
-SUMMARY_WORDINGS: dict[str, Any] = {"natural": NaturalSummary, "compact": CompactSummary}
 
 
 class Compacted(Struct, frozen=True):
@@ -89,6 +50,78 @@ class Compacted(Struct, frozen=True):
     """Whether the latest one was, so that the history goes now."""
     unseen: bool = False
     """Whether the inner mechanism answered the latest response in the environment's place."""
+
+
+class CompactingBudget(Budget["CompactingContext"]):
+    """The room for summaries."""
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        if self.of.summary_budget > max_new_tokens:
+            expected = f"at most data.max_new_tokens={max_new_tokens}"
+            raise ConfigError("data.context.summary_budget", self.of.summary_budget, expected, "Lower it.")
+        if self.of.budget + max_new_tokens >= window:
+            expected = f"below {window - max_new_tokens}: model.policy.window={window} less data.max_new_tokens={max_new_tokens}"
+            raise ConfigError(
+                "data.context.budget", self.of.budget, expected, "Lower it, so that a summary still fits."
+            )
+        beside(self.of.inside, Budget).check(window, max_new_tokens)
+
+
+class CompactingInTask(InTask["CompactingContext"]):
+    """What summaries does within a task."""
+
+    def on_turn(self, state: Compacted, response: str, tokens: TokenView) -> Intervention | None:
+        """A summary that was asked for; any other response is the inner mechanism's."""
+        if state.asked:
+            unread = not response.strip() or unfit("summary", response, self.of.summary_budget, tokens)
+            kept = state.summary if unread else response.strip()
+            return Intervention(Compacted(state.inner, state.task, kept, answered=True), reply="")
+        found = beside(self.of.inside, InTask).on_turn(state.inner, response, tokens)
+        unseen = found is not None and found.reply is not None
+        return found and replace(found, state=replace(state, inner=found.state, unseen=unseen))
+
+    def before_turn(
+        self, state: Compacted, rules: str, messages: Sequence[Message], tokens: TokenView
+    ) -> History | None:
+        """After a summary the task goes on without its history; where the turns so far are too long, one is asked for."""
+        rules = self.of.wording.inject(rules, state.summary)
+        if state.answered:
+            latest = messages[-3].content.removesuffix(self.of.wording.request)
+            prepared = self.of.inside.prepare(state.inner, rules, state.task)
+            seen = self.of.wording.resumed(state.task, latest)
+            begun = replace(state, inner=prepared.state, answered=False)
+            return History(begun, (Message(Role.SYSTEM, prepared.system), Message(Role.USER, seen)))
+        found = beside(self.of.inside, InTask).before_turn(state.inner, rules, messages, tokens)
+        if found is not None:
+            state, messages = replace(state, inner=found.state), found.messages
+        if state.unseen:
+            state = replace(state, unseen=False)
+            return History(state, tuple(messages))
+        if len(messages) > 2 and sum(tokens.count(message.content) for message in messages[2:]) > self.of.budget:
+            asking = Message(Role.USER, messages[-1].content + self.of.wording.request)
+            return History(replace(state, asked=True), (*messages[:-1], asking))
+        return found and History(state, found.messages)
+
+
+class CompactingScripted(WrappedScripted["CompactingContext"]):
+    """How scripted policies write summaries."""
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return beside(self.of.inside, Scripted).asks(messages) or messages[-1].content.endswith(self.of.wording.request)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return (
+            beside(self.of.inside, Scripted).write(note, messages)
+            if beside(self.of.inside, Scripted).asks(messages)
+            else note
+        )
+
+
+class CompactingWords(Words["CompactingContext"]):
+    """The words of summaries."""
+
+    def words(self) -> tuple[str, ...]:
+        return (*beside(self.of.inside, Words).words(), *self.of.wording.words())
 
 
 class CompactingContext(WrappedContext):
@@ -108,6 +141,8 @@ class CompactingContext(WrappedContext):
         ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
 
+    companions = (CompactingBudget, CompactingInTask, CompactingScripted, CompactingWords, *WrappedContext.companions)
+
     def __init__(
         self,
         inner: ContextMechanism,
@@ -126,15 +161,6 @@ class CompactingContext(WrappedContext):
         self.wording = SUMMARY_WORDINGS[protocol](summary_budget)
         self.budget, self.summary_budget = budget, summary_budget
 
-    def check(self, window: int, max_new_tokens: int) -> None:
-        if self.summary_budget > max_new_tokens:
-            expected = f"at most data.max_new_tokens={max_new_tokens}"
-            raise ConfigError("data.context.summary_budget", self.summary_budget, expected, "Lower it.")
-        if self.budget + max_new_tokens >= window:
-            expected = f"below {window - max_new_tokens}: model.policy.window={window} less data.max_new_tokens={max_new_tokens}"
-            raise ConfigError("data.context.budget", self.budget, expected, "Lower it, so that a summary still fits.")
-        self.inside.check(window, max_new_tokens)
-
     def around(self, inner: Any) -> Compacted:
         return Compacted(inner)
 
@@ -144,44 +170,3 @@ class CompactingContext(WrappedContext):
     def prepare(self, state: Compacted, rules: str, observation: str) -> Prepared:
         prepared = self.inside.prepare(state.inner, rules, observation)
         return Prepared(prepared.system, Compacted(prepared.state, observation))
-
-    def on_turn(self, state: Compacted, response: str, tokens: TokenView) -> Intervention | None:
-        """A summary that was asked for; any other response is the inner mechanism's."""
-        if state.asked:
-            unread = not response.strip() or unfit("summary", response, self.summary_budget, tokens)
-            kept = state.summary if unread else response.strip()
-            return Intervention(Compacted(state.inner, state.task, kept, answered=True), reply="")
-        found = self.inside.on_turn(state.inner, response, tokens)
-        unseen = found is not None and found.reply is not None
-        return found and replace(found, state=replace(state, inner=found.state, unseen=unseen))
-
-    def before_turn(
-        self, state: Compacted, rules: str, messages: Sequence[Message], tokens: TokenView
-    ) -> History | None:
-        """After a summary the task goes on without its history; where the turns so far are too long, one is asked for."""
-        rules = self.wording.inject(rules, state.summary)
-        if state.answered:
-            latest = messages[-3].content.removesuffix(self.wording.request)
-            prepared = self.inside.prepare(state.inner, rules, state.task)
-            seen = self.wording.resumed(state.task, latest)
-            begun = replace(state, inner=prepared.state, answered=False)
-            return History(begun, (Message(Role.SYSTEM, prepared.system), Message(Role.USER, seen)))
-        found = self.inside.before_turn(state.inner, rules, messages, tokens)
-        if found is not None:
-            state, messages = replace(state, inner=found.state), found.messages
-        if state.unseen:
-            state = replace(state, unseen=False)
-            return History(state, tuple(messages))
-        if len(messages) > 2 and sum(tokens.count(message.content) for message in messages[2:]) > self.budget:
-            asking = Message(Role.USER, messages[-1].content + self.wording.request)
-            return History(replace(state, asked=True), (*messages[:-1], asking))
-        return found and History(state, found.messages)
-
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return self.inside.asks(messages) or messages[-1].content.endswith(self.wording.request)
-
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        return self.inside.write(note, messages) if self.inside.asks(messages) else note
-
-    def words(self) -> tuple[str, ...]:
-        return (*self.inside.words(), *self.wording.words())

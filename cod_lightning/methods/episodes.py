@@ -16,9 +16,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextEntry, Prepared
+from cod_lightning.contexts.base import ContextEntry, Entries, Prepared
 from cod_lightning.contexts.provenance import Provenance
-from cod_lightning.contexts.records import Record, RecordContext
+from cod_lightning.contexts.records import Record, RecordContext, RecordScripted
 from cod_lightning.contexts.retrieval import Similarity, best, similarities
 from cod_lightning.contexts.worded import check_count
 from cod_lightning.errors import ConfigError, check_between
@@ -45,6 +45,24 @@ class EpisodesState(Struct, frozen=True):
     """Tasks so far, those whose records are gone included."""
 
 
+class EpisodesEntries(Entries["EpisodesContext"]):
+    """The pieces of the records."""
+
+    def entries(self, state: EpisodesState) -> tuple[ContextEntry, ...]:
+        """Records by the task that each is of; shown are those that were retrieved."""
+        served = {*state.served}
+        kept = (ContextEntry(one.key, one.text, one.key in served) for one in state.records)
+        return (*kept, *(ContextEntry(key, "", key in served, why) for key, why in state.gone.items()))
+
+
+class EpisodesScripted(RecordScripted["EpisodesContext"]):
+    """How scripted policies write the records."""
+
+    def adopt(self, note: str) -> EpisodesState:
+        records = self.of.noted(note)[: self.of.capacity]
+        return EpisodesState(records, (self.of.initial_worth,) * len(records))
+
+
 class EpisodesContext(RecordContext):
     """Records of past tasks, retrieved for the task at hand. There are no update episodes, and nothing of it is trained.
 
@@ -65,6 +83,8 @@ class EpisodesContext(RecordContext):
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
+
+    companions = (EpisodesEntries, EpisodesScripted, *RecordContext.companions)
 
     State: ClassVar[type[Struct]] = EpisodesState
 
@@ -100,16 +120,6 @@ class EpisodesContext(RecordContext):
 
     def text(self, state: EpisodesState) -> str:
         return self.listed(state.records, [f"{worth:.2f} " for worth in state.worth])
-
-    def entries(self, state: EpisodesState) -> tuple[ContextEntry, ...]:
-        """Records by the task that each is of; shown are those that were retrieved."""
-        served = {*state.served}
-        kept = (ContextEntry(one.key, one.text, one.key in served) for one in state.records)
-        return (*kept, *(ContextEntry(key, "", key in served, why) for key, why in state.gone.items()))
-
-    def adopt(self, note: str) -> EpisodesState:
-        records = self.noted(note)[: self.capacity]
-        return EpisodesState(records, (self.initial_worth,) * len(records))
 
     def prepare(self, state: EpisodesState, rules: str, observation: str) -> Prepared:
         """The rules, and the chosen records from the oldest to the newest."""

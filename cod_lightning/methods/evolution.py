@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from cod_lightning.contexts.base import Stored
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import EnvironmentFailure, described
@@ -131,7 +132,7 @@ class Evolution:
 
     def _played(self, state: Any, packs: Sequence[Pack]) -> list[Lifecycle]:
         """A lifecycle through each pack; sampling noise is the same for all candidates."""
-        first = self.setting.mechanism.dump(state)
+        first = beside(self.setting.mechanism, Stored).dump(state)
         self.num_lifecycles += len(packs)
         groups = run_groups([replace(pack, context=first) for pack in packs], 1, self.setting, label="evolution")
         return [group.lifecycles[0] for group in groups]

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Prepared, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Entries, Prepared, TokenView, UpdateDialogue
 from cod_lightning.contexts.blocks import faults
 from cod_lightning.contexts.provenance import Provenance
-from cod_lightning.contexts.worded import WordedContext, check_count
+from cod_lightning.contexts.worded import WordedContext, WordedScripted, check_count
 from cod_lightning.methods.notebook_wording import WORDINGS, Operation, OperationKind
 from cod_lightning.types import Episode, Message
 
@@ -40,6 +40,36 @@ class NotebookState(Struct, frozen=True):
     """Operations of the latest update that were refused, each with the reason."""
 
 
+class NotebookEntries(Entries["NotebookContext"]):
+    """The pieces of the notebook."""
+
+    def entries(self, state: NotebookState) -> tuple[ContextEntry, ...]:
+        """Entries by number, which no two have at a time."""
+        return tuple(ContextEntry(str(entry.number), entry.text) for entry in state.entries)
+
+
+class NotebookScripted(WordedScripted["NotebookContext"]):
+    """How scripted policies write the notebook."""
+
+    def adopt(self, note: str) -> NotebookState:
+        """An entry for each part of the note, as the wording divides it; what is beyond `max_entries` is left out."""
+        parts = self.of.wording.parts(note)[: self.of.max_entries]
+        return NotebookState(tuple(Entry(number, text, 0) for number, text in enumerate(parts, start=1)))
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        """Operations that make the entries those of the note: what is not in it goes, what is missing comes."""
+        present = {number: self.of.provenance.read(text) for number, text in self.of.wording.shown(messages)}
+        wanted = self.of.wording.parts(note)
+        stale = [number for number, text in present.items() if text not in wanted]
+        missing = [text for text in dict.fromkeys(wanted) if text not in present.values()]
+        operations = [
+            Operation(OperationKind.REPLACE, number, text) for number, text in zip(stale, missing, strict=False)
+        ]
+        operations += [Operation(OperationKind.DELETE, number) for number in stale[len(missing) :]]
+        operations += [Operation(OperationKind.ADD, 0, text) for text in missing[len(stale) :]]
+        return self.of.wording.write(operations)
+
+
 class NotebookContext(WordedContext):
     """Entries that the policy adds, replaces and deletes.
 
@@ -56,6 +86,8 @@ class NotebookContext(WordedContext):
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
+
+    companions = (NotebookEntries, NotebookScripted, *WordedContext.companions)
 
     State: ClassVar[type[Struct]] = NotebookState
 
@@ -79,15 +111,6 @@ class NotebookContext(WordedContext):
 
     def text(self, state: NotebookState) -> str:
         return "\n".join(f"{entry.number}. {entry.text}" for entry in state.entries)
-
-    def entries(self, state: NotebookState) -> tuple[ContextEntry, ...]:
-        """Entries by number, which no two have at a time."""
-        return tuple(ContextEntry(str(entry.number), entry.text) for entry in state.entries)
-
-    def adopt(self, note: str) -> NotebookState:
-        """An entry for each part of the note, as the wording divides it; what is beyond `max_entries` is left out."""
-        parts = self.wording.parts(note)[: self.max_entries]
-        return NotebookState(tuple(Entry(number, text, 0) for number, text in enumerate(parts, start=1)))
 
     def prepare(self, state: NotebookState, rules: str, observation: str) -> Prepared:
         return Prepared(self.wording.inject(rules, [self._shown(entry) for entry in state.entries]), state)
@@ -113,19 +136,6 @@ class NotebookContext(WordedContext):
         now = replace(now, refused=refused)
         reward = -self.penalty * len(refused) / num_operations if refused else 0.0
         return ContextUpdate(state=now, reward=reward, parsed=True, reason="; ".join(refused))
-
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        """Operations that make the entries those of the note: what is not in it goes, what is missing comes."""
-        present = {number: self.provenance.read(text) for number, text in self.wording.shown(messages)}
-        wanted = self.wording.parts(note)
-        stale = [number for number, text in present.items() if text not in wanted]
-        missing = [text for text in dict.fromkeys(wanted) if text not in present.values()]
-        operations = [
-            Operation(OperationKind.REPLACE, number, text) for number, text in zip(stale, missing, strict=False)
-        ]
-        operations += [Operation(OperationKind.DELETE, number) for number in stale[len(missing) :]]
-        operations += [Operation(OperationKind.ADD, 0, text) for text in missing[len(stale) :]]
-        return self.wording.write(operations)
 
     def _carried_out(
         self,

@@ -9,7 +9,6 @@ the task that it begins; and a skill that was revised starts its record anew.
 
 import math
 import re
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from msgspec import Struct
@@ -18,18 +17,19 @@ from msgspec.structs import replace
 from cod_lightning.contexts.base import (
     ContextEntry,
     ContextUpdate,
+    Entries,
+    InTask,
     Intervention,
     Prepared,
-    Spoken,
     TokenView,
     UpdateDialogue,
 )
 from cod_lightning.contexts.blocks import KEEP, faults
-from cod_lightning.contexts.retrieval import words_of
 from cod_lightning.contexts.worded import WordedContext, check_count
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.skills_scripted_wording import SkillsScripted
 from cod_lightning.methods.skills_wording import NONE, WORDINGS, Skill, SkillOperation
-from cod_lightning.types import Episode, Message, Role
+from cod_lightning.types import Episode
 
 
 class SkillsState(Struct, frozen=True):
@@ -46,6 +46,32 @@ class SkillsState(Struct, frozen=True):
     """Skills that the latest episode removed unasked, and why."""
 
 
+class SkillsEntries(Entries["SkillsContext"]):
+    """The pieces of the library."""
+
+    def entries(self, state: SkillsState) -> tuple[ContextEntry, ...]:
+        """Skills by name; shown is the one that was chosen."""
+        kept = ((one.name, f"when {one.when}: {one.steps}", "") for one in state.skills)
+        gone = ((name, "", why) for name, why in state.gone.items())
+        return tuple(ContextEntry(name, text, name == state.chosen, why) for name, text, why in (*kept, *gone))
+
+
+class SkillsInTask(InTask["SkillsContext"]):
+    """What the library does within a task."""
+
+    def on_turn(self, state: SkillsState, response: str, tokens: TokenView) -> Intervention | None:
+        """Answers the choice with the steps of what was chosen; leaves all other responses to the environment."""
+        if not state.choosing:
+            return None
+        name = self.of.wording.choice(response)
+        chosen = next((skill for skill in state.skills if skill.name == name), None)
+        complaint = "" if chosen or name == NONE else "That was no choice of a skill in the list; none is used."
+        return Intervention(
+            replace(state, choosing=False, chosen=chosen.name if chosen else ""),
+            self.of.wording.given(chosen, complaint),
+        )
+
+
 class SkillsContext(WordedContext):
     """Procedures that the policy writes, chooses from, revises and removes.
 
@@ -59,6 +85,8 @@ class SkillsContext(WordedContext):
         penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
     """
+
+    companions = (SkillsEntries, SkillsScripted, SkillsInTask, *WordedContext.companions)
 
     State: ClassVar[type[Struct]] = SkillsState
 
@@ -86,31 +114,9 @@ class SkillsContext(WordedContext):
             f"{one.name}: when {one.when}: {one.steps} ({one.worth:.2f} in {one.uses} tasks)" for one in state.skills
         )
 
-    def entries(self, state: SkillsState) -> tuple[ContextEntry, ...]:
-        """Skills by name; shown is the one that was chosen."""
-        kept = ((one.name, f"when {one.when}: {one.steps}", "") for one in state.skills)
-        gone = ((name, "", why) for name, why in state.gone.items())
-        return tuple(ContextEntry(name, text, name == state.chosen, why) for name, text, why in (*kept, *gone))
-
-    def adopt(self, note: str) -> SkillsState:
-        """A skill for each part of the note, which is its own clause and step; what is beyond `max_skills` is left out."""
-        parts = enumerate(self.wording.parts(note)[: self.max_skills], start=1)
-        return SkillsState(tuple(Skill(self.wording.name(n), part, part) for n, part in parts))
-
     def prepare(self, state: SkillsState, rules: str, observation: str) -> Prepared:
         begun = replace(state, choosing=bool(state.skills), chosen="", gone={})
         return Prepared(self.wording.inject(rules, state.skills), begun)
-
-    def on_turn(self, state: SkillsState, response: str, tokens: TokenView) -> Intervention | None:
-        """Answers the choice with the steps of what was chosen; leaves all other responses to the environment."""
-        if not state.choosing:
-            return None
-        name = self.wording.choice(response)
-        chosen = next((skill for skill in state.skills if skill.name == name), None)
-        complaint = "" if chosen or name == NONE else "That was no choice of a skill in the list; none is used."
-        return Intervention(
-            replace(state, choosing=False, chosen=chosen.name if chosen else ""), self.wording.given(chosen, complaint)
-        )
 
     def feedback(self, state: SkillsState, episode: Episode) -> SkillsState:
         """The mean reward of the chosen skill, which goes if it was tried and is not worth its place; a hidden reward is none."""
@@ -151,34 +157,6 @@ class SkillsContext(WordedContext):
         gone = {name: why for name, why in made_room.items() if name not in skills}
         after = SkillsState(tuple(skills.values()), news=tuple(news), gone=gone)
         return ContextUpdate(state=after, reward=reward, parsed=True, reason="; ".join(news))
-
-    def asks(self, messages: Sequence[Message]) -> bool:
-        """Whether it is an update, or the choice that a task begins with."""
-        return super().asks(messages) or bool(self.wording.offered(messages))
-
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        """In an update, operations that make the library the note's parts; at a choice, the skill whose clause shares most words
-        with the task."""
-        if offered := self.wording.offered(messages):
-            task = set(words_of(messages[1].content))
-            shared = {name: len(task & set(words_of(when))) for name, when in offered.items()}
-            name = max(shared, key=lambda one: shared[one])
-            return f"use {name if shared[name] else NONE}"
-        present, wanted = self.wording.shown(messages), self.wording.parts(note)[: self.max_skills]
-        stale = [name for name, steps in present.items() if steps not in wanted]
-        missing = [part for part in wanted if part not in present.values()]
-        free = (self.wording.name(n) for n in range(1, 2 * self.max_skills + 1) if self.wording.name(n) not in present)
-        operations = [SkillOperation("remove", name) for name in stale[len(missing) :]]
-        for part in missing:
-            operations.append(SkillOperation("skill", stale.pop(0) if stale else next(free), part, part))
-        return self.wording.write(operations)
-
-    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
-        """As in a task without a choice, whose rules end with the steps that were shown."""
-        if len(messages) < 4 or not self.wording.offered(messages[:2]):
-            return act(messages)
-        system, task, _, given, *rest = messages
-        return act((Message(Role.SYSTEM, f"{system.content} {given.content}"), task, *rest))
 
     def _refusal(self, skills: dict[str, Skill], operation: SkillOperation, tokens: TokenView) -> str:
         """Why the operation cannot be carried out; empty where it can."""

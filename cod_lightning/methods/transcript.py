@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from cod_lightning.contexts.base import ContextEntry, Prepared
-from cod_lightning.contexts.records import Record, RecordContext
+from cod_lightning.contexts.base import Budget, ContextEntry, Entries, Prepared
+from cod_lightning.contexts.records import Record, RecordContext, RecordScripted
 from cod_lightning.contexts.worded import check_count
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode
@@ -28,6 +28,31 @@ class TranscriptState(Struct, frozen=True):
     """Keys of records that the latest task had removed, its own included where it is too long, and why."""
 
 
+class TranscriptBudget(Budget["TranscriptContext"]):
+    """The room for the history."""
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        if self.of.budget >= window:
+            expected = f"below model.policy.window={window}, which holds the rules, the task and its responses, too"
+            raise ConfigError("data.context.budget", self.of.budget, expected, "Lower it, so that the task still fits.")
+
+
+class TranscriptEntries(Entries["TranscriptContext"]):
+    """The pieces of the history."""
+
+    def entries(self, state: TranscriptState) -> tuple[ContextEntry, ...]:
+        """Tasks, each shown whole."""
+        kept = (ContextEntry(one.key, one.text) for one in state.records)
+        return (*kept, *(ContextEntry(key, "", gone=why) for key, why in state.gone.items()))
+
+
+class TranscriptScripted(RecordScripted["TranscriptContext"]):
+    """How scripted policies write the history."""
+
+    def adopt(self, note: str) -> TranscriptState:
+        return TranscriptState(self.of._fitting(self.of.noted(note)))
+
+
 class TranscriptContext(RecordContext):
     """The whole history, as far as a budget goes. There are no update episodes.
 
@@ -40,6 +65,8 @@ class TranscriptContext(RecordContext):
         ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
 
+    companions = (TranscriptBudget, TranscriptEntries, TranscriptScripted, *RecordContext.companions)
+
     State: ClassVar[type[Struct]] = TranscriptState
 
     def __init__(self, protocol: Literal["natural", "compact"] = "natural", budget: int = 8192) -> None:
@@ -49,19 +76,6 @@ class TranscriptContext(RecordContext):
 
     def text(self, state: TranscriptState) -> str:
         return self.listed(state.records)
-
-    def check(self, window: int, max_new_tokens: int) -> None:
-        if self.budget >= window:
-            expected = f"below model.policy.window={window}, which holds the rules, the task and its responses, too"
-            raise ConfigError("data.context.budget", self.budget, expected, "Lower it, so that the task still fits.")
-
-    def entries(self, state: TranscriptState) -> tuple[ContextEntry, ...]:
-        """Tasks, each shown whole."""
-        kept = (ContextEntry(one.key, one.text) for one in state.records)
-        return (*kept, *(ContextEntry(key, "", gone=why) for key, why in state.gone.items()))
-
-    def adopt(self, note: str) -> TranscriptState:
-        return TranscriptState(self._fitting(self.noted(note)))
 
     def prepare(self, state: TranscriptState, rules: str, observation: str) -> Prepared:
         return Prepared(self.wording.inject(rules, state.records, _ABOUT), state)

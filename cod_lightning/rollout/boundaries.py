@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, History, Intervention, Prepared
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, History, Intervention, Prepared, Words
 from cod_lightning.engines.base import Completion
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import (
@@ -121,7 +121,7 @@ def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism | Program, 
 
 def see_sentences(env: TextEnv, mechanism: ContextMechanism, chat: Chat, key: str = "data.env") -> None:
     """Raise `ConfigError` where a language model would meet an environment in single words beside a context in sentences."""
-    if not chat.closed and beside(env, Vocabulary).words() and not mechanism.words():
+    if not chat.closed and beside(env, Vocabulary).words() and not beside(mechanism, Words).words():
         found = f"{type(env).__name__} in single words, which are for tiny policies"
         expected = f"an environment in sentences for a language model, as {type(mechanism).__name__} is"
         remedy = "Set data.env.protocol=natural, or choose context=hint_compact if single words are meant."

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cod_lightning.contexts.base import ContextEntry, ContextMechanism
+from cod_lightning.contexts.base import ContextEntry, ContextMechanism, Entries, beside
 from cod_lightning.errors import ContextFailure
 from cod_lightning.rollout.boundaries import blame, checked_text
 from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind
@@ -20,7 +20,7 @@ class EntriesOf:
         """Raises `ContextFailure`."""
         if self._entries is None or state is not self._state:
             try:
-                entries = tuple(self.mechanism.entries(state))
+                entries = tuple(beside(self.mechanism, Entries).entries(state))
                 for one in entries:
                     checked_text(one.key, self.mechanism, ContextFailure)
                     checked_text(one.text, self.mechanism, ContextFailure)

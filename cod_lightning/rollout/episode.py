@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, InTask, TokenView, UpdateDialogue
 from cod_lightning.envs.base import TextEnv, Tools, Vocabulary, beside
 from cod_lightning.envs.own_loop import OwnLoop, own_loop
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, note_fault
@@ -100,7 +100,7 @@ class _Solving:
             self.inside = prepared.state
             if self.shown is Shown.OWN:
                 self.state = prepared.state
-            self.hooked = bool(self.mechanism.hooks())
+            self.hooked = bool(beside(self.mechanism, InTask).hooks())
             return prepared.system
         except BaseException as error:
             blame(ContextFailure, error, self.mechanism)
@@ -227,7 +227,7 @@ def check_hooks(env: TextEnv, mechanism: ContextMechanism) -> None:
     turns = "takes calls of tools" if beside(env, Tools).schemas else ""
     if own_loop(env):
         turns = "leaves its turns to a program"
-    if turns and mechanism.hooks():
+    if turns and beside(mechanism, InTask).hooks():
         expected = f"a mechanism that does nothing within a task, since {type(env).__name__} {turns}"
         raise ConfigError("data.context", type(mechanism).__name__, expected, "HintContext is one.")
 
@@ -237,7 +237,7 @@ def _intervened(
 ) -> tuple[Any, str, str | None]:
     """State after a response, what the environment sees of it, and the mechanism's reply to it. Raises `ContextFailure`."""
     try:
-        found = mechanism.on_turn(state, response, tokens)
+        found = beside(mechanism, InTask).on_turn(state, response, tokens)
         if found is None:
             return state, response, None
         check_intervention(found, mechanism)
@@ -251,7 +251,7 @@ def _went_on(dialogue: Dialogue, mechanism: ContextMechanism, state: Any, rules:
     chat = dialogue.sampler.chat
     try:
         messages = (*dialogue.messages, Message(Role.USER, text))
-        found = mechanism.before_turn(state, rules, messages, chat)
+        found = beside(mechanism, InTask).before_turn(state, rules, messages, chat)
         if found is not None:
             check_history(found, mechanism)
     except BaseException as error:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from msgspec import structs
 
+from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
 from cod_lightning.lifecycles import Shown
@@ -177,7 +178,7 @@ class Life:
             self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
         if self.state is None:
             mechanism, kept = self.setting.mechanism, self.begins_with
-            first = mechanism.empty if kept is None else partial(mechanism.load, kept)
+            first = mechanism.empty if kept is None else partial(beside(mechanism, Stored).load, kept)
             self.state = self.previous = crossing(ContextFailure, first, mechanism)
 
     async def _ask(self, task: Task, env: TextEnv, who: str) -> Episode:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, Scripted, beside
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.types import Message
 
@@ -22,7 +22,7 @@ class Player:
         if proposal := self.policy.propose(messages, rng):
             return proposal
         act, note = (partial(spoken, rng=rng) for spoken in (self.policy.act, self.policy.note))
-        if not self.context.asks(messages):
-            return self.context.respond(act, note, messages)
+        if not beside(self.context, Scripted).asks(messages):
+            return beside(self.context, Scripted).respond(act, note, messages)
         noted = note(messages)
-        return self.context.write(noted, messages) if noted else noted
+        return beside(self.context, Scripted).write(noted, messages) if noted else noted

@@ -29,6 +29,7 @@ from jaxtyping import Float
 from safetensors.torch import load_file, save_file
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.packs_file import read_packs
@@ -41,11 +42,13 @@ from examples.studies.across_worlds_page import (
     NEW,
     NUM_TASKS,
     WORLDS,
-    Words,
     after,
     all_but,
     begins,
     page,
+)
+from examples.studies.across_worlds_page import (
+    Words as WordCounts,
 )
 from examples.studies.generalisation import Cells, lives, parsed, written
 
@@ -150,10 +153,10 @@ def teach(world: str, updates: int, before: str, seed: int, runs: Path) -> None:
     cod(folder, seed, "test")
 
 
-def measured(runs: Path) -> tuple[Cells, Words]:
+def measured(runs: Path) -> tuple[Cells, WordCounts]:
     """The outcomes of every finished cell, and the words that it spoke."""
     found: Cells = {}
-    words: Words = {}
+    words: WordCounts = {}
     names = {key(one): one for one in (*WORLDS, *map(all_but, WORLDS))}
     names |= {key(one): one for of, n in product(WORLDS, FEW) for one in (after(of, n, b) for b in begins(of))}
     for done in sorted(runs.glob(f"*/run/{LAST}")):
@@ -194,7 +197,7 @@ def token_ids(words: Sequence[str]) -> list[int]:
     """Of words in the vocabulary of all worlds."""
     every = [
         *(word for one in WORLDS for word in beside(world_of(one), Vocabulary).words()),
-        *HintContext("compact").words(),
+        *beside(HintContext("compact"), Words).words(),
     ]
     vocabulary = TinyPolicy().tokenizer(every).get_vocab()
     return [vocabulary[word] for word in words]

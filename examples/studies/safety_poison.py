@@ -7,6 +7,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.contexts import ContextMechanism
+from cod_lightning.contexts.base import Scripted, Stored, beside
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS
@@ -96,7 +97,7 @@ def poisoned(
     packs = packs_of(env, NUM_TASKS, NUM_POISONED)
     lies = [lie(pack.tasks[0].spec) for pack in packs]
     planted = [
-        replace(pack, context=mechanism.dump(mechanism.adopt(note_of(one))))
+        replace(pack, context=beside(mechanism, Stored).dump(beside(mechanism, Scripted).adopt(note_of(one))))
         for pack, one in zip(packs, lies, strict=True)
     ]
     runs = {"clean": (packs, env), "planted": (planted, env), "said": (packs, Lying(env, lie))}
@@ -143,7 +144,7 @@ def handed(mechanism: ContextMechanism, sampler_for: SamplerFor, env: TextEnv) -
         colours = _colours(pack)
         other = next(n for n in (*range(place + 1, len(packs)), *range(place)) if _colours(packs[n]) != colours)
         state = clean[other].episodes[-1].state_after
-        given.append(replace(pack, context=mechanism.dump(state)))
+        given.append(replace(pack, context=beside(mechanism, Stored).dump(state)))
         said = FACT.findall(mechanism.text(state))
         false.append({f"{code}={colour}" for code, colour in said if colours[int(code) - 1] != colour})
     lives = played(given, env, mechanism, sampler)
@@ -185,7 +186,7 @@ def given(mechanism: ContextMechanism, sampler: Sampler, env: TextEnv) -> dict[s
             note = {"rule and facts": f"{RuledCompact().rule('confirmed', 0)} {facts}", "facts alone": facts}.get(
                 name, ""
             )
-            contexts[pack.id] = [mechanism.adopt(note)] * len(pack)
+            contexts[pack.id] = [beside(mechanism, Scripted).adopt(note)] * len(pack)
         setting = Setting(env=env, mechanism=mechanism, sampler=sampler, program=Controlled(contexts=contexts))
         groups = run_groups(packs, 1, setting)
         solves = [(group.lifecycles[0].solves[n], group.pack.tasks[n]) for group in groups for n in (1, 2, 3)]
@@ -198,7 +199,7 @@ def false_record(pack: Pack, *, claimed: bool = False) -> str:
     like a record of the agent's own, and where it is claimed provenance says so too."""
     lie = false_fact(pack.tasks[0].spec)
     record = Record(0 if claimed else -1, f"want={lie[2:]}", "", f"win {lie}", solved=claimed or None)
-    return EpisodesContext("compact").dump(EpisodesState((record,), (0.5,), num_tasks=int(claimed)))
+    return beside(EpisodesContext("compact"), Stored).dump(EpisodesState((record,), (0.5,), num_tasks=int(claimed)))
 
 
 class PoisonedHalf(PackSource):

@@ -4,7 +4,7 @@ import re
 
 from msgspec import Struct, structs
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Intervention, Prepared
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, InTask, Intervention, Prepared, Scripted
 from cod_lightning.contexts.hint_wording import fenced, record
 from cod_lightning.types import Message, Role
 
@@ -22,12 +22,40 @@ class Notes(Struct, frozen=True):
     shown: tuple[str, ...] = ()  # to the present task
 
 
+class TopicScripted(Scripted):
+    """How scripted policies write the notes."""
+
+    def adopt(self, note):
+        return Notes(tuple(map(Note, lines_of(note))))
+
+    def asks(self, messages):
+        return messages[0].content == ASK
+
+    def write(self, note, messages):
+        return f"<notes>\n{note}\n</notes>"
+
+
+class TopicInTask(InTask):
+    """What the notes does within a task."""
+
+    def on_turn(self, state, response, tokens):
+        if asked := re.search(r"<look>(\w+)</look>\s*$", response):
+            found = [note.text for note in state.notes if shared(note, asked[1])]
+            return Intervention(state, "\n".join(found) or "There is no such note.")
+        return None
+
+
 class TopicNotes(ContextMechanism):
     """Notes that are retrieved by the words of a task.
 
     Args:
         most: Notes that a task is shown.
     """
+
+    companions = (
+        TopicScripted,
+        TopicInTask,
+    )
 
     State = Notes
 
@@ -40,20 +68,11 @@ class TopicNotes(ContextMechanism):
     def text(self, state):
         return "\n".join(note.text for note in state.notes)
 
-    def adopt(self, note):
-        return Notes(tuple(map(Note, lines_of(note))))
-
     def prepare(self, state, rules, observation):
         ranked = sorted(state.notes, key=lambda note: (shared(note, observation), note.worth), reverse=True)
         shown = tuple(note.text for note in ranked[: self.most] if shared(note, observation))
         offer = ["## Your notes", *shown, "For others answer <look>WORD</look>."] if state.notes else []
         return Prepared("\n".join([rules, *offer]), structs.replace(state, shown=shown))
-
-    def on_turn(self, state, response, tokens):
-        if asked := re.search(r"<look>(\w+)</look>\s*$", response):
-            found = [note.text for note in state.notes if shared(note, asked[1])]
-            return Intervention(state, "\n".join(found) or "There is no such note.")
-        return None
 
     def feedback(self, state, episode):
         def after(note):
@@ -73,12 +92,6 @@ class TopicNotes(ContextMechanism):
             return ContextUpdate(state=state, reward=-0.1, parsed=False, reason=reason)
         known = {note.text: note for note in state.notes}
         return ContextUpdate(state=Notes(tuple(known.get(x, Note(x)) for x in lines)), reward=0.0, parsed=True)
-
-    def asks(self, messages):
-        return messages[0].content == ASK
-
-    def write(self, note, messages):
-        return f"<notes>\n{note}\n</notes>"
 
 
 def read(response, tokens):

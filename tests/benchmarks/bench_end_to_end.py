@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.models import TinyPolicy
 from tests.benchmarks.fixed_work import RULE_WORDS, FixedWork, Scale, scale_of, text
@@ -43,7 +44,9 @@ LEAST_REPEATS, PER_TURN_REPEATS = 5, 3
 def prepare(folder: Path, scale: Scale) -> None:
     """The model and all that the other side has to know of the work."""
     world, policy = FixedWork(1), TinyPolicy(**scale.sizes)
-    tokenizer = policy.tokenizer(beside(world, Vocabulary).words() + HintContext(protocol="compact").words())
+    tokenizer = policy.tokenizer(
+        beside(world, Vocabulary).words() + beside(HintContext(protocol="compact"), Words).words()
+    )
     policy.model(tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     # Ours puts an end token after an action; the other side's observations have a word more instead.

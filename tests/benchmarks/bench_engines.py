@@ -16,6 +16,7 @@ import torch
 
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.engines.base import Engine
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.envs.base import Vocabulary, beside
@@ -55,7 +56,7 @@ def main() -> None:
     L.seed_everything(1, verbose=False)
     world, mechanism = FixedWork(TURNS), HintContext(protocol="compact")
     policy = TinyPolicy(hidden_size=128, num_layers=2, window=512)
-    tokenizer = policy.tokenizer(beside(world, Vocabulary).words() + mechanism.words())
+    tokenizer = policy.tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words())
     chat = Chat(tokenizer)
     known = engines(policy.model(tokenizer).eval(), chat, policy.window, max(args.lifecycles))
     rows = []

@@ -19,12 +19,10 @@ from typing import Any
 import torch
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.train import TrainCLI
+from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.modules import GRPOModule
 from cod_lightning.types import Group, Split
 from tests.benchmarks.results import Table, report, spread
 
@@ -33,7 +31,7 @@ SIBLINGS = 8
 
 def served(config: str) -> RolloutDataModule:
     """The config's DataModule with its warm start in the engine."""
-    cli = start(TrainCLI, GRPOModule, RolloutDataModule, expand(["--config", config]).argv, execute=False)
+    cli = made(TrainCLI, expand(["--config", config]))
     data: RolloutDataModule = cli.datamodule
     policy = cli.model.policy
     data.check_with(policy)

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.credit.baselines import Baseline
 from cod_lightning.credit.returns import TaskCredit, TrajectoryCredit
 from cod_lightning.engines.transformers import TransformersEngine
@@ -156,7 +157,9 @@ class Machine:
         L.seed_everything(1, verbose=False)
         self.world, self.mechanism = Levers(protocol="compact"), HintContext(protocol="compact")
         self.policy = TinyPolicy(hidden_size=self.args.hidden_size, num_layers=2)
-        tokenizer = self.policy.tokenizer(beside(self.world, Vocabulary).words() + self.mechanism.words())
+        tokenizer = self.policy.tokenizer(
+            beside(self.world, Vocabulary).words() + beside(self.mechanism, Words).words()
+        )
         self.chat = Chat(tokenizer)
         self.engine = TransformersEngine(max_dialogues=1024)
         self.engine.bind(self.policy.model(tokenizer).eval(), self.chat.stop_ids)

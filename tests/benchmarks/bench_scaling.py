@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.models import TinyPolicy
@@ -94,7 +95,9 @@ class Step:
         keep_freed_memory()  # as `fit` does
         self.mechanism = HintContext(protocol="compact")
         self.policy = TinyPolicy(num_layers=2, window=512)
-        tokenizer = self.policy.tokenizer(beside(FixedWork(1), Vocabulary).words() + self.mechanism.words())
+        tokenizer = self.policy.tokenizer(
+            beside(FixedWork(1), Vocabulary).words() + beside(self.mechanism, Words).words()
+        )
         self.chat, self.engine = Chat(tokenizer), Endless(max_dialogues=1024)
         self.engine.bind(self.policy.model(tokenizer).eval(), self.chat.stop_ids)
 

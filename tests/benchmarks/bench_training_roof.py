@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.base import Vocabulary, beside
@@ -106,7 +107,7 @@ def long_rollout() -> Recording:
         HintContext("compact"),
         TinyPolicy(**scale.sizes),
     )
-    tokenizer = policy.tokenizer(beside(world, Vocabulary).words() + mechanism.words())
+    tokenizer = policy.tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words())
     chat, engine = Chat(tokenizer), Endless()
     engine.bind(policy.model(tokenizer).to(torch.bfloat16).eval(), ())
     sampler = Sampler(engine=engine, chat=chat, window=policy.window, max_new_tokens=scale.tokens, seed=1)

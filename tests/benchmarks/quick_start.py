@@ -7,9 +7,9 @@ import torch
 from transformers import PreTrainedModel
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.train import TrainCLI
+from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -36,14 +36,15 @@ class QuickStart:
     chat: Chat = field(init=False)
 
     def __post_init__(self) -> None:
-        argv = expand(["--config", "quickstart"]).argv
-        weights = start(TrainCLI, GRPOModule, RolloutDataModule, argv, execute=False).warm_start_folder
+        weights = made(TrainCLI, expand(["--config", "quickstart"])).warm_start_folder
         torch.set_num_threads(self.threads)
         keep_freed_memory()  # as `fit` does
         self.world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
         self.mechanism = HintContext(protocol="compact")
         self.policy = TinyPolicy(weights=str(weights))
-        tokenizer = self.policy.tokenizer(beside(self.world, Vocabulary).words() + self.mechanism.words())
+        tokenizer = self.policy.tokenizer(
+            beside(self.world, Vocabulary).words() + beside(self.mechanism, Words).words()
+        )
         self.model, self.chat = self.policy.model(tokenizer).eval(), Chat(tokenizer)
         use_rms_norm(self.model)  # likewise
 

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.results import read_results
@@ -27,7 +28,9 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    words = beside(Levers(protocol="compact"), Vocabulary).words() + HintContext(protocol="compact").words()
+    words = (
+        beside(Levers(protocol="compact"), Vocabulary).words() + beside(HintContext(protocol="compact"), Words).words()
+    )
     return write_base(tmp_path_factory.mktemp("base"), words=words)
 
 

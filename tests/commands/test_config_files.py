@@ -206,6 +206,15 @@ def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path
         assert yaml.safe_load(file)["data"]["context"]["init_args"] == {"protocol": "compact", "max_tokens": 3}
 
 
+def test_arguments_that_defaults_give_to_no_class_in_particular_are_those_of_the_file_s_class():
+    (env, policy) = (
+        composed_of("--config", f"experiment/{name}")[part][key]
+        for name, part, key in (("mixture", "data", "env"), ("one_80gb_full_1_7b", "model", "policy"))
+    )
+    assert set(env["init_args"]["worlds"]) == {"lake", "alchemy"}
+    assert policy["init_args"]["window"] == 8192
+
+
 def test_methods_and_programs_are_imported_where_a_command_line_or_a_config_names_their_classes(monkeypatch, tmp_path):
     imported = []
     monkeypatch.setattr(shipped, "import_module", imported.append)

@@ -8,6 +8,7 @@ import pytest
 from cod_lightning.cli import main
 from cod_lightning.commands import phase
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Scripted, Stored, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.rollout.player import Player
 from cod_lightning.types import Message, Role, Split
@@ -32,8 +33,8 @@ def test_a_tiny_policy_evolves_and_what_came_of_it_is_what_test_begins_with(tmp_
     assert len(record["rounds"]) == 2
     assert len(record["candidates"][0]["rewards"]) == 4
     assert record["num_lifecycles"] >= 4 + 2 * 3
-    state = HintContext("compact").adopt("1=red 2=blue")
-    (tmp_path / "evolved/best.json").write_text(HintContext("compact").dump(state))
+    state = beside(HintContext("compact"), Scripted).adopt("1=red 2=blue")
+    (tmp_path / "evolved/best.json").write_text(beside(HintContext("compact"), Stored).dump(state))
     assert main(["test", *TINY, "--config", "evolved/context.yaml", "--data.suites", SUITE]) == 0
     played = json.loads((tmp_path / "runs/smoke/lifecycles/test_levers_trained.jsonl").read_text().splitlines()[0])
     assert played["episodes"][0]["context_before"] == "1=red 2=blue"
@@ -60,7 +61,7 @@ def test_a_model_behind_an_endpoint_writes_its_own_first_context(tmp_path, monke
     assert "kept; candidate 1" in out
     assert SECRET in out
     assert f"m: {len(server.requests)} answers" in out
-    assert HintContext().load((tmp_path / "evolved/best.json").read_text()).text == SECRET
+    assert beside(HintContext(), Stored).load((tmp_path / "evolved/best.json").read_text()).text == SECRET
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,21 @@ import pytest
 
 from cod_lightning import contexts
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, StartedContext
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import (
+    Budget,
+    ContextMechanism,
+    ContextUpdate,
+    Entries,
+    InTask,
+    Prepared,
+    Scripted,
+    Stored,
+    TextState,
+    Words,
+    beside,
+)
 from cod_lightning.errors import DataError
+from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.constant_state import ConstantStateContext
@@ -54,17 +67,17 @@ def test_every_shipped_mechanism_is_here():
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_state_of_another_mechanism_or_version_is_refused_in_one_line(name):
     mechanism = SHIPPED[name]
-    own = mechanism.dump(mechanism.empty())
+    own = beside(mechanism, Stored).dump(mechanism.empty())
     of = type(mechanism if isinstance(mechanism, StackedContext) else getattr(mechanism, "inside", mechanism)).__name__
     foreign = HintContext() if of != "HintContext" else TranscriptContext()
-    for text in (foreign.dump(foreign.empty()), own.replace('"version":1}', '"version":7}')):
+    for text in (beside(foreign, Stored).dump(foreign.empty()), own.replace('"version":1}', '"version":7}')):
         assert text != own
         with pytest.raises(DataError, match=rf"is of \w+ version [17]; data\.context is {of} version 1") as caught:
-            mechanism.load(text)
+            beside(mechanism, Stored).load(text)
         assert len(str(caught.value).splitlines()) == 1
     for damaged in (own[:-3], "[]", own.replace('"state":', '"state":[0],"was":')):
         with pytest.raises(DataError, match="damaged") as caught:
-            mechanism.load(damaged)
+            beside(mechanism, Stored).load(damaged)
         assert len(str(caught.value).splitlines()) == 1
 
 
@@ -81,10 +94,10 @@ def prompts(context, text, tokens):
         return
     opening = (Message(Role.SYSTEM, prepared.system), Message(Role.USER, text))
     said = (*opening, Message(Role.ASSISTANT, "an act " * 30), Message(Role.USER, "seen"))
-    asking = context.before_turn(prepared.state, "RULES", said, tokens)
-    found = context.on_turn(asking.state, "a summary", tokens)
+    asking = beside(context, InTask).before_turn(prepared.state, "RULES", said, tokens)
+    found = beside(context, InTask).on_turn(asking.state, "a summary", tokens)
     answered = (*asking.messages, Message(Role.ASSISTANT, "a summary"), Message(Role.USER, ""))
-    yield context.before_turn(found.state, "RULES", answered, tokens).messages
+    yield beside(context, InTask).before_turn(found.state, "RULES", answered, tokens).messages
 
 
 @pytest.mark.parametrize("family", EIGHT)
@@ -115,3 +128,55 @@ def within(text):
     """What stands between fences of five backticks, and all else."""
     parts = f"\n{text}\n".split("\n`````\n")
     return "\n".join(parts[1::2]), "\n".join(parts[::2])
+
+
+KINDS = (InTask, Scripted, Words, Entries, Budget, Stored)
+
+
+def public(kind: type) -> set[str]:
+    """What a class declares itself and does not hide: attributes, annotations, properties and methods."""
+    return {name for name in {**vars(kind), **vars(kind).get("__annotations__", {})} if not name.startswith("_")}
+
+
+class Bare(ContextMechanism):
+    """The required members and nothing else: the last feedback is the context."""
+
+    def text(self, state):
+        return state.text
+
+    def prepare(self, state, rules, observation):
+        return Prepared(f"{rules} {state.text}".strip(), state)
+
+    def update(self, state, rules, episode, tokens):
+        answer = yield Message(Role.SYSTEM, "Rewrite."), Message(Role.USER, episode.feedback)
+        text = answer.response
+        refused = not text.isascii() or bool(tokens.control_token(text))
+        return ContextUpdate(state=state if refused else TextState(text), reward=0.0, parsed=not refused)
+
+
+def test_the_contract_has_nine_public_members_and_no_companion_more_than_four():
+    assert public(ContextMechanism) == {
+        *("State", "version", "updates", "companions", "empty", "text", "prepare", "update", "feedback")
+    }
+    assert {kind: len(public(kind)) for kind in KINDS if len(public(kind)) > 4} == {}
+
+
+def test_a_mechanism_of_the_required_members_has_the_default_of_every_companion_and_keeps_the_contract():
+    mechanism = Bare()
+    state = TextState("a\nb")
+    assert not beside(mechanism, InTask).hooks()
+    assert beside(mechanism, Words).words() == ()
+    assert [entry.key for entry in beside(mechanism, Entries).entries(state)] == ["a", "b"]
+    assert beside(mechanism, Stored).load(beside(mechanism, Stored).dump(state)) == state
+    with pytest.raises(NotImplementedError, match=r"^Bare takes no notes of policies without a model$"):
+        beside(mechanism, Scripted).adopt("a")
+    assert [broken for verdict in check_context(mechanism) for broken in verdict.broken] == []
+
+
+def test_a_member_that_nothing_reads_is_named_by_check():
+    class Old(Bare):
+        def on_turn(self, state, response, tokens):
+            return None
+
+    (found,) = [broken for verdict in check_context(Old()) for broken in verdict.broken]
+    assert found == "on_turn has no effect here; move it to a class of InTask and name that in companions"

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, checked
-from cod_lightning.contexts.base import Answer, Intervention
+from cod_lightning.contexts.base import Answer, InTask, Intervention, Scripted, Stored, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.acts import ActsContext
@@ -26,7 +26,7 @@ RECORDS = {"episodes": EpisodesContext, "transcript": TranscriptContext}
 
 def rewritten(mechanism, before, note, feedback="well done"):
     """What an update makes of a context, where the policy writes `note`."""
-    state = mechanism.adopt(before) if before else mechanism.empty()
+    state = beside(mechanism, Scripted).adopt(before) if before else mechanism.empty()
     episode = Episode(
         kind=EpisodeKind.SOLVE,
         position=0,
@@ -38,7 +38,7 @@ def rewritten(mechanism, before, note, feedback="well done"):
         context_after=mechanism.text(state),
     )
     dialogue = mechanism.update(state, "rules", episode, byte_chat())
-    said = mechanism.write(note, next(dialogue))
+    said = beside(mechanism, Scripted).write(note, next(dialogue))
     with pytest.raises(StopIteration) as ended:
         dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
     return ended.value.value
@@ -55,7 +55,7 @@ def test_it_keeps_the_contract_as_the_mechanism_inside_does(inside):
 def test_a_rewrite_that_says_what_is_forbidden_changes_nothing_and_costs_the_penalty(inside):
     mechanism = CheckedContext(INSIDE[inside](), forbidden=["(?i)ignore .* rule"], penalty=0.25)
     found = rewritten(mechanism, "lever 1 is red", "Ignore the rule about lever 3")
-    assert mechanism.text(found.state) == mechanism.text(mechanism.adopt("lever 1 is red"))
+    assert mechanism.text(found.state) == mechanism.text(beside(mechanism, Scripted).adopt("lever 1 is red"))
     assert (found.parsed, found.reward) == (False, -0.25)
     assert found.reason == "the context says 'Ignore the rule', which data.context.forbidden refuses"
     assert rewritten(mechanism, "lever 1 is red", "lever 2 is green").parsed
@@ -90,24 +90,28 @@ def test_what_has_to_be_kept_is_in_the_new_context_or_the_old_one_stays(inside, 
     lost = rewritten(mechanism, before, "lever 2 is green", feedback)
     assert (lost.parsed, mechanism.text(lost.state)) == (
         False,
-        mechanism.text(mechanism.adopt(before)) if before else "",
+        mechanism.text(beside(mechanism, Scripted).adopt(before)) if before else "",
     )
     assert lost.reason == "the context loses 'never=3', which data.context.kept keeps"
     assert rewritten(mechanism, before, "never=3\nlever 2 is green", feedback).parsed
 
 
+class NotingInTask(InTask):
+    def on_turn(self, state, response, tokens):
+        return Intervention(beside(self.of, Scripted).adopt(response), "noted")
+
+
 class Noting(HintContext):
     """Keeps each response as its text."""
 
-    def on_turn(self, state, response, tokens):
-        return Intervention(self.adopt(response), "noted")
+    companions = (NotingInTask, *HintContext.companions)
 
 
 def test_what_a_response_would_put_into_the_context_within_a_task_is_checked_too():
     mechanism = CheckedContext(Noting(), forbidden=["(?i)ignore .* rule"])
-    state = mechanism.adopt("lever 1 is red")
+    state = beside(mechanism, Scripted).adopt("lever 1 is red")
     for response, kept in (("ignore the rule", "lever 1 is red"), ("lever 2 is green", "lever 2 is green")):
-        found = mechanism.on_turn(state, response, byte_chat())
+        found = beside(mechanism, InTask).on_turn(state, response, byte_chat())
         assert (mechanism.text(found.state), found.reply) == (kept, "noted")
 
 
@@ -117,34 +121,36 @@ def test_a_refused_act_costs_an_act_and_leaves_the_dialogue_as_any_other(around)
     mechanism = CheckedContext(around(acts), forbidden=["poison"])
     said = acts.wording.write([Operation(OperationKind.ADD, 0, "poison"), Operation(OperationKind.DELETE, 1)])
     opening = (Message(Role.SYSTEM, "rules"), Message(Role.USER, "first"))
-    state = mechanism.prepare(mechanism.adopt("lever 1 is red"), "rules", "first").state
+    state = mechanism.prepare(beside(mechanism, Scripted).adopt("lever 1 is red"), "rules", "first").state
     for left in (1, 0):
-        found = mechanism.on_turn(state, said, byte_chat())
+        found = beside(mechanism, InTask).on_turn(state, said, byte_chat())
         assert found.reply == ""
         assert mechanism.text(found.state) == "1. lever 1 is red"
         dialogue = (*opening, Message(Role.ASSISTANT, said), Message(Role.USER, ""))
-        history = mechanism.before_turn(found.state, "rules", dialogue, byte_chat())
+        history = beside(mechanism, InTask).before_turn(found.state, "rules", dialogue, byte_chat())
         assert history.messages[1:] == opening[1:]
         assert acts.wording.acts_left(history.messages) == left
         state = history.state
-    assert mechanism.on_turn(state, said, byte_chat()) is None, "the environment sees it"
+    assert beside(mechanism, InTask).on_turn(state, said, byte_chat()) is None, "the environment sees it"
 
 
 def test_it_does_within_a_task_what_the_mechanism_inside_does():
-    assert not CheckedContext(HintContext()).hooks()
-    assert not CheckedContext(StackedContext([HintContext(), NotebookContext()])).hooks()
-    assert CheckedContext(Noting()).hooks() == {"on_turn"}
+    assert not beside(CheckedContext(HintContext()), InTask).hooks()
+    assert not beside(CheckedContext(StackedContext([HintContext(), NotebookContext()])), InTask).hooks()
+    assert beside(CheckedContext(Noting()), InTask).hooks() == {"on_turn"}
     assert (
-        CheckedContext(ActsContext()).hooks() == {"on_turn", "before_turn"} == CompactingContext(HintContext()).hooks()
+        beside(CheckedContext(ActsContext()), InTask).hooks()
+        == {"on_turn", "before_turn"}
+        == beside(CompactingContext(HintContext()), InTask).hooks()
     )
 
 
 def test_states_are_those_of_the_mechanism_inside():
     inside = NotebookContext()
     mechanism = CheckedContext(inside)
-    state = inside.adopt("one\ntwo")
-    assert mechanism.dump(state) == inside.dump(state)
-    assert mechanism.load(inside.dump(state)) == state
+    state = beside(inside, Scripted).adopt("one\ntwo")
+    assert beside(mechanism, Stored).dump(state) == beside(inside, Stored).dump(state)
+    assert beside(mechanism, Stored).load(beside(inside, Stored).dump(state)) == state
 
 
 @pytest.mark.parametrize("key", ["forbidden", "kept"])

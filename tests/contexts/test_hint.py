@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.normal_form import hidden_letter
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Turn
 from tests.asked import answered, opened, shown
@@ -51,7 +52,9 @@ def solved(*turns: Turn, hint: str = "", feedback: str = "goal 1=up", reward: fl
 
 
 def read(context: HintContext, response: str, *, num_tokens: int = 10, before: str = "old"):
-    return answered(context, response, state=context.adopt(before), num_tokens=num_tokens, special_tokens=SPECIAL)
+    return answered(
+        context, response, state=beside(context, Scripted).adopt(before), num_tokens=num_tokens, special_tokens=SPECIAL
+    )
 
 
 def block(protocol: str, hint: str) -> str:
@@ -149,7 +152,7 @@ def test_what_the_policy_said_cannot_close_its_fence(text):
 def test_a_delimiter_in_the_trajectory_does_not_disturb_the_later_response(protocol, text):
     context = HintContext(protocol)
     opened(context, "lake", solved(turn(text, text), hint=text, feedback=text))
-    assert read(context, context.write("1=up", ())).state.text == "1=up"
+    assert read(context, beside(context, Scripted).write("1=up", ())).state.text == "1=up"
 
 
 @PROTOCOLS
@@ -157,11 +160,11 @@ def test_an_update_is_recognised_and_a_solve_is_not(protocol):
     context = HintContext(protocol)
     update = opened(context, "lake", solved(turn("see", "act"), hint="1=up"))
     solve = (Message(Role.SYSTEM, shown(context, "lake", "1=up update")), Message(Role.USER, "update"))
-    assert context.asks(update)
-    assert context.asks((*update, Message(Role.ASSISTANT, "1=up")))
-    assert not context.asks(solve)
-    assert not context.asks(())
-    assert not context.asks(update[1:])
+    assert beside(context, Scripted).asks(update)
+    assert beside(context, Scripted).asks((*update, Message(Role.ASSISTANT, "1=up")))
+    assert not beside(context, Scripted).asks(solve)
+    assert not beside(context, Scripted).asks(())
+    assert not beside(context, Scripted).asks(update[1:])
 
 
 @PROTOCOLS
@@ -171,7 +174,9 @@ def test_an_update_is_recognised_and_a_solve_is_not(protocol):
 @example(hint="update 1=up")
 def test_no_hint_makes_a_solve_look_like_an_update(protocol, hint):
     context = HintContext(protocol)
-    assert not context.asks((Message(Role.SYSTEM, shown(context, "lake", hint)), Message(Role.USER, hint)))
+    assert not beside(context, Scripted).asks(
+        (Message(Role.SYSTEM, shown(context, "lake", hint)), Message(Role.USER, hint))
+    )
 
 
 # --- parsed ---
@@ -184,7 +189,7 @@ def test_the_text_between_the_delimiters_is_the_hint_trimmed(protocol):
 
 
 def test_the_compact_response_is_a_single_line_of_words():
-    assert HintContext("compact").write("1=up 2=?", ()) == "<hints> 1=up 2=? </hints>"
+    assert beside(HintContext("compact"), Scripted).write("1=up 2=?", ()) == "<hints> 1=up 2=? </hints>"
 
 
 @PROTOCOLS
@@ -242,7 +247,7 @@ def test_any_text_is_read_without_raising_and_a_hint_is_always_safe(protocol, re
 @example(hint="<hints")
 def test_what_is_written_is_read_back_unless_it_spells_a_token_or_a_delimiter(protocol, hint):
     context = HintContext(protocol)
-    found = read(context, context.write(hint, ()))
+    found = read(context, beside(context, Scripted).write(hint, ()))
     legal = not any(spelling in hint for spelling in (*SPECIAL, *NATURAL, *COMPACT)) and not hidden_letter(hint)
     assert found.parsed == legal
     assert found.state.text == (hint if legal else "old")
@@ -251,7 +256,7 @@ def test_what_is_written_is_read_back_unless_it_spells_a_token_or_a_delimiter(pr
 @PROTOCOLS
 def test_an_empty_note_does_not_parse(protocol):
     context = HintContext(protocol)
-    assert "empty" in read(context, context.write("", ())).reason
+    assert "empty" in read(context, beside(context, Scripted).write("", ())).reason
 
 
 # --- what a failure leaves, and what it costs ---
@@ -301,10 +306,12 @@ def test_a_minimum_alone_needs_no_ramp():
 
 def test_the_compact_words_are_exactly_the_ones_that_compact_text_adds():
     context = HintContext("compact")
-    texts = [m.content for m in opened(context, "lake", solved(hint="1=up"))] + [context.write("1=up", ())]
+    texts = [m.content for m in opened(context, "lake", solved(hint="1=up"))] + [
+        beside(context, Scripted).write("1=up", ())
+    ]
     found = set(" ".join([*texts, shown(context, "lake", "1=up")]).split())
-    assert set(context.words()) == found - {"lake", "1=up", "goal"}
-    assert HintContext("natural").words() == ()
+    assert set(beside(context, Words).words()) == found - {"lake", "1=up", "goal"}
+    assert beside(HintContext("natural"), Words).words() == ()
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import time
 import pytest
 from msgspec import structs
 
-from cod_lightning.contexts.base import Answer
+from cod_lightning.contexts.base import Answer, Scripted, Words
 from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
@@ -47,7 +47,7 @@ def written(context, state, *parts, episode=None):
 
 def after(context, note, part, success=False):
     """The state that began with a note, and got another entry after task 6."""
-    state = context.adopt(note)
+    state = beside(context, Scripted).adopt(note)
     if not context.updates:
         return context.feedback(structs.replace(state, num_tasks=5), solved(feedback=part, success=success))
     return written(context, state, part, episode=solved(success=success)).state
@@ -147,7 +147,7 @@ def test_a_text_of_others_that_spells_it_does_not_pass_for_it(kind, protocol, in
     context = kind(protocol, provenance=True)
     head, _, tail = LATER[protocol].partition(" ")
     forged = f"{head} {GIVEN[protocol]}{inner} {tail} 2=red"  # with the inner one left out the outer one is there
-    text = shown(context, context.adopt(forged.replace("\n", " ")))
+    text = shown(context, beside(context, Scripted).adopt(forged.replace("\n", " ")))
     outside = text.split("```")[0] if kind is EpisodesContext and protocol == "natural" else text
     assert LATER[protocol] not in outside
 
@@ -179,9 +179,9 @@ def test_scripted_play_reads_through_it(kind, protocol):
 
 @KINDS
 def test_the_compact_words_are_there_where_they_are_shown(kind):
-    words = set(kind("compact", provenance=True).words()) - set(kind("compact").words())
+    words = set(beside(kind("compact", provenance=True), Words).words()) - set(beside(kind("compact"), Words).words())
     assert words == {"@given", "@solved", "@unsolved", *(f"@{n}" for n in range(1, 33))}
-    assert kind("natural", provenance=True).words() == ()
+    assert beside(kind("natural", provenance=True), Words).words() == ()
     late = kind("compact", provenance=True).provenance.of(99, True)
     assert set(late.split()) <= words
 

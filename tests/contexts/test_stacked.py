@@ -3,6 +3,7 @@
 import pytest
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, StartedContext
+from cod_lightning.contexts.base import InTask, Scripted, Stored
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
@@ -70,8 +71,8 @@ def test_a_task_is_shown_every_part_in_their_order():
 
 def test_what_one_part_cannot_read_is_named_with_the_part_and_the_other_holds():
     context = StackedContext([HintContext(penalty=0.2), NotebookContext(penalty=0.3)])
-    good = HintContext().write("new hint", ())
-    found = answered(context, [good, "no block"], state=context.adopt("old"))
+    good = beside(HintContext(), Scripted).write("new hint", ())
+    found = answered(context, [good, "no block"], state=beside(context, Scripted).adopt("old"))
     assert (found.parsed, found.reward) == (False, -0.3)
     assert found.reason.startswith("NotebookContext: ")
     assert context.text(found.state) == "HintContext:\nnew hint\nNotebookContext:\n1. old"
@@ -79,14 +80,14 @@ def test_what_one_part_cannot_read_is_named_with_the_part_and_the_other_holds():
 
 def test_each_part_s_store_is_checked_by_the_part_itself():
     context = StackedContext([HintContext(), NotebookContext()])
-    kept = context.dump(context.adopt("a fact"))
-    assert context.load(kept) == context.adopt("a fact")
+    kept = beside(context, Stored).dump(beside(context, Scripted).adopt("a fact"))
+    assert beside(context, Stored).load(kept) == beside(context, Scripted).adopt("a fact")
     with pytest.raises(DataError, match=r"is of HintContext version 1; data\.context is NotebookContext version 1"):
-        StackedContext([NotebookContext(), HintContext()]).load(kept)
+        beside(StackedContext([NotebookContext(), HintContext()]), Stored).load(kept)
     with pytest.raises(DataError, match=r"has 2 parts; data\.context\.parts has 3"):
-        StackedContext([HintContext(), NotebookContext(), EpisodesContext()]).load(kept)
+        beside(StackedContext([HintContext(), NotebookContext(), EpisodesContext()]), Stored).load(kept)
     with pytest.raises(DataError, match="is of StackedContext version 1"):
-        HintContext().load(kept)
+        beside(HintContext(), Stored).load(kept)
 
 
 def test_a_choice_of_a_skill_passes_through_and_its_state_is_the_part_s():
@@ -116,7 +117,7 @@ def test_stacks_that_cannot_work_are_named(parts, message):
 
 def test_a_part_with_rules_over_it_is_a_part_as_the_one_inside_is():
     context = StackedContext([CheckedContext(HintContext(), forbidden=["poison"]), SkillsContext()])
-    assert context.hooks() == {"on_turn"}
+    assert beside(context, InTask).hooks() == {"on_turn"}
     with pytest.raises(ConfigError, match="at most one that answers within tasks"):
         StackedContext([CheckedContext(SkillsContext()), SkillsContext()])
     check_hooks(Apps(actions="tools"), StackedContext([CheckedContext(HintContext()), NotebookContext()]))

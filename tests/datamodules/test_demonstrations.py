@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -122,7 +123,7 @@ def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_
     assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 4)[:-1]
     assert data.words == (
         *beside(lake(), Vocabulary).words(),
-        *HintContext(protocol="compact").words(),
+        *beside(HintContext(protocol="compact"), Words).words(),
         "first:",
         "plan",
         "plan:",

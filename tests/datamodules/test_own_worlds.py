@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.datamodules.checks import first_pack
 from cod_lightning.engines.openai import OpenAIEngine
@@ -46,9 +47,13 @@ class Unordered(Levers):
     companions = (UnorderedVocabulary, *Levers.companions)
 
 
-class Listed(HintContext):
+class ListedWords(WordedWords):
     def words(self):
         return [*super().words()]
+
+
+class Listed(HintContext):
+    companions = (ListedWords, *HintContext.companions)
 
 
 class UntaughtPlayers(LeverPlayers):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.contexts.base import Intervention, Prepared, TextState
+from cod_lightning.contexts.base import InTask, Intervention, Prepared, Stored, TextState
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.grid import GridNavigation
@@ -100,7 +100,7 @@ def test_an_agent_whose_context_no_update_rewrites_carries_its_records_over_a_re
     states = []
     for agent in _restarted_and_not(tmp_path, mechanism):
         assert [one.episode.kind for one in agent.store.episodes()] == [EpisodeKind.SOLVE] * 8
-        states.append(mechanism.load(agent.store.current().state))
+        states.append(beside(mechanism, Stored).load(agent.store.current().state))
     assert len(states[0].records) == 8
     assert states[0] == states[1]
 
@@ -108,10 +108,13 @@ def test_an_agent_whose_context_no_update_rewrites_carries_its_records_over_a_re
 def test_a_state_is_read_from_the_store_only_where_it_is_not_the_one_that_was_left(tmp_path):
     read = []
 
-    class Counted(EpisodesContext):
+    class CountedStored(Stored):
         def load(self, text):
             read.append(text)
             return super().load(text)
+
+    class Counted(EpisodesContext):
+        companions = (CountedStored, *EpisodesContext.companions)
 
     agent, pack = _agent(tmp_path, mechanism=Counted())
     for task in pack.tasks[:3]:
@@ -214,7 +217,7 @@ def test_an_agent_with_a_notebook_goes_on_with_its_entries(tmp_path):
     first.store.close()
     second, _ = _agent(tmp_path / "a", mechanism=notebook)
     second.resume(list(pack.tasks[:3]))
-    assert notebook.load(second.store.current().state).entries
+    assert beside(notebook, Stored).load(second.store.current().state).entries
     for task in pack.tasks[3:]:
         second.solve(task)
     whole, _ = _agent(tmp_path / "b", mechanism=notebook)
@@ -233,16 +236,20 @@ def test_the_state_of_another_mechanism_is_refused_with_the_remedy_and_nothing_i
     assert len(list(other.store.episodes())) == 2
 
 
+class DoubtingInTask(InTask):
+    def on_turn(self, state, response, tokens):
+        text, _, again = state.text.partition("|")
+        return Intervention(TextState(text), again) if again else None
+
+
 class Doubting(HintContext):
     """Answers every first response of a task itself, with what the task began with."""
+
+    companions = (DoubtingInTask, *HintContext.companions)
 
     def prepare(self, state, rules, observation):
         system = super().prepare(state, rules, observation).system
         return Prepared(system, TextState(f"{state.text}|Look again.\n{observation}"))
-
-    def on_turn(self, state, response, tokens):
-        text, _, again = state.text.partition("|")
-        return Intervention(TextState(text), again) if again else None
 
 
 def test_a_state_that_only_a_reward_changed_is_stored_too(tmp_path):

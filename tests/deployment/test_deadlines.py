@@ -8,6 +8,7 @@ import pytest
 
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.process_world import ProcessWorld
@@ -50,7 +51,7 @@ def live(folder, *, world=None, mechanism=None, end="never", split=Split.TEST, *
     """Four tasks; the episodes that are in the store when it is opened again, and its contexts."""
     world, mechanism = world or WordWorld(), mechanism or PlainContext()
     deadlines = setting.pop("deadlines", Deadlines())
-    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + mechanism.words() + ("w1",)))
+    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words() + ("w1",)))
     sampler = Sampler(engine=HangsAt(chat, end), chat=chat, window=400, max_new_tokens=4, deadlines=deadlines)
     store = ContextStore(folder)
     agent = DeployedAgent(Setting(env=world, mechanism=mechanism, sampler=sampler, **setting), store)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Proposals, Vocabulary, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -46,7 +47,7 @@ def lake():
 
 def play(world, num_packs=6, siblings=2, deadlines=Deadlines()):  # noqa: B008
     """Words drawn by the request's own noise, so that siblings differ and a second run does not."""
-    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + MECHANISM.words()))
+    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + beside(MECHANISM, Words).words()))
     words = [chat.encode(word)[0] for word in beside(world, Vocabulary).words()]
 
     def say(request):

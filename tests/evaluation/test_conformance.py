@@ -12,7 +12,9 @@ import pytest
 
 from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
 from cod_lightning.contexts import HintContext, default_mechanism
-from cod_lightning.contexts.base import ContextUpdate, TextState
+from cod_lightning.contexts.base import ContextUpdate, Stored, TextState
+from cod_lightning.contexts.hint import HintScripted
+from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.envs.base import Traits, Vocabulary, beside
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.envs.levers import Levers
@@ -292,11 +294,15 @@ def test_shipped_contexts_keep_their_rules(mechanism):
     assert not [verdict for verdict in check_context(mechanism) if verdict.broken]
 
 
+class ListingWords(WordedWords):
+    def words(self):
+        return ["hint"]
+
+
 class Listing(HintContext):
     """Gives its words as a list."""
 
-    def words(self):
-        return ["hint"]
+    companions = (ListingWords, *HintContext.companions)
 
 
 class Loud(HintContext):
@@ -304,19 +310,31 @@ class Loud(HintContext):
         return TextState("hello")
 
 
-class Forgetful(HintContext):
+class ForgetfulScripted(HintScripted):
     def adopt(self, note):
         return TextState("")
 
 
-class Undumped(HintContext):
+class Forgetful(HintContext):
+    companions = (ForgetfulScripted, *HintContext.companions)
+
+
+class UndumpedStored(Stored):
     def load(self, text):
         return TextState("other")
 
 
-class Deaf(HintContext):
+class Undumped(HintContext):
+    companions = (UndumpedStored, *HintContext.companions)
+
+
+class DeafScripted(HintScripted):
     def write(self, note, messages):
         return "no"
+
+
+class Deaf(HintContext):
+    companions = (DeafScripted, *HintContext.companions)
 
 
 class Paying(HintContext):
@@ -341,14 +359,17 @@ class Notes(msgspec.Struct):
     text: str = ""
 
 
+class MutableScripted(HintScripted):
+    def adopt(self, note):
+        return Notes(note)
+
+
 class Mutable(HintContext):
+    companions = (MutableScripted, *HintContext.companions)
     State = Notes
 
     def empty(self):
         return Notes()
-
-    def adopt(self, note):
-        return Notes(note)
 
     def text(self, state):
         return state.text

@@ -6,6 +6,7 @@ import pytest
 
 from cod_lightning.byte_tokenizer import byte_tokenizer
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
@@ -27,7 +28,7 @@ def settled(suite: Suite, world: Any = LEVERS, context: Any = COMPACT, chat: Cha
 
 
 def tiny_chat() -> Chat:
-    return Chat(TinyPolicy().tokenizer(beside(LEVERS, Vocabulary).words() + COMPACT.words()))
+    return Chat(TinyPolicy().tokenizer(beside(LEVERS, Vocabulary).words() + beside(COMPACT, Words).words()))
 
 
 def test_what_a_suite_leaves_open_is_taken_from_the_training() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cod_lightning.contexts.base import InTask
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.evaluation.conditions import ConditionKind
@@ -38,7 +39,7 @@ def begun(context, *texts):
 @PROTOCOLS
 def test_an_act_is_carried_out_unseen_by_the_environment_and_leaves_the_dialogue(protocol):
     context = ActsContext(protocol)
-    found = context.on_turn(begun(context, "1=up"), act(protocol, "add: 2=down", "delete 1"), TOKENS)
+    found = beside(context, InTask).on_turn(begun(context, "1=up"), act(protocol, "add: 2=down", "delete 1"), TOKENS)
     assert found.reply == ""
     assert [entry.text for entry in found.state.entries] == ["2=down"]
     said = [
@@ -47,23 +48,25 @@ def test_an_act_is_carried_out_unseen_by_the_environment_and_leaves_the_dialogue
         Message(Role.ASSISTANT, "act"),
         Message(Role.USER, ""),
     ]
-    history = context.before_turn(found.state, "lake", said, TOKENS)
+    history = beside(context, InTask).before_turn(found.state, "lake", said, TOKENS)
     assert history.messages[1:] == (Message(Role.USER, "first"),)
     assert "2=down" in history.messages[0].content
     assert "1=up" not in history.messages[0].content
-    assert context.before_turn(history.state, "lake", said, TOKENS) is None
+    assert beside(context, InTask).before_turn(history.state, "lake", said, TOKENS) is None
 
 
 @PROTOCOLS
 def test_what_cannot_be_carried_out_is_refused_on_its_own_and_costs_the_act(protocol):
     context = ActsContext(protocol, budget=2)
     operations = ("delete 7", "read 9", "add: 2=down", "add: a b c")
-    found = context.on_turn(begun(context, "1=up"), act(protocol, *operations), TOKENS).state
+    found = beside(context, InTask).on_turn(begun(context, "1=up"), act(protocol, *operations), TOKENS).state
     assert [entry.text for entry in found.entries] == ["1=up", "2=down"]
     assert len(found.refused) == 3
     assert "there is no entry 7" in found.refused[0]
     assert found.num_acts == 1
-    unreadable = context.on_turn(begun(context, "1=up"), f"{act(protocol, 'keep')} and more", TOKENS).state
+    unreadable = (
+        beside(context, InTask).on_turn(begun(context, "1=up"), f"{act(protocol, 'keep')} and more", TOKENS).state
+    )
     assert unreadable.num_acts == 1
     assert unreadable.refused
     assert [entry.text for entry in unreadable.entries] == ["1=up"]
@@ -74,9 +77,9 @@ def test_when_all_acts_are_spent_the_environment_sees_every_response(protocol):
     context = ActsContext(protocol, max_acts=2)
     state = begun(context)
     for _ in range(2):
-        state = context.on_turn(state, act(protocol, "keep"), TOKENS).state
-    assert context.on_turn(state, act(protocol, "add: 1=up"), TOKENS) is None
-    assert context.on_turn(begun(context), "an answer", TOKENS) is None
+        state = beside(context, InTask).on_turn(state, act(protocol, "keep"), TOKENS).state
+    assert beside(context, InTask).on_turn(state, act(protocol, "add: 1=up"), TOKENS) is None
+    assert beside(context, InTask).on_turn(begun(context), "an answer", TOKENS) is None
 
 
 @PROTOCOLS
@@ -85,13 +88,13 @@ def test_of_closed_entries_little_is_shown_until_they_are_read(protocol):
     state = begun(context, "a=1 b=2 c=3 d=4 e=5 f=6 g=7", "2=down")
     assert "g=7" not in context.prepare(state, "lake", "first").system
     assert "2=down" in context.prepare(state, "lake", "first").system
-    read = context.on_turn(state, act(protocol, "read 1"), TOKENS).state
+    read = beside(context, InTask).on_turn(state, act(protocol, "read 1"), TOKENS).state
     assert "g=7" in context.prepare(read, "lake", "first").system
 
 
 def test_the_next_task_has_all_its_acts_and_is_shown_the_feedback():
     context = ActsContext("compact", max_acts=2)
-    spent = context.on_turn(begun(context), act("compact", "add 1=up"), TOKENS).state
+    spent = beside(context, InTask).on_turn(begun(context), act("compact", "add 1=up"), TOKENS).state
     solved = Episode(
         kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0, feedback="goal 3=left"
     )
@@ -112,7 +115,7 @@ def test_the_next_task_has_all_its_acts_and_is_shown_the_feedback():
 )
 def test_any_response_is_read_without_raising_and_no_entry_breaks_its_bounds(protocol, pieces):
     context = ActsContext(protocol, budget=4, max_entries=2)
-    found = context.on_turn(begun(context, "x"), " ".join(pieces), TOKENS)
+    found = beside(context, InTask).on_turn(begun(context, "x"), " ".join(pieces), TOKENS)
     entries = begun(context, "x").entries if found is None else found.state.entries
     assert len(entries) <= 2
     assert sum(TOKENS.count(entry.text) for entry in entries) <= 4

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Budget, InTask, Scripted, Stored, Words
 from cod_lightning.engines.base import Request
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.errors import ConfigError
@@ -39,36 +40,39 @@ def compacting(protocol="compact", **settings):
 @PROTOCOLS
 def test_past_the_budget_a_summary_is_asked_for_and_replaces_the_history(protocol):
     context = compacting(protocol)
-    state = context.prepare(context.adopt("1=up"), "lake", "first").state
-    asking = context.before_turn(state, "lake", LONG, TOKENS)
+    state = context.prepare(beside(context, Scripted).adopt("1=up"), "lake", "first").state
+    asking = beside(context, InTask).before_turn(state, "lake", LONG, TOKENS)
     assert asking.messages[:-1] == LONG[:-1]
     assert asking.messages[-1].content == "latest" + context.wording.request
-    found = context.on_turn(asking.state, "2=down", TOKENS)
+    found = beside(context, InTask).on_turn(asking.state, "2=down", TOKENS)
     assert (found.reply, found.state.summary) == ("", "2=down")
     said = (*asking.messages, Message(Role.ASSISTANT, "2=down"), Message(Role.USER, ""))
-    resumed = context.before_turn(found.state, "lake", said, TOKENS)
+    resumed = beside(context, InTask).before_turn(found.state, "lake", said, TOKENS)
     system, user = resumed.messages
     assert "2=down" in system.content
     assert "1=up" in system.content
     assert "first" in user.content
     assert "latest" in user.content
     assert context.wording.request not in user.content
-    assert context.before_turn(resumed.state, "lake", (*resumed.messages, *LONG[2:3], LONG[3]), TOKENS) is not None
+    assert (
+        beside(context, InTask).before_turn(resumed.state, "lake", (*resumed.messages, *LONG[2:3], LONG[3]), TOKENS)
+        is not None
+    )
 
 
 @PROTOCOLS
 def test_below_the_budget_the_task_is_the_inner_mechanism_s_alone(protocol):
     context = compacting(protocol, budget=100)
     state = context.prepare(context.empty(), "lake", "first").state
-    assert context.before_turn(state, "lake", LONG, TOKENS) is None
-    assert context.on_turn(state, "an answer", TOKENS) is None
+    assert beside(context, InTask).before_turn(state, "lake", LONG, TOKENS) is None
+    assert beside(context, InTask).on_turn(state, "an answer", TOKENS) is None
 
 
 @pytest.mark.parametrize("summary", ["", "  ", "a b c", "<|im_end|>"])
 def test_a_summary_that_may_not_be_is_refused_and_the_one_before_stays(summary):
     context = compacting()
     asked = Compacted(context.inside.empty(), "first", "2=down", asked=True)
-    found = context.on_turn(asked, summary, TOKENS)
+    found = beside(context, InTask).on_turn(asked, summary, TOKENS)
     assert found.state.summary == "2=down"
     assert found.state.answered
 
@@ -76,9 +80,12 @@ def test_a_summary_that_may_not_be_is_refused_and_the_one_before_stays(summary):
 def test_a_policy_that_compacts_for_ever_ends_with_its_task():
     """Each response is longer than the budget, so that a summary is asked for after every turn."""
 
-    class Wordy(PlainContext):
+    class WordyWords(Words):
         def words(self):
             return ("summary",)
+
+    class Wordy(PlainContext):
+        companions = (WordyWords, *PlainContext.companions)
 
     class Endless(WordWorld):
         def step(self, action):
@@ -87,7 +94,7 @@ def test_a_policy_that_compacts_for_ever_ends_with_its_task():
     world = Endless()
     world.max_turns = 1000
     mechanism = CompactingContext(Wordy(), "compact", budget=2, summary_budget=1)
-    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + mechanism.words()))
+    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words()))
     said = (*chat.encode("w1 w1 w1"), chat.end_of_turn)
 
     def answer(request: Request):
@@ -106,7 +113,9 @@ def test_a_policy_that_compacts_for_ever_ends_with_its_task():
 @given(st.lists(st.text(max_size=9), max_size=6))
 def test_no_summary_breaks_its_bounds(pieces):
     context = compacting()
-    found = context.on_turn(Compacted(context.inside.empty(), "first", asked=True), " ".join(pieces), TOKENS)
+    found = beside(context, InTask).on_turn(
+        Compacted(context.inside.empty(), "first", asked=True), " ".join(pieces), TOKENS
+    )
     assert TOKENS.count(found.state.summary) <= 2
 
 
@@ -118,9 +127,9 @@ def test_it_keeps_the_contract_around_others(protocol, inner):
 
 def test_an_agent_may_go_on_without_compaction():
     context = compacting()
-    kept = context.dump(Compacted(context.inside.adopt("1=up"), "first", "2=down"))
-    assert HintContext("compact").load(kept) == context.inside.adopt("1=up")
-    assert context.load(kept) == Compacted(context.inside.adopt("1=up"))
+    kept = beside(context, Stored).dump(Compacted(beside(context.inside, Scripted).adopt("1=up"), "first", "2=down"))
+    assert beside(HintContext("compact"), Stored).load(kept) == beside(context.inside, Scripted).adopt("1=up")
+    assert beside(context, Stored).load(kept) == Compacted(beside(context.inside, Scripted).adopt("1=up"))
 
 
 @pytest.mark.parametrize(
@@ -141,27 +150,27 @@ def test_settings_that_cannot_work_are_named(settings, key):
 
 def test_budgets_that_leave_no_room_for_a_summary_are_refused():
     with pytest.raises(ConfigError, match=r"summary_budget is 2; expected at most data\.max_new_tokens=1"):
-        compacting().check(64, 1)
+        beside(compacting(), Budget).check(64, 1)
     with pytest.raises(ConfigError, match=r"budget is 60; expected below 56"):
-        compacting(budget=60).check(64, 8)
+        beside(compacting(budget=60), Budget).check(64, 8)
 
 
 @PROTOCOLS
 def test_after_a_summary_a_skill_is_chosen_again_as_the_system_text_asks(protocol):
     skills = SkillsContext(protocol)
     context = CompactingContext(skills, protocol, budget=4, summary_budget=2)
-    name = skills.adopt("1=up").skills[0].name
-    state = context.prepare(context.adopt("1=up"), "lake", "first").state
+    name = beside(skills, Scripted).adopt("1=up").skills[0].name
+    state = context.prepare(beside(context, Scripted).adopt("1=up"), "lake", "first").state
     for _ in range(2):
-        chosen = context.on_turn(state, f"use {name}", TOKENS)
+        chosen = beside(context, InTask).on_turn(state, f"use {name}", TOKENS)
         assert "1=up" in chosen.reply
         given = (*LONG[:2], Message(Role.ASSISTANT, f"use {name}"), Message(Role.USER, f"{chosen.reply} a b c d"))
-        begun = context.before_turn(chosen.state, "lake", given, TOKENS)
+        begun = beside(context, InTask).before_turn(chosen.state, "lake", given, TOKENS)
         assert begun.messages == given, "no summary before the environment has had a turn"
-        assert context.on_turn(begun.state, "a b c d", TOKENS) is None
-        asking = context.before_turn(begun.state, "lake", LONG, TOKENS)
-        found = context.on_turn(asking.state, "2=down", TOKENS)
+        assert beside(context, InTask).on_turn(begun.state, "a b c d", TOKENS) is None
+        asking = beside(context, InTask).before_turn(begun.state, "lake", LONG, TOKENS)
+        found = beside(context, InTask).on_turn(asking.state, "2=down", TOKENS)
         said = (*asking.messages, Message(Role.ASSISTANT, "2=down"), Message(Role.USER, ""))
-        resumed = context.before_turn(found.state, "lake", said, TOKENS)
+        resumed = beside(context, InTask).before_turn(found.state, "lake", said, TOKENS)
         assert list(skills.wording.offered(resumed.messages)) == [name]
         state = resumed.state

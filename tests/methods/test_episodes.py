@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext, retrieval
+from cod_lightning.contexts.base import Stored
 from cod_lightning.contexts.records import Record
 from cod_lightning.contexts.retrieval import _KEPT, _MOST_INDICES, best, similarities, words_of
 from cod_lightning.envs.base import Players, Reference, beside
@@ -138,7 +139,7 @@ def test_beyond_its_capacity_the_record_of_least_worth_goes_and_of_equal_ones_th
     context = EpisodesContext(capacity=3)
     state = lived(context, ("a", 0.0), ("b", 0.0), ("c", 0.0))
     state = EpisodesState(state.records, (0.5, 0.2, 0.2), num_tasks=3)
-    after = lived(context, ("d", 0.2), state=context.load(context.dump(state)))
+    after = lived(context, ("d", 0.2), state=beside(context, Stored).load(beside(context, Stored).dump(state)))
     assert [record.task for record in after.records] == ["a", "c", "d"]
     assert after.num_tasks == 4
     worst_last = lived(context, ("d", 0.2), state=EpisodesState(state.records, (0.5, 0.3, 0.2), num_tasks=3))
@@ -166,7 +167,7 @@ def test_it_keeps_the_contract(kind, protocol):
 def test_any_texts_become_records_that_are_dumped_and_shown(kind, protocol, texts, reward):
     context = kind(protocol)
     state = lived(context, *((text.encode(errors="replace").decode(), reward) for text in texts))
-    assert context.load(context.dump(state)) == state
+    assert beside(context, Stored).load(beside(context, Stored).dump(state)) == state
     assert shown(context, state, texts[0]).startswith("RULES")
     assert len(context.text(state).splitlines()) == len(state.records)
 
@@ -195,12 +196,14 @@ def test_a_hostile_observation_forges_no_role_and_closes_no_fence_when_it_is_sho
 def test_a_store_of_another_mechanism_or_version_is_refused_in_one_line():
     episodes, transcript = EpisodesContext(), TranscriptContext()
     with pytest.raises(DataError, match=r"HintContext version 1; data\.context is EpisodesContext version 1"):
-        episodes.load(HintContext().dump(HintContext().empty()))
+        beside(episodes, Stored).load(beside(HintContext(), Stored).dump(HintContext().empty()))
     with pytest.raises(DataError, match="is of EpisodesContext version 1") as caught:
-        transcript.load(episodes.dump(episodes.empty()))
+        beside(transcript, Stored).load(beside(episodes, Stored).dump(episodes.empty()))
     assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(DataError, match="damaged"):
-        episodes.load(episodes.dump(episodes.empty()).replace('"worth":[]', '"worth":"x"'))
+        beside(episodes, Stored).load(
+            beside(episodes, Stored).dump(episodes.empty()).replace('"worth":[]', '"worth":"x"')
+        )
 
 
 TEXTS = st.lists(st.sampled_from(["red", "green", "blue", "gold", "cup"]), max_size=6).map(" ".join)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cod_lightning.contexts.base import Scripted, Stored, Words, beside
 from cod_lightning.errors import DataError
 from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookState
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
@@ -133,7 +134,7 @@ def test_a_natural_update_shows_what_was_refused_last_time_and_quotes_the_trajec
     system, user = next(context.update(found.state, "rules", solved, LetterTokens()))
     assert "delete 9: there is no entry 9" in user.content
     assert "[1] lever 1 gives red" in user.content
-    assert context.asks((system, user))
+    assert beside(context, Scripted).asks((system, user))
 
 
 @PROTOCOLS
@@ -151,11 +152,11 @@ FACTS = st.lists(st.sampled_from(["1=up", "2=red", "3=?", "4=left", "5=go"]), ma
 @given(before=FACTS, after=FACTS)
 def test_what_a_scripted_policy_writes_makes_the_notebook_hold_its_note_and_nothing_else(protocol, before, after):
     context = NotebookContext(protocol)
-    start = context.adopt("\n".join(before))
+    start = beside(context, Scripted).adopt("\n".join(before))
     solved = Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0)
     messages = next(context.update(start, "rules", solved, LetterTokens()))
     assert context.wording.shown(messages) == [(entry.number, entry.text) for entry in start.entries]
-    found = answered(context, context.write("\n".join(after), messages), state=start)
+    found = answered(context, beside(context, Scripted).write("\n".join(after), messages), state=start)
     assert {text for _, text in texts(found)} == set(after)
     assert (found.parsed, found.reason) == (True, "")
 
@@ -191,12 +192,12 @@ def test_an_observation_cannot_pass_for_the_notebook_s_entries():
 @PROTOCOLS
 def test_a_state_survives_as_json_and_another_s_is_refused(protocol):
     context, kept = NotebookContext(protocol), state("1=up", "2=red")
-    assert context.load(context.dump(kept)) == kept
+    assert beside(context, Stored).load(beside(context, Stored).dump(kept)) == kept
     for wrong in ("", "{}", '{"mechanism":"NotebookContext","version":1,"state":{"entries":[1]}}'):
         with pytest.raises(DataError, match="a context's state is damaged"):
-            context.load(wrong)
+            beside(context, Stored).load(wrong)
     with pytest.raises(DataError, match=r"NotebookContext version 9; data\.context is NotebookContext version 1"):
-        context.load(context.dump(kept).replace('"version":1', '"version":9'))
+        beside(context, Stored).load(beside(context, Stored).dump(kept).replace('"version":1', '"version":9'))
 
 
 def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
@@ -211,11 +212,11 @@ def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
     )
     messages = opened(context, "lake", solved)
     said = [message.content for message in messages] + [
-        context.write("2=red 1=up", messages),
-        context.write("", messages),
+        beside(context, Scripted).write("2=red 1=up", messages),
+        beside(context, Scripted).write("", messages),
     ]
-    assert set(" ".join(said).split()) - set(context.words()) == {"goal", "1=up", "2=red"}
-    assert NotebookContext("natural").words() == ()
+    assert set(" ".join(said).split()) - set(beside(context, Words).words()) == {"goal", "1=up", "2=red"}
+    assert beside(NotebookContext("natural"), Words).words() == ()
 
 
 @PROTOCOLS

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Scripted, Stored, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
@@ -158,13 +159,16 @@ def test_a_pack_continues_at_a_task_with_a_context_of_that_place_and_again_from_
 
 def test_what_was_written_is_a_context_that_its_mechanism_loads():
     mechanism = HintContext("compact")
-    kept = mechanism.dump(mechanism.adopt("1=red"))
+    kept = beside(mechanism, Stored).dump(beside(mechanism, Scripted).adopt("1=red"))
     packs = source(back="continued")
     choices = [choice for choice, _ in packs.draw(0, 2)]
     some = [[[0.0, 1.0, 0.0]] * 2 + [[1.0, 0.0, 0.0]] * 2] * 2
     packs.observe(outcomes(choices, some, contexts=[[[None, kept, None]] * 4] * 2))
     ((choice, pack), _) = packs.draw(2, 2)
-    assert (choice.begin, mechanism.load(str(pack.context))) == (1, mechanism.adopt("1=red"))
+    assert (choice.begin, beside(mechanism, Stored).load(str(pack.context))) == (
+        1,
+        beside(mechanism, Scripted).adopt("1=red"),
+    )
 
 
 def test_a_pack_in_which_nothing_was_written_comes_back_from_its_beginning():

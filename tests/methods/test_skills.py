@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cod_lightning.contexts import HintContext, StackedContext
+from cod_lightning.contexts.base import InTask, Scripted, Stored, Words
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
@@ -128,12 +129,12 @@ def test_a_task_is_shown_clauses_then_the_steps_of_the_chosen_skill_alone(protoc
     prepared = begun(context, state(protocol))
     assert all(word in prepared.system for word in ("w0", "w1", *NAMES[protocol][:2]))
     assert "s0" not in prepared.system.replace("skills", "").replace("tasks", "")
-    given = context.on_turn(prepared.state, f"use {name}", LetterTokens())
+    given = beside(context, InTask).on_turn(prepared.state, f"use {name}", LetterTokens())
     assert given is not None
     assert given.state.chosen == name
     assert given.reply is not None
     assert "s1" in given.reply
-    assert context.on_turn(given.state, f"use {name}", LetterTokens()) is None
+    assert beside(context, InTask).on_turn(given.state, f"use {name}", LetterTokens()) is None
 
 
 @PROTOCOLS
@@ -141,14 +142,14 @@ def test_without_skills_there_is_no_choice_and_the_first_response_is_the_environ
     context = SkillsContext(protocol, response_limit=None)
     prepared = begun(context, context.empty())
     assert prepared.system == "RULES"
-    assert context.on_turn(prepared.state, "use #1", LetterTokens()) is None
+    assert beside(context, InTask).on_turn(prepared.state, "use #1", LetterTokens()) is None
 
 
 @PROTOCOLS
 @pytest.mark.parametrize("response", ["", "use", "use none", "use what", "pull 3", "use #77", "\ud800"])
 def test_any_other_choice_uses_none_and_the_task_goes_on(protocol, response):
     context = SkillsContext(protocol)
-    given = context.on_turn(begun(context, state(protocol)).state, response, LetterTokens())
+    given = beside(context, InTask).on_turn(begun(context, state(protocol)).state, response, LetterTokens())
     assert given is not None
     assert (given.state.chosen, given.state.choosing) == ("", False)
     assert given.reply
@@ -158,8 +159,8 @@ def test_a_natural_choice_is_the_last_line_and_forgives_backticks():
     context = SkillsContext()
     before = begun(context, state("natural")).state
     for response in ("use get-red", "I take use get-blue? No.\n\n`use get-red`.\n", "USE GET-RED"):
-        assert context.on_turn(before, response, LetterTokens()).state.chosen == "get-red"
-    assert context.on_turn(before, "use get-red\nbecause", LetterTokens()).state.chosen == ""
+        assert beside(context, InTask).on_turn(before, response, LetterTokens()).state.chosen == "get-red"
+    assert beside(context, InTask).on_turn(before, "use get-red\nbecause", LetterTokens()).state.chosen == ""
 
 
 @PROTOCOLS
@@ -238,7 +239,10 @@ def test_any_answer_is_read_without_raising_and_every_kept_skill_can_be_shown_an
     assert list(context.wording.offered(messages)) == [skill.name for skill in found.state.skills]
     for skill in found.state.skills:
         assert "\n" not in skill.when + skill.steps
-        assert context.on_turn(prepared.state, f"use {skill.name}", LetterTokens()).state.chosen == skill.name
+        assert (
+            beside(context, InTask).on_turn(prepared.state, f"use {skill.name}", LetterTokens()).state.chosen
+            == skill.name
+        )
 
 
 @given(
@@ -248,9 +252,9 @@ def test_any_answer_is_read_without_raising_and_every_kept_skill_can_be_shown_an
 @PROTOCOLS
 def test_what_a_scripted_policy_writes_makes_the_library_its_note_and_nothing_else(protocol, before, after):
     context = SkillsContext(protocol)
-    start = context.adopt("\n".join(before))
+    start = beside(context, Scripted).adopt("\n".join(before))
     messages = next(context.update(start, "rules", solved(), LetterTokens()))
-    found = answered(context, context.write("\n".join(after), messages), state=start)
+    found = answered(context, beside(context, Scripted).write("\n".join(after), messages), state=start)
     assert {skill.steps for skill in found.state.skills} == set(after)
     assert (found.parsed, found.reason) == (True, "")
 
@@ -270,25 +274,25 @@ def test_an_observation_can_pass_neither_for_the_library_nor_for_an_offer():
 
 def test_a_store_of_another_mechanism_is_refused():
     with pytest.raises(DataError, match=r"NotebookContext version 1; data\.context is SkillsContext version 1"):
-        SkillsContext().load(NotebookContext().dump(NotebookContext().empty()))
+        beside(SkillsContext(), Stored).load(beside(NotebookContext(), Stored).dump(NotebookContext().empty()))
     kept = state("natural", uses=2, worth=0.5)
-    assert SkillsContext().load(SkillsContext().dump(kept)) == kept
+    assert beside(SkillsContext(), Stored).load(beside(SkillsContext(), Stored).dump(kept)) == kept
 
 
 def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
     context = SkillsContext("compact", max_skills=3)
-    prepared = context.prepare(context.adopt("1=up 2=red"), "lake", "goal")
+    prepared = context.prepare(beside(context, Scripted).adopt("1=up 2=red"), "lake", "goal")
     messages = opened(context, "lake", replace(solved(), feedback="goal", context_before="1=up"))
     said = [
         prepared.system,
-        context.on_turn(prepared.state, "use #1", LetterTokens()).reply,
-        context.on_turn(prepared.state, "use none", LetterTokens()).reply,
-        context.write("", (Message(Role.SYSTEM, prepared.system), Message(Role.USER, "goal"))),
+        beside(context, InTask).on_turn(prepared.state, "use #1", LetterTokens()).reply,
+        beside(context, InTask).on_turn(prepared.state, "use none", LetterTokens()).reply,
+        beside(context, Scripted).write("", (Message(Role.SYSTEM, prepared.system), Message(Role.USER, "goal"))),
         *(message.content for message in messages),
-        context.write("2=red 1=up", messages),
-        context.write("", messages),
+        beside(context, Scripted).write("2=red 1=up", messages),
+        beside(context, Scripted).write("", messages),
     ]
-    assert set(" ".join(said).split()) - set(context.words()) == {"lake", "goal", "1=up", "2=red"}
+    assert set(" ".join(said).split()) - set(beside(context, Words).words()) == {"lake", "goal", "1=up", "2=red"}
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cod_lightning.contexts.base import Budget, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.transcript import TranscriptContext
@@ -18,11 +19,11 @@ def test_a_transcript_drops_whole_tasks_oldest_first_and_keeps_none_that_exceeds
 
 
 def test_a_transcript_that_leaves_a_task_no_room_in_the_window_is_refused():
-    TranscriptContext(budget=64).check(65, 32)
+    beside(TranscriptContext(budget=64), Budget).check(65, 32)
     with pytest.raises(ConfigError, match=r"data\.context\.budget is 64; expected below model\.policy\.window=64"):
-        TranscriptContext(budget=64).check(64, 32)
+        beside(TranscriptContext(budget=64), Budget).check(64, 32)
     with pytest.raises(ConfigError, match=r"data\.context\.budget is 8192"):
-        CompactingContext(TranscriptContext()).check(6000, 600)
+        beside(CompactingContext(TranscriptContext()), Budget).check(6000, 600)
 
 
 def test_a_transcript_has_every_word_that_was_shown_and_said_in_their_order():

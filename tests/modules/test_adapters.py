@@ -9,6 +9,7 @@ import torch
 from cod_lightning.adapters import adapter_weights, is_adapter
 from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.base import Vocabulary, beside
@@ -59,7 +60,7 @@ def test_the_loss_of_a_4_bit_training_falls(tmp_path):
     world, context = Levers(protocol="compact"), HintContext(protocol="compact")
     torch.manual_seed(0)
     policy = TinyPolicy(**TINY)
-    tokenizer = policy.tokenizer(beside(world, Vocabulary).words() + context.words())
+    tokenizer = policy.tokenizer(beside(world, Vocabulary).words() + beside(context, Words).words())
     policy.model(tokenizer).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     data = DemonstrationDataModule(world, context, num_updates=24, packs_per_update=2, num_packs=24)

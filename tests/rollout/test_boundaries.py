@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning.contexts.base import ContextUpdate, Intervention, Prepared, TextState
+from cod_lightning.contexts.base import ContextUpdate, InTask, Intervention, Prepared, TextState
 from cod_lightning.envs.base import Traits
 from cod_lightning.errors import EngineRefused, EnvironmentFailure
 from cod_lightning.models import TinyPolicy
@@ -178,8 +178,15 @@ def test_a_task_that_never_ends_is_broken_off_where_no_window_ends_it():
     assert count_faults(found) == {"EnvironmentFailure": 1}
 
 
+class BadContextInTask(InTask):
+    def on_turn(self, state, response, tokens):
+        return self.of.does() if self.of.method == "on_turn" and state.text else None
+
+
 class BadContext(PlainContext):
     """One of its methods has the fault, from the second task of every pack on."""
+
+    companions = (BadContextInTask, *PlainContext.companions)
 
     def __init__(self, method, does):
         self.method, self.does = method, does
@@ -195,9 +202,6 @@ class BadContext(PlainContext):
 
     def feedback(self, state, episode):
         return self.does() if self.method == "feedback" and episode.position else state
-
-    def on_turn(self, state, response, tokens):
-        return self.does() if self.method == "on_turn" and state.text else None
 
     def update(self, state, rules, episode, tokens):
         if self.method == "update":
@@ -288,9 +292,12 @@ def test_an_engine_that_is_refused_ends_the_run():
 
 
 def test_a_mechanism_may_change_its_state_after_a_turn_and_leave_the_answer_to_the_environment():
-    class Counting(PlainContext):
+    class CountingInTask(InTask):
         def on_turn(self, state, response, tokens):
             return Intervention(TextState(f"{state.text} w7".strip()))
+
+    class Counting(PlainContext):
+        companions = (CountingInTask, *PlainContext.companions)
 
     plain, counted = groups(num_packs=1), groups(mechanism=Counting(), num_packs=1)
     one, other = (found[0].lifecycles[0].solves[0] for found in (plain, counted))
@@ -298,11 +305,15 @@ def test_a_mechanism_may_change_its_state_after_a_turn_and_leave_the_answer_to_t
     assert (one.context_after, other.context_after) == ("", " ".join(["w7"] * len(other.turns)))
 
 
+class RecallingInTask(InTask):
+    def on_turn(self, state, response, tokens):
+        return None if "asked" in state.text else Intervention(TextState(f"{state.text} asked".strip()), "w7 w8")
+
+
 class Recalling(PlainContext):
     """Answers the first response of every task itself, and counts what its contexts earned."""
 
-    def on_turn(self, state, response, tokens):
-        return None if "asked" in state.text else Intervention(TextState(f"{state.text} asked".strip()), "w7 w8")
+    companions = (RecallingInTask, *PlainContext.companions)
 
     def feedback(self, state, episode):
         return TextState(f"{state.text.replace('asked', '').strip()} earned".strip())

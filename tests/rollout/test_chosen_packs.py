@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from cod_lightning.contexts.base import Intervention, TextState
+from cod_lightning.contexts.base import InTask, Intervention, Stored, TextState, beside
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout import transcript
@@ -21,14 +21,18 @@ CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
 SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
 
 
+class ChoosingInTask(InTask):
+    def on_turn(self, state, response, tokens):
+        return Intervention(TextState(), "w2") if state.text == "choosing" else None
+
+
 class Choosing(PlainContext):
     """Answers the first response of each task in the environment's place."""
 
+    companions = (ChoosingInTask, *PlainContext.companions)
+
     def prepare(self, state, rules, observation):
         return structs.replace(super().prepare(state, rules, observation), state=TextState("choosing"))
-
-    def on_turn(self, state, response, tokens):
-        return Intervention(TextState(), "w2") if state.text == "choosing" else None
 
 
 def lives(max_turns=None, context=None, mechanism=PlainContext()):  # noqa: B008
@@ -61,7 +65,7 @@ def test_what_a_mechanism_answers_within_a_task_is_no_turn_of_the_environment_an
 
 
 def test_all_siblings_begin_with_the_pack_s_context_and_write_on_from_it():
-    (group,) = lives(context=PlainContext().dump(TextState("w7 w8")))
+    (group,) = lives(context=beside(PlainContext(), Stored).dump(TextState("w7 w8")))
     for life in group.lifecycles:
         assert [solve.context_before for solve in life.solves] == ["w7 w8", "w1"]
         assert life.updates[0].context_before == "w7 w8"
@@ -69,14 +73,14 @@ def test_all_siblings_begin_with_the_pack_s_context_and_write_on_from_it():
 
 
 def test_a_context_of_another_mechanism_costs_the_lifecycle_and_says_so():
-    (group,) = lives(context=NotebookContext().dump(NotebookContext().empty()))
+    (group,) = lives(context=beside(NotebookContext(), Stored).dump(NotebookContext().empty()))
     for life in group.lifecycles:
         assert life.episodes[0].fault == "ContextFailure"
         assert "is of NotebookContext version" in life.episodes[0].error
 
 
 def test_a_transcript_keeps_both_and_says_nothing_of_them_where_there_are_none():
-    (group,) = lives(max_turns=2, context=PlainContext().dump(TextState("w7")))
+    (group,) = lives(max_turns=2, context=beside(PlainContext(), Stored).dump(TextState("w7")))
     (read,) = transcript.load(transcript.dump(group))
     assert read.pack == group.pack
     assert [one.episodes for one in read.lifecycles] == [one.episodes for one in group.lifecycles]

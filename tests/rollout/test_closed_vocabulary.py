@@ -10,7 +10,7 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.commands.worlds import own_worlds
 from cod_lightning.contexts import HintContext
-from cod_lightning.contexts.base import ContextMechanism, Intervention, Prepared
+from cod_lightning.contexts.base import ContextMechanism, InTask, Intervention, Prepared, Words
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.envs.levers import Levers
@@ -35,7 +35,7 @@ def built(path: Path) -> TextEnv:
 
 
 def live(world: TextEnv, mechanism: ContextMechanism, num_packs: int = 1) -> None:
-    words = beside(world, Vocabulary).words() + mechanism.words()
+    words = beside(world, Vocabulary).words() + beside(mechanism, Words).words()
     chat = Chat(TinyPolicy().tokenizer(words))
     said = [*words, *chat.tokenizer.all_special_tokens]
     engine = ScriptedEngine(
@@ -75,9 +75,13 @@ class Prepares(HintContext):
         return Prepared(f"{rules} jackpot", state)
 
 
-class Replies(HintContext):
+class RepliesInTask(InTask):
     def on_turn(self, state, response, tokens):
         return Intervention(state, "jackpot")
+
+
+class Replies(HintContext):
+    companions = (RepliesInTask, *HintContext.companions)
 
 
 class Asks(HintContext):

@@ -6,7 +6,16 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
-from cod_lightning.contexts.base import Answer, ContextEntry, ContextMechanism, TextState
+from cod_lightning.contexts.base import (
+    Answer,
+    ContextEntry,
+    Entries,
+    InTask,
+    Scripted,
+    TextState,
+    beside,
+)
+from cod_lightning.contexts.hint import HintEntries
 from cod_lightning.errors import ContextFailure
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
@@ -32,7 +41,7 @@ def played(context: Any, state: Any, task: str, reward: float, *responses: str) 
     """The state after a task, and the task's events."""
     before, state = state, context.prepare(state, "rules", task).state
     for response in responses:
-        found = context.on_turn(state, response, TOKENS)
+        found = beside(context, InTask).on_turn(state, response, TOKENS)
         state = state if found is None else found.state
     episode = solved(task, reward=reward, feedback=f"end of {task}")
     after = context.feedback(state, episode)
@@ -98,7 +107,7 @@ def test_entries_of_a_notebook_keep_their_number_when_they_are_replaced() -> Non
 
 def test_of_a_notebook_with_acts_what_was_open_at_any_time_is_shown() -> None:
     context = ActsContext("compact", open_entries=1)
-    state = context.adopt("a b c")
+    state = beside(context, Scripted).adopt("a b c")
     assert played(context, state, "task", 1.0)[1] == [("shown", "3")]
     events = played(context, state, "task", 1.0, "<memory> read #1 </memory>", "<memory> add d </memory>")[1]
     assert events == [("shown", "1"), ("shown", "3"), ("came", "4", "d")]
@@ -117,17 +126,19 @@ def test_a_transcript_says_what_its_budget_cost() -> None:
 
 def test_what_is_one_text_is_one_entry_that_changes() -> None:
     context = HintContext("compact")
-    state, events = rewritten(context, context.empty(), context.write("1=up 2=down", []))
+    state, events = rewritten(context, context.empty(), beside(context, Scripted).write("1=up 2=down", []))
     assert events == [("came", "hint", "1=up 2=down")]
-    assert rewritten(context, state, context.write("3=left", []))[1] == [("changed", "hint", "3=left")]
+    assert rewritten(context, state, beside(context, Scripted).write("3=left", []))[1] == [
+        ("changed", "hint", "3=left")
+    ]
     kept = ConstantStateContext("compact")
-    first = f"{kept.write('1=up', [])} go"
+    first = f"{beside(kept, Scripted).write('1=up', [])} go"
     assert played(kept, kept.empty(), "task", 1.0, first)[1] == [("came", "state", "1=up")]
 
 
 def test_the_parts_of_a_stack_have_entries_of_their_own() -> None:
     context = StackedContext([EpisodesContext("compact"), HintContext("compact")])
-    state = context.adopt("up")
+    state = beside(context, Scripted).adopt("up")
     events = played(context, state, "task", 1.0)[1]
     assert events[:2] == [("shown", "EpisodesContext note 1"), ("shown", "HintContext hint")]
     assert events[2][:2] == ("came", "EpisodesContext task 0")
@@ -135,7 +146,7 @@ def test_the_parts_of_a_stack_have_entries_of_their_own() -> None:
 
 @pytest.mark.parametrize("context", ALL, ids=lambda context: type(context).__name__)
 def test_all_entries_of_a_note_are_named_where_nothing_is_known_of_them_and_none_is_new(context: Any) -> None:
-    state = context.adopt("alpha=1\nbeta=2")
+    state = beside(context, Scripted).adopt("alpha=1\nbeta=2")
     episode = structs.replace(solved("task"), state_before=state, state_after=state)
     events = events_of(context, episode, known=False, shown=False)
     assert events
@@ -147,16 +158,19 @@ def test_all_entries_of_a_note_are_named_where_nothing_is_known_of_them_and_none
 
 def test_a_mechanism_that_says_nothing_of_entries_has_its_lines_for_entries() -> None:
     class Plain(HintContext):
-        entries = ContextMechanism.entries
+        companions = (Entries, *HintContext.companions)
 
     episode = structs.replace(solved("task"), state_before=TextState("a\nb"), state_after=TextState("a\nc"))
     assert events_of(Plain(), episode) == [("shown", "a"), ("came", "c", "c"), ("gone", "b")]
 
 
 def test_entries_that_are_no_texts_cost_the_lifecycle() -> None:
-    class Numbered(HintContext):
+    class NumberedEntries(HintEntries):
         def entries(self, state: TextState) -> tuple[ContextEntry, ...]:
             return (ContextEntry(1, "a"),)  # pyright: ignore[reportArgumentType]
+
+    class Numbered(HintContext):
+        companions = (NumberedEntries, *HintContext.companions)
 
     with pytest.raises(ContextFailure, match="Numbered showed a int, not a string"):
         events_of(Numbered(), structs.replace(solved("task"), state_before=TextState(), state_after=TextState()))

@@ -1,5 +1,6 @@
 """Lifecycles with contexts from outside."""
 
+from cod_lightning.contexts.base import Scripted, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles import Controlled
@@ -15,7 +16,7 @@ PACKS = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in rang
 
 def given(contexts, world=WORLD, policy=None):
     sampler = scripted_sampler(policy or Echo(), MECHANISM)
-    states = [[None if c is None else MECHANISM.adopt(c) for c in row] for row in contexts]
+    states = [[None if c is None else beside(MECHANISM, Scripted).adopt(c) for c in row] for row in contexts]
     program = Controlled(contexts={pack.id: row for pack, row in zip(PACKS, states, strict=True)})
     return run_groups(PACKS, 1, Setting(env=world, mechanism=MECHANISM, sampler=sampler, program=program))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import Stopped
@@ -61,7 +62,7 @@ def _fresh():
 @pytest.mark.usefixtures("_fresh")
 def test_a_world_that_leaves_cycles_holds_a_fraction_of_them():
     world, mechanism = LeakyLevers(protocol="compact"), HintContext(protocol="compact")
-    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + mechanism.words()))
+    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words()))
     word = chat.encode(beside(world, Vocabulary).words()[0])[0]
     sampler = Sampler(
         engine=FunctionEngine(lambda request: (word, chat.end_of_turn)), chat=chat, window=400, max_new_tokens=4
@@ -130,7 +131,7 @@ class WanderingLevers(Levers):
 def test_a_world_that_goes_elsewhere_takes_no_file_of_the_run_along(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     world, mechanism = WanderingLevers(protocol="compact"), HintContext(protocol="compact")
-    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + mechanism.words()))
+    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words()))
     word = chat.encode(beside(world, Vocabulary).words()[0])[0]
     sampler = Sampler(
         engine=FunctionEngine(lambda request: (word, chat.end_of_turn)), chat=chat, window=400, max_new_tokens=4
@@ -163,7 +164,7 @@ class SignalledLevers(Levers):
 
 def test_a_signal_within_a_lifecycle_ends_a_rollout_without_a_word(caplog, capsys):
     world, mechanism = SignalledLevers(protocol="compact"), HintContext(protocol="compact")
-    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + mechanism.words()))
+    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words()))
     word = chat.encode(beside(world, Vocabulary).words()[0])[0]
     engine = WaitingEngine(lambda request: (word, chat.end_of_turn))
     sampler = Sampler(engine=engine, chat=chat, window=400, max_new_tokens=4)

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.envs.base import Traits, Vocabulary
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
@@ -175,7 +176,7 @@ def test_worlds_that_wait_for_something_outside_wait_at_the_same_time(method):
     assert together.is_set(), f"all siblings were in {method} at once"
 
 
-class Scripted(WordWorld):
+class ScriptedWorld(WordWorld):
     """One turn; then what it was made with."""
 
     def __init__(self, reward=1.0, solved=True, feedback="w7 w8"):
@@ -192,26 +193,26 @@ class Scripted(WordWorld):
 
 @pytest.mark.parametrize(("reward", "solved"), [(0.0, True), (0.4, False), (1.0, True), (0.0, False)])
 def test_whether_a_task_was_solved_is_the_worlds_to_say_whatever_the_reward_is(reward, solved):
-    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(reward, solved)).lifecycles
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), ScriptedWorld(reward, solved)).lifecycles
     assert [(e.reward, e.success) for e in life.solves] == [(reward, solved)] * 3
 
 
 def test_the_last_observation_of_a_task_is_its_feedback_and_what_the_update_is_shown():
-    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(feedback="w7 w8 w9")).lifecycles
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), ScriptedWorld(feedback="w7 w8 w9")).lifecycles
     assert [e.feedback for e in life.solves] == ["w7 w8 w9"] * 3
     assert [e.turns[0].observation for e in life.updates] == ["w7 w8 w9"] * 2
 
 
 @pytest.mark.parametrize("reward", [-0.001, 1.001, float("nan"), float("-inf")])
 def test_a_reward_below_or_above_the_range_or_no_number_is_a_failure_of_the_world(reward):
-    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(reward)).lifecycles
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), ScriptedWorld(reward)).lifecycles
     assert life.episodes[0].fault == "EnvironmentFailure"
     assert life.episodes[0].reward is None
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
 def test_a_reward_at_either_end_of_the_range_is_one(reward):
-    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(reward)).lifecycles
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), ScriptedWorld(reward)).lifecycles
     assert not life.failed
 
 
@@ -240,16 +241,16 @@ def test_a_turn_that_the_window_cut_off_ends_the_episode_and_keeps_its_tokens(wo
         assert episode.feedback == "", "a closed vocabulary has no words for it"
 
 
-HINT_CHAT = Chat(TinyPolicy().tokenizer((*WordWorld().words(), *HintContext("compact").words())))
+HINT_CHAT = Chat(TinyPolicy().tokenizer((*WordWorld().words(), *beside(HintContext("compact"), Words).words())))
 
 
 def live_with_hint(says, context, world=None, num_tasks=2, **sampler):
     """With the compact hint; a solve is always answered by a word, an update by what `says` has for it."""
-    world = world or Scripted()
+    world = world or ScriptedWorld()
     asked = []
 
     def answer(request):
-        updating = context.asks(request.messages)
+        updating = beside(context, Scripted).asks(request.messages)
         asked.append((updating, len(request.prompt_ids)))
         return HINT_CHAT.encode(says(request)) if updating else (*HINT_CHAT.encode("w1"), HINT_CHAT.end_of_turn)
 
@@ -291,7 +292,7 @@ def test_an_update_that_does_not_parse_leaves_to_the_next_task_what_the_mechanis
 
 
 def test_an_update_that_does_not_parse_is_malformed_if_it_ended_itself_and_truncated_if_it_was_cut_off():
-    world = Scripted(feedback=" ".join(["w5"] * 30))
+    world = ScriptedWorld(feedback=" ".join(["w5"] * 30))
     ended, (prompt,) = live_with_hint(lambda _: f"w3 {END}", HintContext("compact"), world)
     by_length, _ = live_with_hint(lambda _: "w3 w3 w3 w3", HintContext("compact"), world, max_new_tokens=3)
     by_window, _ = live_with_hint(lambda _: "w3 w3 w3 w3", HintContext("compact"), world, window=prompt + 2)
@@ -366,13 +367,13 @@ def test_the_runs_own_words_stand_before_every_system_message_once():
 def test_a_turn_that_fills_its_own_limit_and_the_window_at_once_is_answered_by_the_world():
     engine = FunctionEngine(lambda _: CHAT.encode("w1 w2 w3 w4"))
     first = len(live(engine, num_tasks=1).lifecycles[0].episodes[0].turns[0].new_ids)
-    (life,) = live(engine, Scripted(reward=0.7), num_tasks=1, window=first + 4).lifecycles
+    (life,) = live(engine, ScriptedWorld(reward=0.7), num_tasks=1, window=first + 4).lifecycles
     (episode,) = life.episodes
     assert (episode.status, episode.reward) == (EpisodeStatus.COMPLETED, 0.7)
     assert [turn.stop for turn in episode.turns] == [StopReason.LENGTH]
 
 
-class Repeating(Scripted):
+class Repeating(ScriptedWorld):
     """Asks for the second task again, and says how an episode ended."""
 
     def sample_pack(self, **identity):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Scripted, beside
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.rollout.player import Player
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
@@ -52,7 +53,7 @@ def test_in_a_solve_episode_the_policy_acts_and_its_words_are_left_alone(protoco
 def test_in_an_update_episode_the_policy_notes_and_the_mechanism_adds_its_form(protocol):
     context, policy = HintContext(protocol), Recorder()
     response = Player(policy, context).reply(update(context), random.Random(3))
-    assert response == context.write("1=up", ())
+    assert response == beside(context, Scripted).write("1=up", ())
     assert policy.shown == [("note", update(context), random.Random(3).random())]
 
 
@@ -60,5 +61,5 @@ def test_in_an_update_episode_the_policy_notes_and_the_mechanism_adds_its_form(p
 def test_an_empty_note_is_said_as_it_is_and_does_not_parse(protocol):
     context = HintContext(protocol)
     response = Player(Recorder(note=""), context).reply(update(context), random.Random(0))
-    found = answered(context, response, state=context.adopt("old"))
+    found = answered(context, response, state=beside(context, Scripted).adopt("old"))
     assert (response, found.parsed, found.state.text) == ("", False, "old")

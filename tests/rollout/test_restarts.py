@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts.base import History, Intervention, TextState
+from cod_lightning.contexts.base import History, InTask, Intervention, TextState
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.lifecycles import ConnectTheDots, Controlled, Shown
 from cod_lightning.models import TinyPolicy
@@ -31,27 +31,31 @@ SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
 KEEP, CUT, REPLY, REPLY_AND_CUT, SHORTEN = range(5)
 
 
+class ScheduledInTask(InTask):
+    def on_turn(self, state, response, tokens):
+        does = self.of._due(state)
+        counted = TextState(f"{state.text} w9".strip())
+        return Intervention(counted, "w7 w8" if does in (REPLY, REPLY_AND_CUT) else None)
+
+    def before_turn(self, state, rules, messages, tokens):
+        does = self.of._due(state, before=1)
+        if does in (CUT, REPLY_AND_CUT):
+            return History(state, (Message(Role.SYSTEM, f"{rules} w5"), messages[1]))
+        if does == SHORTEN:
+            return History(state, (*messages[:-1], Message(Role.USER, "w6")))
+        return None
+
+
 class Scheduled(PlainContext):
     """At turn t of a task does what `schedule` has at t: nothing, cut the history, answer in the environment's place, or both."""
+
+    companions = (ScheduledInTask, *PlainContext.companions)
 
     def __init__(self, schedule):
         self.schedule = schedule
 
     def prepare(self, state, rules, observation):
         return super().prepare(TextState(" ".join(w for w in state.text.split() if w != "w9")), rules, observation)
-
-    def on_turn(self, state, response, tokens):
-        does = self._due(state)
-        counted = TextState(f"{state.text} w9".strip())
-        return Intervention(counted, "w7 w8" if does in (REPLY, REPLY_AND_CUT) else None)
-
-    def before_turn(self, state, rules, messages, tokens):
-        does = self._due(state, before=1)
-        if does in (CUT, REPLY_AND_CUT):
-            return History(state, (Message(Role.SYSTEM, f"{rules} w5"), messages[1]))
-        if does == SHORTEN:
-            return History(state, (*messages[:-1], Message(Role.USER, "w6")))
-        return None
 
     def _due(self, state, before=0):
         turn = state.text.split().count("w9") - before
@@ -175,14 +179,18 @@ def test_templates_of_real_models_render_the_new_history_as_their_own(template, 
     assert sum(prompt.startswith(before) and prompt.endswith(after) for prompt in prompts) >= 2
 
 
-class Endless(PlainContext):
-    """Answers every turn itself."""
-
+class EndlessInTask(InTask):
     def on_turn(self, state, response, tokens):
         return Intervention(state, "w7")
 
     def before_turn(self, state, rules, messages, tokens):
         return History(state, (Message(Role.SYSTEM, rules), messages[1]))
+
+
+class Endless(PlainContext):
+    """Answers every turn itself."""
+
+    companions = (EndlessInTask, *PlainContext.companions)
 
 
 def test_a_mechanism_that_answers_for_ever_is_not_asked_any_more():
@@ -192,14 +200,18 @@ def test_a_mechanism_that_answers_for_ever_is_not_asked_any_more():
     assert solve.status is EpisodeStatus.COMPLETED
 
 
+class WithinInTask(InTask):
+    def before_turn(self, state, rules, messages, tokens):
+        return self.of.does(state, messages)
+
+
 class Within(PlainContext):
     """Calls a function before a turn."""
 
+    companions = (WithinInTask, *PlainContext.companions)
+
     def __init__(self, does):
         self.does = does
-
-    def before_turn(self, state, rules, messages, tokens):
-        return self.does(state, messages)
 
 
 USER, OWN = Message(Role.USER, "w1"), Message(Role.ASSISTANT, "w1")
@@ -239,9 +251,12 @@ def test_a_message_of_the_history_cannot_forge_a_role():
 
 
 def test_with_its_context_hidden_a_task_begins_empty_and_what_it_writes_within_is_dropped():
-    class Notes(PlainContext):
+    class NotesInTask(InTask):
         def on_turn(self, state, response, tokens):
             return Intervention(TextState(f"{state.text} w9".strip()), action="w1")
+
+    class Notes(PlainContext):
+        companions = (NotesInTask, *PlainContext.companions)
 
     (group,) = played(Notes(), num_packs=1, program=Controlled(shown=Shown.EMPTY))
     first, update, second = group.lifecycles[0].episodes
@@ -259,9 +274,12 @@ def test_the_environment_sees_the_action_in_place_of_the_response():
             seen.append(action)
             return super().step(action)
 
-    class Cuts(PlainContext):
+    class CutsInTask(InTask):
         def on_turn(self, state, response, tokens):
             return Intervention(state, action=response.upper())
+
+    class Cuts(PlainContext):
+        companions = (CutsInTask, *PlainContext.companions)
 
     played(Cuts(), num_packs=1, num_tasks=1, world=Watched())
     assert set(seen) == {"W1"}

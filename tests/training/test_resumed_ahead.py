@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cod_lightning.contexts import HintContext, StackedContext
+from cod_lightning.contexts.base import Stored
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
@@ -48,7 +49,7 @@ class Story:
             learner=lambda: self,
             for_scorers=lambda groups: Played(groups, self.setting(groups[0].pack)),
             pad_id=lambda: 0,
-            dump=mechanism.dump,
+            dump=beside(mechanism, Stored).dump,
             num_ahead=lambda: 1,
             packs_per_rollout=4,
             updates_per_rollout=1,

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import HintContext, StackedContext
+from cod_lightning.contexts.base import Scripted
 from cod_lightning.envs.base import Players, Reference, TextPolicy, beside
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.pde import PDEDiscovery
@@ -89,10 +90,10 @@ def test_a_hidden_reward_credits_no_record_and_no_skill():
         (hidden, 0.3),
         (structs.replace(hidden, reward_hidden=False), 0.3 + records.learning_rate * 0.7),
     ):
-        before = records.prepare(records.adopt("a note"), "rules", "task").state
+        before = records.prepare(beside(records, Scripted).adopt("a note"), "rules", "task").state
         assert records.feedback(before, episode).worth[0] == pytest.approx(worth)
     skills = SkillsContext()
-    state = structs.replace(skills.adopt("pull when red do pull it"), chosen="pull")
+    state = structs.replace(beside(skills, Scripted).adopt("pull when red do pull it"), chosen="pull")
     assert skills.feedback(state, hidden).skills == state.skills
 
 

@@ -1,0 +1,56 @@
+"""How a task is summarised: what asks for the summary, and how it is shown."""
+
+from abc import abstractmethod
+from typing import Any
+
+from cod_lightning.contexts.inside_wording import CompactResumed, NaturalResumed, ResumedWording
+
+
+class SummaryWording(ResumedWording):
+    """How the history of a task is asked for as a summary, within the task, and how the summary is shown."""
+
+    def __init__(self, summary_budget: int) -> None:
+        self.summary_budget = summary_budget
+
+    @property
+    @abstractmethod
+    def request(self) -> str:
+        """What asks for a summary; it follows the latest observation."""
+
+    @abstractmethod
+    def inject(self, rules: str, summary: str) -> str:
+        """The rules, and the summary of the task so far where there is one."""
+
+
+class NaturalSummary(NaturalResumed, SummaryWording):
+    """For language models."""
+
+    @property
+    def request(self) -> str:
+        return (
+            "\n\nDo not answer this observation yet. Your turns so far in this task are about to be removed, to make room. "
+            "Summarise them first: what you found out, what you did and with what effect, and what you plan. You will see the "
+            "rules, how the task began, your summary and the latest observation, and nothing else.\n\nAnswer with the summary "
+            "alone, at most "
+            f"{self.summary_budget} tokens."
+        )
+
+    def inject(self, rules: str, summary: str) -> str:
+        return f"{rules}\n\n## Your summary of this task so far\n{summary}" if summary else rules
+
+
+class CompactSummary(CompactResumed, SummaryWording):
+    """For tiny policies: `OBSERVATION summary`, answered by facts."""
+
+    @property
+    def request(self) -> str:
+        return " summary"
+
+    def inject(self, rules: str, summary: str) -> str:
+        return f"{rules} {summary}".strip()
+
+    def words(self) -> tuple[str, ...]:
+        return ("summary",)
+
+
+SUMMARY_WORDINGS: dict[str, Any] = {"natural": NaturalSummary, "compact": CompactSummary}
