@@ -38,8 +38,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim import AdamW
 
-from cod_lightning.envs import TextEnv
-from cod_lightning.envs.base import Players, Vocabulary, beside
+from cod_lightning.envs.base import Players, TextEnv, Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.types import Message, Pack, Role, Split, Task

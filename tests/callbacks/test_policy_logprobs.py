@@ -14,6 +14,9 @@ from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles.base import Program
+from cod_lightning.methods.attempts import Anchored
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.batch import Batch
@@ -36,7 +39,13 @@ class Updates(L.Callback):
 
 
 def fit(
-    folder: Path, *, kept: int = 2, max_steps: int = NUM_UPDATES, resume: Path | None = None, **module: Any
+    folder: Path,
+    *,
+    kept: int = 2,
+    max_steps: int = NUM_UPDATES,
+    resume: Path | None = None,
+    program: Program | None = None,
+    **module: Any,
 ) -> tuple[GRPOModule, Updates, L.Trainer]:
     """Two rollouts of four packs, two updates of each."""
     L.seed_everything(3, verbose=False)
@@ -54,6 +63,7 @@ def fit(
         val_packs=4,
         max_new_tokens=3,
         seed=3,
+        program=program or ConnectTheDots(),
     )
     own = (WeightSync(), Transcripts(train_per_rollout=kept), updates)
     trainer = quiet_trainer(folder, *own, max_steps=max_steps, limit_val_batches=0)
@@ -133,6 +143,15 @@ def test_every_kept_episode_with_an_advantage_has_one_line_and_no_other_has(
                 expected += [(batch.pack_ids[g], k, e)] * trained
     assert without
     assert sorted((one.pack, one.sibling, one.episode) for one in records(folder)) == sorted(expected)
+
+
+def test_attempts_beside_a_lifecycle_have_no_lines(tmp_path: Path) -> None:
+    _, updates, _ = fit(tmp_path, program=Anchored(attempts=2), max_steps=2)
+    assert any(batch.is_attempt.any() for batch in updates.batches)
+    found, known = records(tmp_path), sampled(tmp_path)
+    assert found
+    assert len(values(found)) == len(found), "one line for each episode and update"
+    assert all(one.digest == known[one.pack, one.sibling, one.episode][0] for one in found)
 
 
 def test_micro_batches_change_nothing(run: tuple[Path, GRPOModule, Updates], tmp_path: Path) -> None:

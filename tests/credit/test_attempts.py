@@ -63,3 +63,11 @@ def test_rows_of_an_attempt_have_a_number_that_no_episode_of_a_lifecycle_has():
     assert sorted(set(batch.episode[batch.is_attempt].tolist())) == [20, 23]
     assert int(batch.is_attempt.sum()) == 1 + 4, "an attempt of four turns that do not extend one another"
     assert not set(batch.episode[batch.is_attempt].tolist()) & set(batch.episode[~batch.is_attempt].tolist())
+
+
+def test_rows_of_an_attempt_at_the_very_first_episode_are_told_from_the_episodes_own():
+    group = records.group("a", [[True, False]] * 2)
+    first, other = group.lifecycles
+    own = [structs.replace(group, lifecycles=(structs.replace(first, attempts=(attempt(WITH, 0, True),)), other))]
+    batch = collate(segments_of(own), credit_table(own), {"a": 0}, pad_id=0)
+    assert batch.is_attempt.sum() == 1

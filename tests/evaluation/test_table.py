@@ -138,6 +138,7 @@ def test_a_gain_is_claimed_only_where_its_interval_is_above_0(results: Results, 
     record = results["suites"]["heldout"].copy()
     record["paired"] = {**record["paired"], "gain_ci95": ci95}
     assert claim in sentences(record)[1]
+    assert "from position 0 to 3: " in sentences(record)[1], "of four tasks"
 
 
 @pytest.mark.parametrize(
