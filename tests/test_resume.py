@@ -178,13 +178,21 @@ EXTRAS = [
         "--data.group_size",
         "2",
     ),
-    *("--data.shuffle_episodes", "true"),
     *("--data.program", "Counterfactual", "--data.program.fraction", "0.5", "--data.program.program", "Anchored"),
     *("--data.program.program.attempts", "2", "--data.program.program.fraction", "0.5"),
 ]
 
 
-def test_killed_in_a_second_pass_over_shuffled_episodes_some_of_replaced_packs_a_run_goes_on_bit_for_bit(tmp_path):
+def test_killed_in_a_second_pass_over_shuffled_episodes_a_run_goes_on_bit_for_bit(tmp_path):
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    more = (*EVERY, *EXTRAS, "--data.shuffle_episodes", "true")
+    assert fit(whole, *more) == 0, said(whole)
+    assert fit(folder, *more, before=killed_after(3)) == -signal.SIGKILL
+    assert fit(folder, *more, "--ckpt_path", "last") == 0, said(folder)
+    assert_the_same(folder, whole)
+
+
+def test_killed_in_a_second_pass_over_packs_some_of_which_were_replaced_a_run_goes_on_bit_for_bit(tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "run"
     assert fit(whole, *EVERY, *EXTRAS) == 0, said(whole)
     assert fit(folder, *EVERY, *EXTRAS, before=killed_after(3)) == -signal.SIGKILL

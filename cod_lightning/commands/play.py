@@ -147,14 +147,14 @@ class Watched(TextPolicy):
         return self.policy.note(messages, rng)
 
 
-class Played(WrappedWorld):
+class PlayedWorld(WrappedWorld):
     """An environment of which the game sees the copy that is played."""
 
     def __init__(self, world: TextEnv) -> None:
         super().__init__(world)
         self.copies = [world]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Played":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "PlayedWorld":
         twin = copy.copy(self)
         twin.world = copy.deepcopy(self.world, memo)
         self.copies.append(twin.world)
@@ -173,7 +173,7 @@ class Game(RolloutMonitor, TextPolicy):
         console: Console,
         seed: int = 0,
     ) -> None:
-        self.env, self.pack, self.policy, self.mechanism = Played(env), pack, policy, mechanism
+        self.env, self.pack, self.policy, self.mechanism = PlayedWorld(env), pack, policy, mechanism
         self.console, self.seed = console, seed
         self.solved: list[Episode] = []
         self._error = ""

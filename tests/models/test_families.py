@@ -79,7 +79,8 @@ def test_the_training_forward_has_the_log_probs_and_gradients_of_the_model_s_own
     use_grouped_attention(model)
     use_rms_norm(model)
     rows = SimpleNamespace(token_ids=ids, action_mask=mask, lengths=torch.tensor([24, 19, 19]))
-    module = SimpleNamespace(trainer=SimpleNamespace(strategy=None))
+    module = SimpleNamespace(token_budget=1)  # as a tree wherever the model takes one
+    module._takes_tree = lambda model: PolicyModule._takes_tree(module, model)  # pyright: ignore
     found, _ = PolicyModule._scored(module, model, rows)  # pyright: ignore
     torch.testing.assert_close(found, expected.detach(), atol=1e-3, rtol=1e-3)
     found.sum().backward()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import regex
 
-from cod_lightning.models.gguf.vocabulary import BYTE, NORMAL, SPACE, Vocabulary
+from cod_lightning.models.gguf.vocabulary import BYTE, NORMAL, SPACE, GGUFVocabulary
 from cod_lightning.seeds import derive_seed
 
 NUM_TEXTS = 1_000
@@ -23,7 +23,7 @@ _WORDS = re.split(
 _SPACES = (" ", "  ", "   ", "    ", "\t", "\t\t", "\n", "\n\n", " \n", "\n ", "\r\n", "\u00a0", "\u3000", "\u2028")
 
 
-def reference_ids(vocabulary: Vocabulary, text: str) -> list[int]:
+def reference_ids(vocabulary: GGUFVocabulary, text: str) -> list[int]:
     """The ids of a text by the rules, without those before and behind it; quadratic in the length of its pieces."""
     merge = _bytes if vocabulary.kind == "gpt2" else _characters
     ids: list[int] = []
@@ -32,7 +32,7 @@ def reference_ids(vocabulary: Vocabulary, text: str) -> list[int]:
     return ids
 
 
-def sample_texts(vocabulary: Vocabulary) -> list[str]:
+def sample_texts(vocabulary: GGUFVocabulary) -> list[str]:
     """1,000 texts: digits, runs of spaces, words, punctuation, scripts, special tokens, and mixtures of all."""
     rng = random.Random(derive_seed("gguf", "texts"))
     numbers = [str(number) for number in (*range(13), 42, 99, 100, 123, 1000, 2026, 31337, 10**9)]
@@ -61,7 +61,7 @@ def _with_whole(text: str, whole: dict[str, int]) -> Iterator[tuple[str, int | N
     yield from _with_whole(behind, whole)
 
 
-def _bytes(vocabulary: Vocabulary, text: str) -> list[int]:
+def _bytes(vocabulary: GGUFVocabulary, text: str) -> list[int]:
     ids, ranks = vocabulary.ids, vocabulary.ranks
     pieces = [unicodedata.normalize("NFC", text) if vocabulary.cut.composed else text]
     for pattern in vocabulary.cut.patterns:
@@ -89,7 +89,7 @@ def _cut(pattern: str, piece: str) -> Iterator[str]:
         yield piece[end:]
 
 
-def _characters(vocabulary: Vocabulary, text: str) -> list[int]:
+def _characters(vocabulary: GGUFVocabulary, text: str) -> list[int]:
     ids, scores = vocabulary.ids, vocabulary.scores
     signs = list(f"{' ' * vocabulary.space_prefix}{text}".replace(" ", SPACE))
     while True:

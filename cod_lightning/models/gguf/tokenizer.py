@@ -12,10 +12,10 @@ from transformers import PreTrainedTokenizerFast
 
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
 from cod_lightning.models.gguf.reference import reference_ids, sample_texts
-from cod_lightning.models.gguf.vocabulary import CONTROL, NORMAL, SPACE, Vocabulary
+from cod_lightning.models.gguf.vocabulary import CONTROL, NORMAL, SPACE, GGUFVocabulary
 
 
-def fast_tokenizer(vocabulary: Vocabulary, file: GGUFFile) -> PreTrainedTokenizerFast:
+def fast_tokenizer(vocabulary: GGUFVocabulary, file: GGUFFile) -> PreTrainedTokenizerFast:
     """The tokenizer with the file's chat template and special tokens."""
     backend = _of_bytes(vocabulary) if vocabulary.kind == "gpt2" else _of_characters(vocabulary)
     backend.add_tokens(
@@ -44,7 +44,7 @@ def fast_tokenizer(vocabulary: Vocabulary, file: GGUFFile) -> PreTrainedTokenize
     )
 
 
-def check_ids(encode: Callable[[str], Sequence[int]], vocabulary: Vocabulary) -> int:
+def check_ids(encode: Callable[[str], Sequence[int]], vocabulary: GGUFVocabulary) -> int:
     """The number of texts whose ids are compared with the rules; `Unreadable` for the first that differs."""
     texts = sample_texts(vocabulary)
     for text in texts:
@@ -54,7 +54,7 @@ def check_ids(encode: Callable[[str], Sequence[int]], vocabulary: Vocabulary) ->
     return len(texts)
 
 
-def _of_bytes(vocabulary: Vocabulary) -> Tokenizer:
+def _of_bytes(vocabulary: GGUFVocabulary) -> Tokenizer:
     ids = vocabulary.ids
     for left, right in vocabulary.merges:
         if missing := [token for token in (left, right, left + right) if token not in ids]:
@@ -70,7 +70,7 @@ def _of_bytes(vocabulary: Vocabulary) -> Tokenizer:
     return backend
 
 
-def _of_characters(vocabulary: Vocabulary) -> Tokenizer:
+def _of_characters(vocabulary: GGUFVocabulary) -> Tokenizer:
     """SentencePiece's merges: of all pairs of tokens that make a token, that of the highest score comes first."""
     ids = vocabulary.ids
     made = {t: n for t, n in ids.items() if vocabulary.types[n] == NORMAL}

@@ -43,7 +43,7 @@ CUTS = {
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class GGUFVocabulary:
     """The rules of one file."""
 
     kind: Literal["gpt2", "llama"]
@@ -79,7 +79,7 @@ class Vocabulary:
         return {token: n for token, n in self.ids.items() if self.types[n] in (CONTROL, USER_DEFINED)}
 
 
-def vocabulary_of(file: GGUFFile, num_embeddings: int) -> Vocabulary:
+def vocabulary_of(file: GGUFFile, num_embeddings: int) -> GGUFVocabulary:
     """The file's tokenizer. Raises `Unreadable` where it has none, or one whose rules are not known here."""
     key = "tokenizer.ggml"
     if f"{key}.tokens" not in file.values:
@@ -110,7 +110,7 @@ def vocabulary_of(file: GGUFFile, num_embeddings: int) -> Vocabulary:
         raise Unreadable(f"{key}.eos_token_id, at which an answer ends, and it lacks it", "Convert the model again.")
     begins = file.values.get(f"{key}.add_bos_token", kind == "llama" or pre == "llama-bpe")
     ends = file.values.get(f"{key}.add_eos_token", False)
-    return Vocabulary(
+    return GGUFVocabulary(
         kind=kind,
         tokens=tokens,
         types=types,
