@@ -12,7 +12,7 @@ def beside(whole: Any, kind: type[C]) -> C:
     >>> from cod_lightning.envs.base import Vocabulary
     >>> from cod_lightning.envs.levers import Levers
     >>> beside(Levers(protocol="compact"), Vocabulary).words()[:3]
-    ('levers', 'want=red', 'want=blue')
+    ('levers', 'want=red', 'want=green')
     """
     own: Any = next((one for one in whole.companions if issubclass(one, kind)), None)
     inside = getattr(whole, "inside", None)  # of one that delegates

@@ -25,17 +25,21 @@ FILES = {
     "suite.yaml": "name: mine\nnum_packs: many\n",
     "not_a_world.py": "class Shop: pass\n",
     "half.py": "from cod_lightning.envs.base import TextEnv\n\n\nclass Half(TextEnv):\n    rules = success = status = ''\n",
-    "faulty.py": "from cod_lightning.contexts import HintContext\nfrom cod_lightning.envs.levers import Levers\n\n\n"
+    "faulty.py": "from cod_lightning.contexts import HintContext\n"
+    "from cod_lightning.envs.levers import Levers; from cod_lightning.envs.base import Players, Vocabulary\n\n\n"
     + "".join(
         f"class {name}({base}):\n    def {method}(self, *_, **__):\n        raise OSError('no database')\n\n\n"
-        for name, base, method in (
-            ("Built", "Levers", "__init__"),
-            ("Drawn", "Levers", "sample_pack"),
-            ("Listed", "Levers", "words"),
-            ("Begun", "Levers", "reset"),
-            ("Compared", "Levers", "reference"),
-            ("Notes", "HintContext", "__init__"),
-            ("Shown", "HintContext", "prepare"),
+        if base != "companion"
+        else f"class {name}(Levers):\n    class Own({kind}):\n        def {method}(self, *_): raise OSError('no database')\n"
+        "    companions = (Own, *Levers.companions)\n\n"
+        for name, base, kind, method in (
+            ("Built", "Levers", "", "__init__"),
+            ("Drawn", "Levers", "", "sample_pack"),
+            ("Listed", "companion", "Vocabulary", "words"),
+            ("Begun", "Levers", "", "reset"),
+            ("Compared", "companion", "Players", "reference"),
+            ("Notes", "HintContext", "", "__init__"),
+            ("Shown", "HintContext", "", "prepare"),
         )
     ),
     "unknown_tag.yaml": "model: !!python/name:os.system\n",
