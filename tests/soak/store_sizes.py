@@ -28,7 +28,7 @@ MEMORIES: dict[str, ContextMechanism] = {
     "skills": SkillsContext(),
     "acts": ActsContext(),
     "constant state": ConstantStateContext(),
-    "hint, tasks compacted": CompactingContext(HintContext()),
+    "compacted hint": CompactingContext(HintContext()),
     "episodes": EpisodesContext(),
     "transcript": TranscriptContext(),
 }
