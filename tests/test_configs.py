@@ -160,8 +160,8 @@ BY_NAME = {
     "compacting": ("pretrained context=CompactingContext context.inner=HintContext", "data.context.inner", "HintContext"),
     "a rule kept": ("smoke context=CheckedContext --data.context.inside HintContext --data.context.inside.protocol compact "
         "--data.context.kept [never=1]", "data.context", "CheckedContext"),
-    "two memories": ("pretrained --data.context.class_path StackedContext --data.context.parts "
-        "[{class_path:_HintContext},{class_path:_SkillsContext}]", "data.context", "StackedContext"),
+    "two memories": ("pretrained --data.context {class_path:_StackedContext,init_args:_{parts:_[{class_path:_HintContext},"
+        "{class_path:_SkillsContext}]}}", "data.context", "StackedContext"),
     "quickstart with acts": ("quickstart context=acts_compact program.every=null data.max_new_tokens=24",
         "data.context.max_acts", 2),
     "quickstart with a constant state": ("quickstart context=constant_state_compact program.every=null data.max_new_tokens=12",
