@@ -120,7 +120,7 @@ class ContextMechanism(ABC):
     updates: bool = True
     """Whether the policy rewrites the context. False: a program's updates do not take place, and `feedback` alone, which
     sees every task, changes the state."""
-    companions: "tuple[type[Companion[Any]], ...]" = ()
+    companions: "tuple[type[BesideMechanism[Any]], ...]" = ()
     """Classes that stand beside the mechanism; the first of a kind counts."""
 
     def empty(self) -> Any:
@@ -150,7 +150,7 @@ class ContextMechanism(ABC):
 M = TypeVar("M", bound=ContextMechanism)
 
 
-class Companion(Generic[M]):
+class BesideMechanism(Generic[M]):
     """What stands beside a mechanism: made around it when it is asked for, and keeps nothing of its own.
 
     Each kind says what holds for a mechanism without one.
@@ -163,7 +163,7 @@ class Companion(Generic[M]):
         self.of = of
 
 
-class InTask(Companion[M]):
+class InTask(BesideMechanism[M]):
     """What a mechanism does within a task. By default nothing."""
 
     def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
@@ -184,7 +184,7 @@ class InTask(Companion[M]):
         return frozenset(one for one in names if getattr(type(self), one) is not getattr(InTask, one))
 
 
-class Scripted(Companion[M]):
+class Scripted(BesideMechanism[M]):
     """How policies without a model write and read contexts: references, oracles, demonstrators. By default they cannot."""
 
     def adopt(self, note: str) -> Any:
@@ -204,7 +204,7 @@ class Scripted(Companion[M]):
         return act(messages)
 
 
-class Words(Companion[M]):
+class Words(BesideMechanism[M]):
     """The words of a closed vocabulary, for tiny policies. By default none."""
 
     def words(self) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ class Words(Companion[M]):
         return ()
 
 
-class Entries(Companion[M]):
+class Entries(BesideMechanism[M]):
     """A state piece by piece, for reports."""
 
     def entries(self, state: Any) -> tuple[ContextEntry, ...]:
@@ -224,14 +224,14 @@ class Entries(Companion[M]):
         return tuple(ContextEntry(line, line) for line in dict.fromkeys(lines))
 
 
-class Budget(Companion[M]):
+class Budget(BesideMechanism[M]):
     """Whether a policy has room for the mechanism. By default it has."""
 
     def check(self, window: int, max_new_tokens: int) -> None:
         """Raise `ConfigError` for budgets that leave no room in a prompt with its response, or in a response (tokens)."""
 
 
-class Stored(Companion[M]):
+class Stored(BesideMechanism[M]):
     """States as text, for agents that outlive their process."""
 
     def dump(self, state: Any) -> str:

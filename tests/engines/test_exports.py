@@ -9,7 +9,7 @@ from cod_lightning import engines
 
 
 def test_every_engine_is_exported_by_name():
-    for name in engines._MODULES:
+    for name in ("Engine", "OpenAIEngine", "ScriptedEngine", "TransformersEngine", "VLLMEngine", "VLLMServerEngine"):
         assert getattr(engines, name).__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         engines.Nothing  # noqa: B018
