@@ -1,5 +1,6 @@
 """Options of the objective and of the data that have no meaning together, and numbers that cannot work."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
