@@ -30,7 +30,8 @@ def check_numbers(
     """Raise `ConfigError` for optimizer settings out of range."""
     if not all(0 <= beta < 1 for beta in betas):
         raise ConfigError("model.betas", betas, "two numbers from 0 to below 1", "[0.9, 0.999] is the default.")
-    check_between("model.weight_decay", weight_decay, 0, 1, "0 is the default.")
+    if not 0 <= weight_decay < math.inf:
+        raise ConfigError("model.weight_decay", weight_decay, "finite, and at least 0", "0 is the default.")
     check_at_least("model.warmup_updates", warmup_updates, 0, "0 is the default.")
     check_between("model.final_lr_fraction", final_lr_fraction, 0, 1, "1 keeps the rate constant.")
     check_positive("model.lr", lr, "The paper's is 1e-6, a tiny policy's about 1e-3.")
