@@ -27,7 +27,7 @@ from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.last_layer import predicting, read_only_at
 from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.rms_norm import use_rms_norm
-from cod_lightning.forward.row_tree import RowTree, split_by_nodes, takes_tree
+from cod_lightning.forward.row_tree import RowTree, most_that_pays, split_by_nodes, takes_tree
 from cod_lightning.models.base import Policy
 from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
@@ -220,7 +220,7 @@ class PolicyModule(L.LightningModule):
         if self._takes_tree(model):
             found = RowTree(part.token_ids, part.lengths, part.action_mask, share=is_grouped(model))
             is_large = self.token_budget is not None and part.token_ids.numel() > self.token_budget
-            tree = found if found.pays or is_large else None
+            tree = found if found.share <= most_that_pays(model) or is_large else None
         ids, mask = part.token_ids, part.action_mask
         return inside(model, lambda: _through(model, ids, mask, tree, entropy_gradient=entropy_gradient))
 
@@ -243,7 +243,8 @@ class PolicyModule(L.LightningModule):
         parts: list[Int[Tensor, " b"]] = []
         for some in of_kind:
             lengths, keys = batch.lengths[some], together[some]
-            found = split_by_nodes(batch.token_ids[some], lengths, keys, budget) if is_tree else None
+            most = most_that_pays(self._model)
+            found = split_by_nodes(batch.token_ids[some], lengths, keys, budget, most) if is_tree else None
             parts += [some[part] for part in found or split_by_token_budget(lengths, keys, budget, most_padding)]
         return parts
 

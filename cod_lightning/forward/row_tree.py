@@ -26,8 +26,10 @@ from transformers import PreTrainedModel
 
 from cod_lightning.forward.attention import ROWS, is_grouped
 
-_PAYS_ON_A_CPU, _PAYS = 0.5, 0.95
-"""Most nodes that are worth it, as a share of the rows' rectangle: lookups and further kernels take time, too."""
+_PAYS_SMALL, _PAYS_ON_A_CPU, _PAYS = 0.5, 0.9, 0.95
+"""Most nodes that are worth it, as a share of the rows' places: for models narrower than `_SMALL` on a CPU, for others there, on a GPU.
+Lookups and further kernels take time, too (`tests/benchmarks/tree.py`)."""
+_SMALL = 512
 _KNOWN = "_cod_lightning_tree"
 """Attribute of a model: whether it takes rows as a tree."""
 _APART = ("flash", "flex")
@@ -62,16 +64,17 @@ def branches(rows: Sequence[Int[np.ndarray, " n"]]) -> tuple[list[int], list[int
 
 
 def split_by_nodes(
-    token_ids: Int[Tensor, "B W"], lengths: Int[Tensor, " B"], keys: Int[Tensor, " B"], budget: int
+    token_ids: Int[Tensor, "B W"], lengths: Int[Tensor, " B"], keys: Int[Tensor, " B"], budget: int, most: float
 ) -> list[Int[Tensor, " b"]] | None:
-    """Row indices of each micro-batch of at most `budget` nodes, unless what has one key is more; None where rows share little.
+    """Row indices of each micro-batch of at most `budget` nodes, unless what has one key is more; None where nodes are more than this
+    share (`most`) of the tokens.
 
     Rows that begin alike come side by side, rows with the same key stay together.
     """
     rows = [row[:end] for row, end in zip(token_ids.cpu().numpy(), lengths.tolist(), strict=True)]
     order, common = branches(rows)
     total = sum(map(len, rows))
-    if total - sum(common) > _PAYS_ON_A_CPU * total:
+    if total - sum(common) > most * total:
         return None
     at = {row: place for place, row in enumerate(order)}
     together: dict[int, list[int]] = {}
@@ -171,9 +174,9 @@ class RowTree:
         self._inside = self._tensor(inside)
 
     @property
-    def pays(self) -> bool:
-        """Whether the rectangle has many more places than there are nodes."""
-        return self.token_ids.shape[1] <= (_PAYS_ON_A_CPU if self._device.type == "cpu" else _PAYS) * self._size
+    def share(self) -> float:
+        """Nodes for each place of the rectangle."""
+        return self.token_ids.shape[1] / self._size
 
     @cached_property
     def parent(self) -> Int[Tensor, " N"]:
@@ -289,6 +292,13 @@ def keeps_keys_and_values(model: PreTrainedModel) -> bool:
     """Whether all layers attend to all earlier tokens, or to the last of them: none is recurrent."""
     attends = set(getattr(model.config.get_text_config(), "layer_types", None) or ()) <= _ATTENDS
     return attends and not getattr(model, "_is_stateful", False)
+
+
+def most_that_pays(model: PreTrainedModel) -> float:
+    """The largest share of the rows' places that nodes may be for a tree to take less time than padded rows."""
+    if model.device.type != "cpu":
+        return _PAYS
+    return _PAYS_SMALL if model.config.get_text_config().hidden_size < _SMALL else _PAYS_ON_A_CPU
 
 
 def takes_tree(

@@ -73,7 +73,7 @@ def main() -> None:
             )
         return found
 
-    alike = split_by_nodes(ids, lengths, every, asked.budget)
+    alike = split_by_nodes(ids, lengths, every, asked.budget, row_tree.most_that_pays(model))
     if alike is None:
         print("Rows share too little: they are padded.")
         return

@@ -239,11 +239,13 @@ def test_nothing_is_shared_where_attention_keeps_rows_apart_by_itself():
     assert tree.parent.tolist() == [0, 0, 1, 0, 3]
 
 
-def test_a_tree_pays_where_the_rectangle_has_twice_as_many_places():
-    ids = torch.arange(4).expand(2, -1)
-    assert RowTree(ids, torch.tensor([4, 4]), ids > 0, share=True).pays
+def test_a_tree_pays_by_the_share_of_places_that_are_nodes_and_earlier_in_wide_models():
     ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4]])
-    assert not RowTree(ids, torch.tensor([4, 4]), ids > 0, share=True).pays
+    assert RowTree(ids, torch.tensor([4, 4]), ids > 0, share=True).share == 5 / 8
+    model = _model("qwen3")
+    assert row_tree.most_that_pays(model) == 0.5
+    model.config.hidden_size = 576
+    assert row_tree.most_that_pays(model) == 0.9
 
 
 def _num_nodes(rows):
@@ -258,7 +260,7 @@ def _num_nodes(rows):
 def test_micro_batches_hold_what_shares_beginnings_within_the_budget(rows, budget, data):
     keys = data.draw(st.lists(st.integers(0, 5), min_size=len(rows), max_size=len(rows)))
     ids, lengths = _padded(rows)
-    parts = split_by_nodes(ids, lengths, torch.tensor(keys), budget)
+    parts = split_by_nodes(ids, lengths, torch.tensor(keys), budget, 0.5)
     total = sum(map(len, rows))
     assert (parts is None) == (_num_nodes(rows) > 0.5 * total)
     if parts is None:
@@ -276,7 +278,7 @@ def test_micro_batches_hold_what_shares_beginnings_within_the_budget(rows, budge
 def test_rows_that_begin_alike_come_side_by_side():
     siblings = [[pack, *range(50), sibling] for sibling in range(4) for pack in (100, 200)]
     ids, lengths = _padded(siblings)
-    parts = split_by_nodes(ids, lengths, torch.arange(8), 60)
+    parts = split_by_nodes(ids, lengths, torch.arange(8), 60, 0.5)
     assert parts is not None
     assert [sorted(part.tolist()) for part in parts] == [[0, 2, 4, 6], [1, 3, 5, 7]]
 

@@ -220,7 +220,7 @@ def test_half_precision_and_recomputed_activations_train_sharded(precision, size
 
 @pytest.mark.parametrize(("name", "number"), [("ddp", 1), ("fsdp2", 2)])
 def test_rows_as_a_tree_have_the_gradients_of_padded_ones(name, number, recorded, alone, tmp_path, monkeypatch):
-    monkeypatch.setattr(row_tree, "_PAYS_ON_A_CPU", 1.0)
+    monkeypatch.setattr(row_tree, "_PAYS_SMALL", 1.0)
     inputs, asked = RowTree.inputs, []
     monkeypatch.setattr(RowTree, "inputs", lambda self, *of: asked.append(1) or inputs(self, *of))
 
