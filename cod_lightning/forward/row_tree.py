@@ -27,7 +27,7 @@ from transformers import PreTrainedModel
 from cod_lightning.forward.attention import ROWS, is_grouped
 
 _PAYS_SMALL, _PAYS_ON_A_CPU, _PAYS = 0.5, 0.9, 0.95
-"""Most nodes that are worth it, as a share of the rows' places: for models narrower than `_SMALL` on a CPU, for others there, on a GPU.
+"""Most nodes that are worth it, as a share of the rows' places: for models narrower than `_SMALL` on a CPU, others there, on a GPU.
 Lookups and further kernels take time, too (`tests/benchmarks/tree.py`)."""
 _SMALL = 512
 _KNOWN = "_cod_lightning_tree"
@@ -66,8 +66,9 @@ def branches(rows: Sequence[Int[np.ndarray, " n"]]) -> tuple[list[int], list[int
 def split_by_nodes(
     token_ids: Int[Tensor, "B W"], lengths: Int[Tensor, " B"], keys: Int[Tensor, " B"], budget: int, most: float
 ) -> list[Int[Tensor, " b"]] | None:
-    """Row indices of each micro-batch of at most `budget` nodes, unless what has one key is more; None where nodes are more than this
-    share (`most`) of the tokens.
+    """Row indices of each micro-batch of at most `budget` nodes, unless what has one key is more.
+
+    None where nodes are more than `most` of the tokens, a share.
 
     Rows that begin alike come side by side, rows with the same key stay together.
     """
