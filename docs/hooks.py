@@ -107,7 +107,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Name files of the project that are no page of the site, in place of a link to them."""
     del page
     return re.sub(
-        r"\[([^\]]*)\]\((?:(?:\.\./)+(?:examples|tests)/[^)]*|(?:\.\./)?(?:CONTRIBUTING\.md|CITATION\.cff))\)",
+        r"\[([^\]]*)\]\((?:(?:\.\./)*(?:examples|tests)/[^)]*|(?:\.\./)?(?:CONTRIBUTING\.md|CITATION\.cff))\)",
         r"\1",
         markdown,
     )

@@ -24,6 +24,7 @@ textworld = pytest.importorskip("textworld", reason="pip install 'cod-lightning[
 
 from cod_lightning.envs.textworld import TextWorldHouse  # noqa: E402
 from cod_lightning.envs.textworld.synonyms import SYNONYMS  # noqa: E402
+from cod_lightning.envs.textworld.world import HousePlayers  # noqa: E402
 
 HIDDEN = {"layout": "hub", "num_holders": 3, "max_turns": 7, "commands": "hidden"}
 COMPACT = {"layout": "hub", "doors": "none", "num_things": 4, "num_holders": 2, "max_turns": 4, "protocol": "compact"}
@@ -150,7 +151,7 @@ def test_a_note_of_places_and_words_is_read_back_as_it_was_written(hidden):
 
 def test_made_up_notes_hold_any_words_and_true_ones_those_of_the_house(hidden):
     pack = hidden.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    play, truth = hidden._play(pack)
+    play, truth = HousePlayers(hidden).play(pack)
     rng = random.Random(0)
     assert play.noisy(truth, 1.0, rng) == truth
     junk = [play.junk(rng) for _ in range(100)]
