@@ -20,14 +20,12 @@ from cod_lightning.models.memory_plan import (
     ALWAYS,
     GIB,
     MemoryPlan,
-    ModelSizes,
-    RunSizes,
     base_bytes,
     plan_memory,
-    sizes_of,
     vllm_work_bytes,
 )
 from cod_lightning.models.pretrained import read_config
+from cod_lightning.models.sizes import ModelSizes, RunSizes, sizes_of
 from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.logprobs import scores_bytes
 from cod_lightning.objective.terms import REFERENCE

@@ -18,7 +18,8 @@ from cod_lightning.adapters import ADAPTER, adapter_weights, as_float32
 from cod_lightning.engines.base import Engine, Request
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm import VLLMEngine
-from cod_lightning.models.memory_plan import GIB, RunSizes, plan_memory, sizes_of
+from cod_lightning.models.memory_plan import GIB, plan_memory
+from cod_lightning.models.sizes import RunSizes, sizes_of
 from cod_lightning.objective.logprobs import action_logprobs, scores_bytes
 from cod_lightning.training.stochastic_adamw import STEP_SLICE, StochasticAdamW, noise
 from tests.gpu.sizes import Sizes, random_model

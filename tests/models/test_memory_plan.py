@@ -10,7 +10,8 @@ from cod_lightning.adapters import adapter_weights
 from cod_lightning.forward import attention
 from cod_lightning.forward.row_tree import MOST_ALIKE, RowTree
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
-from cod_lightning.models.memory_plan import GIB, RunSizes, activations, plan_memory, sizes_of
+from cod_lightning.models.memory_plan import GIB, activations, plan_memory
+from cod_lightning.models.sizes import RunSizes, sizes_of
 
 QWEN3_8B = {
     "vocab_size": 151_936,

@@ -6,7 +6,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from cod_lightning.adapters import adapter_weights
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy
-from cod_lightning.models.memory_plan import RunSizes, plan_memory, sizes_of
+from cod_lightning.models.memory_plan import plan_memory
+from cod_lightning.models.sizes import RunSizes, sizes_of
 from cod_lightning.objective.logprobs import action_logprobs, scores_bytes
 from tests.adapted import adapted, write_base
 
