@@ -75,9 +75,9 @@ class LaunchCLI(PlanCLI):
         if config.gpus % config.gpus_per_server:
             expected = f"a divisor of --gpus, which is {config.gpus}"
             raise ConfigError("--gpus_per_server", config.gpus_per_server, expected, "1 is the default.")
-        trainer.num_nodes = config.nodes - config.servers
+        trainer.num_nodes = int(config.nodes) - int(config.servers)  # a parser's own kinds of int are not written
         trainer.accelerator = "gpu" if config.gpus else "cpu"
-        trainer.devices = config.gpus or (1 if num_processes(trainer) is None else trainer.devices)
+        trainer.devices = int(config.gpus) or (1 if num_processes(trainer) is None else trainer.devices)
         root = Path(trainer.default_root_dir or Path("runs") / self.run_name).absolute()
         trainer.default_root_dir = str(root)
         if config.servers:

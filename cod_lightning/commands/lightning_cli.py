@@ -88,7 +88,7 @@ class OneLineParser(OneLine, LightningArgumentParser):
                 f"  --{group + '.*':<24} {count} keys: {self.prog} --help {group}" for group, count in groups.items()
             ]
             head = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]\n\nkeys:\n"
-            shipped = f"\nGROUP: {', '.join(choosable())}, as in method=grpo, credit=TaskCredit, env=my.World\n"
+            shipped = f"\nGROUP: {', '.join(choosable())},\n       as in method=grpo, credit=TaskCredit, env=my.World\n"
             return head + "\n".join([*(_in_a_line(action) for action in own), *lines]) + "\n" + shipped
         chosen = [a for a, name in zip(keys, names, strict=True) if f"{name}.".startswith(f"{self.about}.")]
         if not chosen:
