@@ -197,9 +197,9 @@ def _refuse_code(key: str, value: str) -> None:
 
 def class_of(value: str) -> Any:
     """What a typed class is in a config."""
-    if Path(value).is_file():
-        return _content(Path(value), "command line", value)
-    return _read(value) if value == "null" or value[:1] == "{" else {"class_path": value}
+    if value == "null" or value[:1] == "{":
+        return _read(value)
+    return _content(Path(value), "command line", value) if Path(value).is_file() else {"class_path": value}
 
 
 def _read(value: str) -> Any:

@@ -81,7 +81,7 @@ class TrainStream:
         rollouts_per_sync: int = 1,
         by_episode: bool = False,
     ) -> None:
-        self._part = Batch.of_episodes if by_episode else Batch.of_packs
+        self._by_episode = by_episode
         self._rollouts_per_sync = rollouts_per_sync
         self._next_rollout, self._updates_per_rollout, self._runner = next_rollout, updates_per_rollout, runner
         self._length = rollouts_per_epoch * updates_per_rollout
@@ -121,6 +121,10 @@ class TrainStream:
                 self._batch = None
             before_sync = -self.num_rollouts % self._rollouts_per_sync
             yield Sealed(replace(update, updates_left=len(self._shares), rollouts_left=before_sync))
+
+    def _part(self, batch: Batch, share: Sequence[int]) -> Batch:
+        """The rows of an update, or of several."""
+        return batch.of_episodes(share) if self._by_episode else batch.of_packs(share)
 
     def num_needed(self, epochs: float, updates: float) -> float:
         """Rollouts that a training needs after the one that it takes now, with so many epochs after this one and updates left."""

@@ -91,8 +91,9 @@ def test_what_is_missing_is_named(state, tmp_path, capsys):
     assert "--state is missing" in capsys.readouterr().err
     assert _deploy(state, "--num_tasks", "-1") == 2
     assert "--num_tasks is -1" in capsys.readouterr().err
-    assert _deploy(state, "--sampling_temperature", "-1") == 2
-    assert "--sampling_temperature is -1" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        _deploy(state, "--sampling_temperature", "-1")
+    assert 'Parser key "sampling_temperature"' in capsys.readouterr().err
     assert _deploy(state, "--ckpt_path", str(tmp_path / "none.ckpt")) == 2
     assert "an existing checkpoint" in capsys.readouterr().err
     assert main(["context", "log", "--state", str(tmp_path / "none")]) == 2

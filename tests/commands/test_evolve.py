@@ -69,7 +69,6 @@ def test_a_model_behind_an_endpoint_writes_its_own_first_context(tmp_path, monke
     [
         ([], "--out is missing"),
         (["--out", "x", "--round_packs", "0"], "--round_packs is 0; expected at least 1"),
-        (["--out", "x", "--sampling_temperature", "-1"], "--sampling_temperature is -1"),
         (["--out", "x", "context=episodes_compact"], "data.context is EpisodesContext; expected a mechanism"),
     ],
 )

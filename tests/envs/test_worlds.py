@@ -162,9 +162,8 @@ def _python(code: str, **environment: str) -> str:
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_transcript_in_every_process():
     code = """
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.types import Split
-from tests.envs.cases import WORLDS
 from tests.envs.cases import FOLDERS, WORLDS
 from tests.envs.scripted_life import first_answer, live
 for name, case in WORLDS.items():

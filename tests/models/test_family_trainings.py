@@ -12,7 +12,10 @@ from tests.engines.test_vllm_families import OWN_CODE, THEIR_CODE
 from tests.families import FAMILIES, every_day, saved
 from tests.random_checkpoint import SMALL
 
-CONFIG = "defaults:\n  - recipe: qwen3_8b\n  - env: levers\n  - reward: noisy\n  - _self_\n"
+CONFIG = (
+    "defaults:\n  - recipe: qwen3_8b\n  - env: levers\n  - _self_\n"
+    "data: {rewards: {noisy: {class_path: cod_lightning.methods.noisy.NoisyJudge, init_args: {false_negative: 0.1}}}}\n"
+)
 SETTINGS = (
     SMALL
     | {

@@ -121,10 +121,12 @@ def test_what_a_checkpoint_keeps_ahead_in_another_form_is_refused_and_not_droppe
     whole.next(0)
     flying.runner.engine = InFlight(lambda *_: "", lambda _: (), 0)
     kept = whole.rollouts.state_dict()
+    flying.rollouts.load_state_dict(kept)
     with pytest.raises(ConfigError, match=r"whole rollouts ahead.*groups in flight.*the version that wrote it"):
-        flying.rollouts.load_state_dict(kept)
+        flying.next(1)
     other = kept | {"ahead": [], "in_flight": [{"choice": {"index": 4}, "rollout": 0, "lines": None, "seconds": 0.0}]}
+    whole.rollouts.load_state_dict(other)
     with pytest.raises(ConfigError, match=r"groups in flight ahead.*whole rollouts.*the version that wrote it"):
-        whole.rollouts.load_state_dict(other)
-    flying.rollouts.load_state_dict(other)
-    whole.runner.ahead.drop()
+        whole.next(1)
+    for one in (whole, flying):
+        one.runner.ahead.drop()

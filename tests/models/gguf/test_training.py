@@ -11,7 +11,10 @@ from tests.random_checkpoint import SMALL
 from tests.tiny_gguf import TEMPLATE, tiny_model, write_gguf
 
 pytest.importorskip("gguf", reason="gguf is not installed")
-CONFIG = "defaults:\n  - recipe: {recipe}\n  - env: levers\n  - reward: noisy\n  - _self_\n"
+CONFIG = (
+    "defaults:\n  - recipe: {recipe}\n  - env: levers\n  - _self_\n"
+    "data: {{rewards: {{noisy: {{class_path: cod_lightning.methods.noisy.NoisyJudge, init_args: {{false_negative: 0.1}}}}}}}}\n"
+)
 SETTINGS = (
     SMALL
     | {
