@@ -194,9 +194,10 @@ def test_killed_in_a_second_pass_over_shuffled_episodes_a_run_goes_on_bit_for_bi
 
 def test_killed_in_a_second_pass_over_packs_some_of_which_were_replaced_a_run_goes_on_bit_for_bit(tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "run"
-    assert fit(whole, *EVERY, *EXTRAS) == 0, said(whole)
-    assert fit(folder, *EVERY, *EXTRAS, before=killed_after(3)) == -signal.SIGKILL
-    assert fit(folder, *EVERY, *EXTRAS, "--ckpt_path", "last") == 0, said(folder)
+    more = (*EVERY, *EXTRAS, "--seed_everything", "3")
+    assert fit(whole, *more) == 0, said(whole)
+    assert fit(folder, *more, before=killed_after(3)) == -signal.SIGKILL
+    assert fit(folder, *more, "--ckpt_path", "last") == 0, said(folder)
     resumed, uninterrupted = checkpoint(folder), checkpoint(whole)
     assert resumed["global_step"] == uninterrupted["global_step"] == NUM_UPDATES
     for name, tensor in uninterrupted["state_dict"].items():

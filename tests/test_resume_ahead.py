@@ -75,8 +75,8 @@ def while_training_waits(act):
     def before():
         begin, settle, waiting = RolloutAhead.begin, RolloutAhead.settle, threading.Event()
 
-        def beginning(self, play):
-            begin(self, lambda: play() if waiting.wait() else None)
+        def beginning(self, play, key=None):
+            begin(self, lambda: play() if waiting.wait() else None, key)
 
         def settling(self, most=None):
             if not waiting.is_set() and any(not future.done() for future in self._waiting):

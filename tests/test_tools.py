@@ -45,6 +45,8 @@ def trained(folder, checkpoint, engine):
         "data.env.max_turns": 8, "data.env.difficulties": "[1]", "data.env.quirks": 0, "data.enable_thinking": "false",
     }  # fmt: skip
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
+    if engine == "VLLMEngine":  # in place of the recipe's, which is for a GPU
+        flags += ["--data.engine.kv_cache_gb", "0.25", "--data.engine.sleep", "false"]
     (folder / "tools.yaml").write_text("defaults:\n  - recipe: qwen3_8b\n  - env: apps\n  - _self_\n")
     done = cod(
         "fit", "--config", "tools.yaml", f"engine={engine}", *flags, cwd=folder, fresh=engine != "TransformersEngine"
