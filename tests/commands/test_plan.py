@@ -150,7 +150,7 @@ def llama(tmp_path_factory):
 
 
 @pytest.mark.parametrize("policy", [pytest.param("PretrainedPolicy", marks=pytest.mark.soak), "LoRAPolicy"])
-def test_on_a_cpu_the_plan_is_about_the_measured_peak_or_up_to_half_as_much_again(policy, llama, tmp_path):
+def test_on_a_cpu_the_plan_is_about_the_measured_peak_or_up_to_six_tenths_more(policy, llama, tmp_path):
     small = ["--data.pack_size", "2", "--data.packs_per_rollout", "1", "--data.val_packs", "1"]
     small += ["--data.updates_per_rollout", "1"]
     small += ["--data.rollouts_per_epoch", "1", "--data.max_new_tokens", "32", "--data.suites", "null"]
