@@ -155,14 +155,20 @@ def test_weights_of_another_shape_are_refused_in_one_line_and_spoil_no_later_syn
 def test_turns_go_on_by_new_weights_and_each_log_prob_is_of_the_weights_that_sampled_the_token(tokenizer, tmp_path):
     model = TinyPolicy(**TINY | {"window": 1024}).model(tokenizer)
     of_version = {version: changed(model, 0.05, version) for version in range(1, 5)}
-    asked = [request([3, 7, i], max_new_tokens=1000, noise_seed=i) for i in range(24)]
-    said, seconds, gaps = [], [], []
+    wave = [request([3, 7, i], max_new_tokens=1000, noise_seed=i) for i in range(24)]
+    asked, said, seconds, gaps, synced = [], [], [], [], threading.Event()
     engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), max_retries=0)
     engine.log_folder, engine.max_staleness = tmp_path, 2
     try:
         engine.bind(model, stop_ids=[], window=1024)
         engine.update_weights(of_version[1].items(), 1)
-        turns = threading.Thread(target=lambda: said.extend(ask(engine, *asked)))
+
+        def keep_asking():  # a sync that takes long to begin meets a later wave
+            while not synced.is_set():
+                said.extend(ask(engine, *wave))
+                asked.extend(wave)
+
+        turns = threading.Thread(target=keep_asking)
         turns.start()
         for version in range(2, 5):
             time.sleep(0.1)
@@ -171,6 +177,7 @@ def test_turns_go_on_by_new_weights_and_each_log_prob_is_of_the_weights_that_sam
             engine.update_weights(of_version[version].items(), version)
             seconds.append(time.perf_counter() - begun)
             assert SelfTest()(engine, model, window=1024).size <= 1e-4
+        synced.set()
         turns.join()
     finally:
         engine.close()
