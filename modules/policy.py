@@ -240,10 +240,10 @@ class PolicyModule(L.LightningModule):
         kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
         of_kind = [rows[kinds == kind] for kind in kinds.unique()]
         most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
+        most = most_that_pays(self._model)
         parts: list[Int[Tensor, " b"]] = []
         for some in of_kind:
             lengths, keys = batch.lengths[some], together[some]
-            most = most_that_pays(self._model)
             found = split_by_nodes(batch.token_ids[some], lengths, keys, budget, most) if is_tree else None
             parts += [some[part] for part in found or split_by_token_budget(lengths, keys, budget, most_padding)]
         return parts

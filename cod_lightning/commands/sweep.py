@@ -162,8 +162,8 @@ def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ConfigError(_SEED, seed, "a whole number", "Give each run one; a sweep pairs runs by their seeds.")
         varied = [one for at, one in enumerate(line) if any(other[at] != one for other in lines)]
-        told = [one.lstrip("+~") for one in varied if not one.startswith(f"{_SEED}=")]
-        label = " ".join([Path(config).stem, *told, f"seed={seed}"])
+        keys = [one.lstrip("+~") for one in varied if not one.startswith(f"{_SEED}=")]
+        label = " ".join([Path(config).stem, *keys, f"seed={seed}"])
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
         name = "".join(letter if letter.isalnum() or letter in "_=.,+-" else "_" for letter in label.replace(" ", ","))
         folder = next(iter(sorted(root.glob(f"*-{digest}"))), root / f"{name[:120]}-{digest}")

@@ -211,7 +211,12 @@ class RowTree:
 
     def rows(self, values: Float[Tensor, "1 N"]) -> Float[Tensor, "B W"]:
         """Of each row the values of its nodes, 0 as padding; no view, since FSDP2 hangs a hook on what a forward pass returns."""
-        return embedding(self._tensor(self._path), values[0, :, None])[..., 0] * self._inside
+        return embedding(self._nodes, values[0, :, None])[..., 0] * self._inside
+
+    @cached_property
+    def _nodes(self) -> Int[Tensor, "B W"]:
+        """Of each token of the rows."""
+        return self._tensor(self._path)
 
     def attended(
         self,
