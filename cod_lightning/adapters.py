@@ -79,19 +79,10 @@ def synced_weights(model: nn.Module, *, adapter: bool) -> Iterator[tuple[str, Te
 
 def plain_names(model: nn.Module) -> frozenset[str]:
     """Names of all weights of the model as they would be without an adapter."""
-    return frozenset(name for name, _ in plain_form(model))
-
-
-def plain_form(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """What `synced_weights` hands to an engine that takes no adapter, in its order: names, and tensors without numbers (`meta`)."""
     if not has_adapter(model):
-        for name, weight in model.state_dict().items():
-            yield name, weight.to("meta")
-        return
-    for name, weight in model.named_parameters(remove_duplicate=False):
-        if not is_adapter(name):
-            whole: Any = getattr(weight, "quant_state", None) or weight
-            yield name.replace(".base_layer.", "."), torch.empty(whole.shape, dtype=whole.dtype, device="meta")
+        return frozenset(model.state_dict())
+    names = (name for name, _ in model.named_parameters(remove_duplicate=False) if not is_adapter(name))
+    return frozenset(name.replace(".base_layer.", ".") for name in names)
 
 
 def adapter_scales(model: nn.Module, *, acting: bool = False) -> dict[str, float]:

@@ -32,7 +32,6 @@ class FakeVLLM:
         self.key = ""
         """If not empty, what it asks for at every route."""
         self.dtype = "torch.float32"
-        self.transfer = ""
         """What it takes weights by, beside files."""
         self.num_workers = 1
         """Its GPUs."""
@@ -102,10 +101,7 @@ class FakeVLLM:
         if path == "/server_info":
             model = {"logprobs_mode": self.logprobs_mode, "max_model_len": self.window, "dtype": self.dtype}
             room = {"max_lora_rank": self.adapter_rank} if self.adapter_rank else None
-            transfer = {"backend": self.transfer} if self.transfer else None
-            return 200, {
-                "vllm_config": {"model_config": model, "lora_config": room, "weight_transfer_config": transfer}
-            }
+            return 200, {"vllm_config": {"model_config": model, "lora_config": room}}
         if path.endswith("_lora_adapter"):
             return self._adapter(path, body)
         if path == "/weight_info":

@@ -36,8 +36,6 @@ class ServerFacts:
     dtype: str
     adapter_rank: int
     """Largest rank of an adapter that it has room for; 0 where it takes none while it runs."""
-    transfer: str
-    """How it takes weights without files (`nccl`, ...); empty where it was started for none."""
 
 
 class ServerClient:
@@ -77,7 +75,6 @@ class ServerClient:
         try:
             settings = self.get("/server_info?config_format=json")["vllm_config"]
             config, room = settings["model_config"], settings.get("lora_config") or {}
-            transfer = str((settings.get("weight_transfer_config") or {}).get("backend", ""))
             mode, window, dtype = config.get("logprobs_mode"), int(config["max_model_len"]), str(config["dtype"])
             most_rank = int(room["max_lora_rank"]) if room else 0
         except (
@@ -109,7 +106,6 @@ class ServerClient:
             window=window,
             dtype=dtype.removeprefix("torch."),
             adapter_rank=most_rank if most_rank and self._takes_adapters() else 0,
-            transfer=transfer,
         )
 
     def _rouse(self) -> None:

@@ -22,7 +22,6 @@ from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
-from cod_lightning.engines.vllm_server.nccl_supply import NCCLSupply
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import (
     check_facts,
@@ -34,11 +33,10 @@ from cod_lightning.engines.vllm_server.start import (
 )
 from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.watch import Watch
-from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.engines.vllm_server.weights import WeightSupply
 from cod_lightning.engines.vllm_start import check_experts
 from cod_lightning.errors import ConfigError, EngineFailure, check_at_least, check_positive
-from cod_lightning.ranks import gathered, rank, share
+from cod_lightning.ranks import gathered, rank
 
 
 class VLLMServerEngine(Engine):
@@ -47,8 +45,8 @@ class VLLMServerEngine(Engine):
     Log-probabilities are those after temperature and top-p (`processed_logprobs`, which the server has to be started with), so
     they belong to the distribution that was sampled from. Every request carries its own seed.
 
-    Ranks share the servers that run already: rank 0 brings them the weights, once every rank has its turns back; by NCCL each rank
-    brings them to its share of the servers. One that was started here serves the rank that started it.
+    Ranks share the servers that run already: rank 0 brings them the weights, once every rank has its turns back. One that was
+    started here serves the rank that started it.
 
     Args:
         urls: Addresses of servers that run already, for example [http://gpu2:8000]; null starts one here.
@@ -56,8 +54,7 @@ class VLLMServerEngine(Engine):
         local: How they are started.
         api_key_variable: Environment variable with the key that the servers ask for. Where it is empty or missing, those that
             run already are asked without one, and those started here by a random one.
-        weights: How a sync hands weights over: files in a folder that the servers can read, or NCCL from GPU to GPU.
-        weights_folder: Where those files are; null is shared memory, which servers on other hosts cannot read.
+        weights_folder: Where a sync writes weights for the servers; null is shared memory, which those on other hosts cannot read.
         max_concurrent: Most turns in flight at one server.
         timeout_s: Most time for one turn at one server, further tries there included; another server has as much again.
         max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
@@ -78,7 +75,6 @@ class VLLMServerEngine(Engine):
         start: int | None = None,
         local: LocalServers = LocalServers(),  # noqa: B008  (frozen; the CLI's default)
         api_key_variable: str = "VLLM_API_KEY",
-        weights: Literal["folder", "nccl"] = "folder",
         weights_folder: str | None = None,
         max_concurrent: int = 256,
         timeout_s: float = 600.0,
@@ -106,7 +102,6 @@ class VLLMServerEngine(Engine):
             raise ConfigError("data.engine.wait_s", wait_s, "at least 0 and finite", "0 is the default.")
         self.wait_s = wait_s
         self.local, self.api_key_variable = local, api_key_variable
-        self.weights: Literal["folder", "nccl"] = weights
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
         self.timeout_s, self.max_retries = timeout_s, max_retries
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
@@ -134,12 +129,8 @@ class VLLMServerEngine(Engine):
         if self.start:
             check_local(self.start, self.local)
             self.check_started(served)
-        by_nccl = self.weights == "nccl"
-        if by_nccl:
-            NCCLTransfer.check()
-            by_nccl = not (self.takes_adapters and served.adapter_rank)  # an adapter goes as files
         clients = [self._client(url, key) for url in self.urls]
-        on_all(clients, lambda one: see_reachable(one, self.wait_s, by_nccl=by_nccl))
+        on_all(clients, lambda one: see_reachable(one, self.wait_s))
 
     def check_started(self, served: Served) -> None:
         """Raise `ConfigError` for what servers of this machine could not serve, those of the command `serve` too."""
@@ -163,10 +154,7 @@ class VLLMServerEngine(Engine):
         self._names = frozenset(adapter_weights(model)) if self._adapted else plain_names(model)
         longest = window or int(model.config.get_text_config().max_position_embeddings)
         self._run = gathered(self._run)[0]
-        if self.weights == "nccl" and not self._adapted:
-            self._supply = NCCLSupply(self.weights_folder, timeout_s=self.sync_timeout_s, in_flight=self.in_flight)
-        else:
-            self._supply = WeightSupply(self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
+        self._supply = WeightSupply(self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         servers = [Server(self._client(url, key)) for url in own_order(self.urls)]
         if self.start:
@@ -181,7 +169,6 @@ class VLLMServerEngine(Engine):
                     window=longest,
                     log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
                     key=key,
-                    transfer=self.weights == "nccl",
                     sleep=self.sleeps,
                     adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
                 )
@@ -254,9 +241,8 @@ class VLLMServerEngine(Engine):
         return f"{self._run}:{version}"
 
     def _mine(self) -> list[Server]:
-        """Those that this rank brings weights: what it has started, and on rank 0 all others, or by NCCL its share of them."""
-        shared = share(self.urls) if isinstance(self._supply, NCCLSupply) else self.urls if rank() == 0 else ()
-        return [server for server in self._fleet.servers if server.process is not None or server.url in shared]
+        """Those that this rank brings weights: what it has started, and on rank 0 all others."""
+        return [server for server in self._fleet.servers if server.process is not None or rank() == 0]
 
     def _see_idle(self, what: str) -> None:
         """Every rank comes here with all its turns back, and none goes on before the last one came."""
@@ -274,11 +260,10 @@ class VLLMServerEngine(Engine):
                 server.up = not server.trouble
         lost = sorted({trouble for of_rank in troubles for trouble in of_rank.values() if trouble})
         if strict and lost:
-            assert self._supply is not None
-            raise EngineFailure(f"{'; '.join(lost)}. {self._supply.doubt}")
+            doubt = "Was it started for another model, or can it not read data.engine.weights_folder?"
+            raise EngineFailure(f"{'; '.join(lost)}. {doubt}")
         serves = any(server.up for server in self._fleet.servers)
-        comes_back = not isinstance(self._supply, NCCLSupply) and any(_gone(server) for server in mine)
-        found = gathered((serves, comes_back))
+        found = gathered((serves, any(_gone(server) for server in mine)))
         if not all(serves for serves, _ in found) and not any(comes_back for _, comes_back in found):
             raise EngineFailure(f"no vLLM server took the weights: {'; '.join(lost)}")
         if own := self._fleet.troubles():

@@ -73,7 +73,6 @@ class ServerProcess:
     """File that takes the server's output."""
     key: str = field(repr=False)
     """Asked for at every route; not empty. The server gets it by its environment, which other users cannot read."""
-    transfer: bool = False
     sleep: bool = False
     adapter_rank: int = 0
     """Largest rank of an adapter to have room for; 0 is for none."""
@@ -188,8 +187,6 @@ class ServerProcess:
                 arguments.append(f"--{flag}" if value else f"--no-{flag}")
             else:
                 arguments += [f"--{flag}", str(value)]
-        if self.transfer:
-            arguments += ["--weight-transfer-config", '{"backend": "nccl"}']
         if self.adapter_rank:
             arguments += ["--enable-lora", "--max-lora-rank", str(self.adapter_rank)]
         if how.devices and (num := len(gpus_of(how.devices[self.index]))) > 1 and parallel(how.arguments) is None:
