@@ -110,7 +110,7 @@ bench: .venv/installed-test
 
 # On a machine with a GPU, at most 30 minutes, with the Python that has its torch: make gpu GPU_PYTHON=python3 PARTS=gap,speed
 GPU_PYTHON ?= python3
-PARTS ?= gap,graphs,speed,cod,resume,plan,gradients,stochastic,sleep,paged,seeds,fsdp2
+PARTS ?= gap,graphs,speed,cod,resume,plan,gradients,stochastic,sleep,paged,fsdp2
 gpu:
 	PYTHONPATH=. $(GPU_PYTHON) tests/gpu/measure.py --parts $(PARTS)
 

@@ -664,8 +664,6 @@ WARM KL_TO_TEACHER BY_WORLD{"levers":{PATH:"SEES_MORE"}}}}} ## model.scorers.tea
 WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
 WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://127.0.0.1:9","model":"m"}}} ## teacher.url | :9
 WARM --model.scorers {"teacher":{PATH:"SEES_MORE",ARGS:{}}} ## model.scorers | teacher
-WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"["}}} ## data.rewards.NewFacts.pattern | [
-WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"a","bonus":-1.0}}} ## data.rewards.NewFacts.bonus | -1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards.PartlyKnown.share | 1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"transcripts":"nowhere"}}} ## PartlyKnown.transcripts | nowhere
 WARM --data.rewards.noisy NoisyJudge --data.rewards.noisy.false_positive 2 ## data.rewards.NoisyJudge.false_positive | 2

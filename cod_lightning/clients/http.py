@@ -105,15 +105,13 @@ def ask_once(method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
     return asyncio.run(over_own_connection())
 
 
-def pause_s(
-    failure: EndpointFailure, content: bytes, tries: int, backoff_s: float, most_s: float = LONGEST_PAUSE_S
-) -> float:
-    """Seconds until the next try: what the endpoint asks for, else `backoff_s`, doubled with every try, up to `most_s`, less up to
-    a quarter that is derived from the request."""
+def pause_s(failure: EndpointFailure, content: bytes, tries: int, backoff_s: float) -> float:
+    """Seconds until the next try: what the endpoint asks for, else `backoff_s`, doubled with every try, up to 30 s, less up to a
+    quarter that is derived from the request."""
     if failure.retry_after_s is not None:
         return failure.retry_after_s
     share = derive_seed("pause before a retry", content.decode(), tries) / 2**63
-    return min(most_s, backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
+    return min(LONGEST_PAUSE_S, backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
 
 
 def _client(url: str, timeout_s: float) -> "AsyncClient":

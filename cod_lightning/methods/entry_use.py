@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.rewards.siblings import SiblingReward
+from cod_lightning.rewards.base import SiblingReward
 from cod_lightning.types import EntryEventKind, Episode, Task
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from cod_lightning.models.base_weights import BaseWeights
+from cod_lightning.adapters import BaseWeights
 from cod_lightning.types import EpisodeKind
 
 

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from cod_lightning.adapters import ADAPTER, adapter_weights, as_float32, plain_weights
+from cod_lightning.adapters import ADAPTER, adapter_weights, as_float32, base_weights, plain_weights
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.extras import require
-from cod_lightning.models.base_weights import base_weights
 from cod_lightning.models.pretrained import PretrainedPolicy
 from cod_lightning.types import EpisodeKind
 

@@ -17,7 +17,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, 
 
 from cod_lightning.errors import ConfigError, DataError, check_at_least
 from cod_lightning.models.base import Policy
-from cod_lightning.models.induction import ROPE_THETA, begin_with_induction, check_induction
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _ROLES = ("<system>", "<user>", "<assistant>")
@@ -80,6 +79,8 @@ class TinyPolicy(Policy):
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.window, self.weights, self.induction = window, weights, induction
         if induction:
+            from cod_lightning.models.induction import check_induction
+
             check_induction(hidden_size, num_layers, num_heads, num_kv_heads)
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -109,7 +110,11 @@ class TinyPolicy(Policy):
         return model.train()
 
     def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        rotary: Any = {"rope_type": "default", "rope_theta": ROPE_THETA if self.induction else 10_000.0}
+        rotary: Any = {"rope_type": "default", "rope_theta": 10_000.0}
+        if self.induction:
+            from cod_lightning.models.induction import ROPE_THETA, begin_with_induction
+
+            rotary["rope_theta"] = ROPE_THETA
         special: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
         config = Qwen3Config(
             vocab_size=len(tokenizer),
@@ -129,7 +134,7 @@ class TinyPolicy(Policy):
         )
         model = Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
         if self.induction:
-            begin_with_induction(model)
+            begin_with_induction(model)  # pyright: ignore[reportPossiblyUnboundVariable]
         return model
 
     def _load(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:

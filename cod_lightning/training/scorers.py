@@ -12,19 +12,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.clients.access import checked_address, key_of
-from cod_lightning.clients.http import Bounds, Connections, ask, ask_once
 from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group
+
+if TYPE_CHECKING:
+    from cod_lightning.clients.http import Bounds
 
 Forward = Callable[[PreTrainedModel | None, Batch], Float[Tensor, "B T"]]
 """Log-probs of a batch's action tokens under a model, by the training forward; None is the policy as it is."""
@@ -190,6 +191,9 @@ class VLLMScorer(Scorer):
             if not 0 < value < math.inf:
                 expected = "a finite number above 0"
                 raise ConfigError(f"model.scorers.{name}", value, expected, "Leave it out for the default.")
+        from cod_lightning.clients.access import checked_address  # which few runs need
+        from cod_lightning.clients.http import Connections
+
         expected = "an address that begins with http:// or https://, without credentials"
         self.url = checked_address(url, "model.scorers.url", expected, "As in http://host:8000.")
         self.model, self.api_key_variable = model, api_key_variable
@@ -198,6 +202,8 @@ class VLLMScorer(Scorer):
 
     def check(self, key: str, vocabulary: dict[str, int]) -> None:
         """The server is there, and the tokens that it makes of a sample of the vocabulary have the same ids here."""
+        from cod_lightning.clients.http import ask_once
+
         tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
         sample = " ".join(tokens[:: max(1, len(tokens) // _MOST_SAMPLED)])
         body = {"prompt": sample, "add_special_tokens": False, "return_token_strs": True}
@@ -227,6 +233,8 @@ class VLLMScorer(Scorer):
         return scores.to(rows.behaviour_logprobs).masked_fill(~rows.action_mask, 0.0)
 
     async def _all(self, ids: Sequence[list[int]]) -> list[list[float] | None]:
+        from cod_lightning.clients.http import ask
+
         pool, bounds, url = await self._connections.pool(self.url), self._bounds(), f"{self.url}/v1/completions"
 
         async def one(row: list[int]) -> list[float] | None:
@@ -242,7 +250,10 @@ class VLLMScorer(Scorer):
     def _content(self, body: dict[str, Any]) -> bytes:
         return json.dumps({"model": self.model} | body).encode()
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self) -> "Bounds":
+        from cod_lightning.clients.access import key_of
+        from cod_lightning.clients.http import Bounds
+
         key = key_of(self.api_key_variable, "model.scorers.api_key_variable")
         return Bounds(key, self.timeout_s, self.max_bytes)
 

@@ -78,7 +78,7 @@ def partly(**learned: str) -> tuple[str, ...]:
     return ("method=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"known": part}))
 
 
-FACTS = {"class_path": "cod_lightning.rewards.NewFacts", "init_args": {"pattern": "[0-9]=[a-z]+"}}
+FACTS = {"class_path": "examples.studies.new_facts.NewFacts", "init_args": {"pattern": "[0-9]=[a-z]+"}}
 
 ARMS: dict[str, Arm] = {
     BASE: Arm("The base", ("method=grpo",)),

@@ -208,20 +208,6 @@ def test_log_probs_are_those_of_the_tokens_that_top_k_and_min_p_leave(engine, mo
         assert said.behaviour_logprobs[0] == pytest.approx(allowed[said.action_ids[0]], abs=1e-5)
 
 
-def test_without_seeds_of_their_own_equal_requests_are_sampled_differently_and_log_probs_stay_exact(engine, model):
-    expected = reference_logprobs(model, PROMPT)[-1]
-    seeded = ask(engine, *(request(PROMPT, max_new_tokens=1) for _ in range(50)))
-    assert len({said.action_ids for said in seeded}) == 1
-    engine._driver._seeded = False
-    try:
-        found = ask(engine, *(request(PROMPT, max_new_tokens=1) for _ in range(50)))
-    finally:
-        engine._driver._seeded = True
-    assert len({said.action_ids for said in found}) > 1
-    for said in found:
-        assert said.behaviour_logprobs[0] == pytest.approx(float(expected[said.action_ids[0]]), abs=1e-5)
-
-
 def test_a_turn_stops_at_the_stop_token_or_at_the_limit_or_at_the_window(engine):
     completions = ask(engine, *(request(PROMPT, noise_seed=i, max_new_tokens=40) for i in range(100)))
     stopped = [c for c in completions if c.stop is StopReason.STOP]

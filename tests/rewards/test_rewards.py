@@ -19,7 +19,6 @@ from cod_lightning.rewards import (
     ContextReward,
     FormatReward,
     LengthReward,
-    NewFacts,
     Reward,
     WorldReward,
     rewards_of,
@@ -32,6 +31,7 @@ from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.rollout.table import TableWriter
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, StopReason, Task, Turn
+from examples.studies.new_facts import NewFacts
 from tests.lifecycle_tables import read_lifecycles
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,6 @@ from cod_lightning.adapters import adapter_weights, plain_names
 from cod_lightning.clients.access import key_of
 from cod_lightning.clients.http import MOST_CONNECTIONS
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served
-from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
@@ -34,8 +33,8 @@ from cod_lightning.engines.vllm_server.start import (
 from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.watch import Watch
 from cod_lightning.engines.vllm_server.weights import WeightSupply
-from cod_lightning.engines.vllm_start import check_experts
-from cod_lightning.errors import ConfigError, EngineFailure, check_at_least, check_positive
+from cod_lightning.engines.vllm_start import check_experts, check_four_bit, served_of
+from cod_lightning.errors import ConfigError, EngineFailure, check_positive
 from cod_lightning.ranks import gathered, rank
 
 
@@ -56,8 +55,7 @@ class VLLMServerEngine(Engine):
             run already are asked without one, and those started here by a random one.
         weights_folder: Where a sync writes weights for the servers; null is shared memory, which those on other hosts cannot read.
         max_concurrent: Most turns in flight at one server.
-        timeout_s: Most time for one turn at one server, further tries there included; another server has as much again.
-        max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
+        timeout_s: Most time for one turn at one server; another server has as much again.
         wait_s: How long the run waits at its start for servers that run already, or are being started elsewhere.
         return_s: How long a turn waits while no server is up; the run ends after that.
         sync_timeout_s: Most time for one server to take new weights.
@@ -66,7 +64,6 @@ class VLLMServerEngine(Engine):
         dequantise: Servers that are started here serve a base of 4 bits in full; else as it is, by the package vllm-bnb-plugin.
         sleep: Servers give their memory back while training goes on, for one that shares its GPU with training. A server that
             runs already needs --enable-sleep-mode.
-        seeded: Give every request its own seed; see `VLLMEngine`.
     """
 
     def __init__(
@@ -78,14 +75,12 @@ class VLLMServerEngine(Engine):
         weights_folder: str | None = None,
         max_concurrent: int = 256,
         timeout_s: float = 600.0,
-        max_retries: int = 2,
         wait_s: float = 0.0,
         return_s: float = 300.0,
         sync_timeout_s: float = 600.0,
         merge_adapters: bool = False,
         dequantise: bool = False,
         sleep: bool = False,
-        seeded: bool = True,
     ) -> None:
         self.urls = checked_urls(urls or ())
         self.start = (0 if self.urls else 1) if start is None else start
@@ -95,7 +90,6 @@ class VLLMServerEngine(Engine):
         if not 1 <= max_concurrent <= MOST_CONNECTIONS:
             expected = f"from 1 to {MOST_CONNECTIONS}"
             raise ConfigError("data.engine.max_concurrent", max_concurrent, expected, "256 is the default.")
-        check_at_least("data.engine.max_retries", max_retries, 0, "2 is the default.")
         for key, value in {"timeout_s": timeout_s, "return_s": return_s, "sync_timeout_s": sync_timeout_s}.items():
             check_positive(f"data.engine.{key}", value, "Leave it out for the default.")
         if not 0 <= wait_s < float("inf"):
@@ -103,10 +97,10 @@ class VLLMServerEngine(Engine):
         self.wait_s = wait_s
         self.local, self.api_key_variable = local, api_key_variable
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
-        self.timeout_s, self.max_retries = timeout_s, max_retries
+        self.timeout_s = timeout_s
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
         self.takes_adapters, self.dequantise = not merge_adapters, dequantise
-        self.sleeps, self.asleep, self.seeded = sleep, False, seeded
+        self.sleeps, self.asleep = sleep, False
         self.num_live = 0
         """Turns that are being waited for."""
         self._oldest = -1
@@ -136,7 +130,7 @@ class VLLMServerEngine(Engine):
         """Raise `ConfigError` for what servers of this machine could not serve, those of the command `serve` too."""
         check_experts(served)
         if self.takes_adapters and served.adapter_rank:
-            room_for(served.adapter_rank, None)
+            room_for(served.adapter_rank)
         if self.takes_adapters and not self.dequantise:
             check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
 
@@ -170,7 +164,7 @@ class VLLMServerEngine(Engine):
                     log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
                     key=key,
                     sleep=self.sleeps,
-                    adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
+                    adapter_rank=room_for(rank_needed) if self._adapted else 0,
                 )
                 servers.append(Server(self._client(process.url, key), process))
             start_all(servers)
@@ -277,7 +271,7 @@ class VLLMServerEngine(Engine):
             raise EngineFailure(NO_MODEL)
         if self.asleep:
             raise EngineFailure("the servers sleep; a sync of the weights wakes them")
-        body = turn_body(request, self._stop_ids, self.label if self._adapted else "", seeded=self.seeded)
+        body = turn_body(request, self._stop_ids, self.label if self._adapted else "")
         begun = self._oldest
 
         def known() -> dict[str, int]:
@@ -322,7 +316,6 @@ class VLLMServerEngine(Engine):
             self.sync_timeout_s,
             max_concurrent=self.max_concurrent,
             timeout_s=self.timeout_s,
-            max_retries=self.max_retries,
         )
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from typing import Any
 import torch
 
 from cod_lightning.engines.vllm_server.guard import KEY, KeyGuard
-from cod_lightning.engines.vllm_start import device_options
-from cod_lightning.engines.vllm_versions import check_versions
-from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.engines.vllm_start import check_installed, device_options
+from cod_lightning.errors import ConfigError, EngineFailure, check_positive
 from cod_lightning.ranks import num_ranks
 from cod_lightning.whole_file import without_link
 
@@ -212,29 +210,8 @@ def check_local(num: int, how: LocalServers) -> None:
     if how.devices and len(how.devices) != wanted:
         expected = f"{wanted} entries, one for each server that data.engine.start asks for on each rank"
         raise ConfigError("data.engine.local.devices", list(how.devices), expected, "Name the GPUs of each server.")
-    check_gpus(how)
-    if not how.start_timeout_s > 0:
-        raise ConfigError("data.engine.local.start_timeout_s", how.start_timeout_s, "above 0", "900 is the default.")
-    if find_spec("vllm") is None:
-        remedy = "Install it (docs/guides/vllm.md), or name servers that run elsewhere in data.engine.urls."
-        raise ConfigError("data.engine.start", num, "vLLM in this environment, which has none", remedy)
-    check_versions("VLLMServerEngine")
-
-
-def check_gpus(how: LocalServers) -> None:
-    """Raise `ConfigError` for GPUs that this machine does not have, or that are fewer than a server is spread over.
-
-    What the machine has is not known where CUDA_VISIBLE_DEVICES hides some of it from this process.
-    """
-    key, num = "data.engine.local.devices", 0 if os.environ.get(_VISIBLE) else torch.cuda.device_count()
-    for entry in how.devices:
-        gpus = gpus_of(entry)
-        if num and any(one.isdigit() and int(one) >= num for one in gpus):
-            expected = f"GPUs of this machine, which has {num}, counted from 0 on"
-            raise ConfigError(key, entry, expected, "Name others.")
-        if len(gpus) < (spread := parallel(how.arguments) or 1):
-            expected = f"{spread} GPUs for each server, since data.engine.local.arguments spread it over so many"
-            raise ConfigError(key, entry, expected, "Name more, or change the arguments.")
+    check_positive("data.engine.local.start_timeout_s", how.start_timeout_s, "900 is the default.")
+    check_installed("VLLMServerEngine")
 
 
 def check_spread(gpus_per_server: int, how: Any) -> None:

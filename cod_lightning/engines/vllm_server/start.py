@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from cod_lightning.clients.access import checked_address
 from cod_lightning.engines.vllm_server.client import REMEDY, ServerClient, ServerFacts
@@ -22,8 +21,6 @@ def checked_urls(urls: Sequence[str]) -> list[str]:
     key, expected = "data.engine.urls", "addresses without credentials, such as http://gpu2:8000"
     remedy = "The key comes from data.engine.api_key_variable."
     checked = [checked_address(url, key, expected, remedy).removesuffix("/v1") for url in urls]
-    if len({urlsplit(url).scheme for url in checked}) > 1:
-        raise ConfigError(key, checked, "all http or all https", "Change some.")
     if len(set(checked)) != len(checked):
         raise ConfigError(key, checked, "different servers", "Name each once.")
     return checked

@@ -51,7 +51,7 @@ def two():
 
 
 def engine_for(servers, model, tmp_path, *, version=1, max_staleness=0, **kwargs):
-    settings = {"weights_folder": str(tmp_path), "max_retries": 0, "timeout_s": 10.0, "return_s": 5.0} | kwargs
+    settings = {"weights_folder": str(tmp_path), "timeout_s": 10.0, "return_s": 5.0} | kwargs
     engine = VLLMServerEngine(urls=[server.url for server in servers], **settings)
     engine.max_staleness = max_staleness
     engine.bind(model, stop_ids=[2], window=256)

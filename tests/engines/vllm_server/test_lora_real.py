@@ -30,7 +30,7 @@ def started(base, tmp_path_factory):
     """An engine with a server of its own, and the model that it serves."""
     model = adapted(LoRAPolicy, base)
     how = LocalServers(max_num_seqs=64, kv_cache_gb=0.25)
-    engine = VLLMServerEngine(local=how, sleep=True, max_retries=0)
+    engine = VLLMServerEngine(local=how, sleep=True)
     engine.log_folder = tmp_path_factory.mktemp("logs")
     engine.bind(model, stop_ids=[2], window=256)
     yield engine, model

@@ -39,7 +39,7 @@ def model(tokenizer):
 
 @pytest.fixture(scope="module")
 def started(model, tmp_path_factory):
-    engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), sleep=True, max_retries=0)
+    engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), sleep=True)
     engine.log_folder = tmp_path_factory.mktemp("logs")
     engine.bind(model, stop_ids=[2], window=256)
     yield engine
@@ -157,7 +157,7 @@ def test_turns_go_on_by_new_weights_and_each_log_prob_is_of_the_weights_that_sam
     of_version = {version: changed(model, 0.05, version) for version in range(1, 5)}
     wave = [request([3, 7, i], max_new_tokens=1000, noise_seed=i) for i in range(24)]
     asked, said, seconds, gaps, synced = [], [], [], [], threading.Event()
-    engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), max_retries=0)
+    engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25))
     engine.log_folder, engine.max_staleness = tmp_path, 2
     try:
         engine.bind(model, stop_ids=[], window=1024)
