@@ -18,7 +18,7 @@ from cod_lightning.engines.checkpoint_form import CheckpointForm
 from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
 from cod_lightning.engines.vllm_sampling import STOPS
-from cod_lightning.engines.vllm_start import Start, check_experts, check_four_bit, check_installed, served_of, start
+from cod_lightning.engines.vllm_start import check_experts, check_four_bit, check_installed, served_of, start
 from cod_lightning.errors import ConfigError, EngineFailure, check_at_least
 
 
@@ -89,20 +89,16 @@ class VLLMEngine(Engine):
         self.check(served)
         four_bit = served.four_bit and not self.dequantise
         self.precision = self.dtype or str(model.dtype).removeprefix("torch.")
-        how = Start(
-            dtype=self.precision,
+        self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
+        llm = start(
+            model,
+            self,
             window=window or model.config.get_text_config().max_position_embeddings,
-            max_num_seqs=self.max_num_seqs,
-            gpu_memory_utilization=self.gpu_memory_utilization,
-            kv_cache_gb=self.kv_cache_gb,
-            enforce_eager=self.enforce_eager,
-            lora_rank=room_for(served.adapter_rank) if served.adapter_rank else None,
+            adapter_rank=room_for(served.adapter_rank) if served.adapter_rank else 0,
             num_adapters=len(names),
             four_bit=four_bit,
-            sleep=self.sleeps,
         )
-        self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
-        self._driver = Driver(start(model, how), sorted(stop_ids))
+        self._driver = Driver(llm, sorted(stop_ids))
         self._names, self._form = frozenset(trained_weights(model)), CheckpointForm(model)
         self._adapters = {}
         if served.adapter_rank:

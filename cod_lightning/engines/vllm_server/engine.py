@@ -31,7 +31,6 @@ from cod_lightning.engines.vllm_server.start import (
     start_all,
 )
 from cod_lightning.engines.vllm_server.turn import turn_body
-from cod_lightning.engines.vllm_server.watch import Watch
 from cod_lightning.engines.vllm_server.weights import WeightSupply
 from cod_lightning.engines.vllm_start import check_experts, check_four_bit, served_of
 from cod_lightning.errors import ConfigError, EngineFailure, check_positive
@@ -105,7 +104,7 @@ class VLLMServerEngine(Engine):
         """Turns that are being waited for."""
         self._oldest = -1
         """The version that every server has, or a newer one; those that are up."""
-        self._fleet = Fleet([])
+        self._fleet: Fleet | None = None
         self._supply: WeightSupply | None = None
         self._model: PreTrainedModel | None = None
         self._stop_ids: list[int] = []
@@ -113,7 +112,6 @@ class VLLMServerEngine(Engine):
         self._adapted = False
         """Whether servers are handed an adapter."""
         self._run = secrets.token_hex(4)
-        self._watch: Watch | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -168,19 +166,22 @@ class VLLMServerEngine(Engine):
                 )
                 servers.append(Server(self._client(process.url, key), process))
             start_all(servers)
-        self._fleet = Fleet(servers)
+        self._fleet = Fleet(servers, self._supply.bring_back, return_s=self.return_s)
         facts = on_all(servers, lambda server: server.client.facts())
         self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest, rank_needed)
-        self._watch = Watch(self._fleet, self._supply.bring_back, return_s=self.return_s)
 
     def close(self) -> None:
         """End the servers that were started here, and remove the weights."""
-        for server in self._fleet.servers:
+        for server in self._servers:
             if server.process is not None:
                 server.process.stop()
         if self._supply is not None:
             self._supply.close()
-        self._fleet, self._supply = Fleet([]), None
+        self._fleet = self._supply = None
+
+    @property
+    def _servers(self) -> Sequence[Server]:
+        return self._fleet.servers if self._fleet else ()
 
     # ------------------------------------------------------------------ weights
 
@@ -191,7 +192,7 @@ class VLLMServerEngine(Engine):
         At the first sync every server has to take them; later one that does not is left out until the next sync. Where none is
         left since all are gone, turns wait for one.
         """
-        if self._model is None or self._supply is None:
+        if self._model is None or self._supply is None or self._fleet is None:
             raise EngineFailure(NO_MODEL)
         if not self.in_flight:
             self._see_idle("weights change")
@@ -236,7 +237,7 @@ class VLLMServerEngine(Engine):
 
     def _mine(self) -> list[Server]:
         """Those that this rank brings weights: what it has started, and on rank 0 all others."""
-        return [server for server in self._fleet.servers if server.process is not None or rank() == 0]
+        return [server for server in self._servers if server.process is not None or rank() == 0]
 
     def _see_idle(self, what: str) -> None:
         """Every rank comes here with all its turns back, and none goes on before the last one came."""
@@ -248,7 +249,7 @@ class VLLMServerEngine(Engine):
         unless one that is gone may come back."""
         troubles = gathered({server.url: server.trouble for server in mine})
         known = {url: trouble for of_rank in troubles for url, trouble in of_rank.items()}
-        for server in self._fleet.servers:
+        for server in self._servers:
             if server not in mine:
                 server.trouble = known[server.url]
                 server.up = not server.trouble
@@ -256,18 +257,18 @@ class VLLMServerEngine(Engine):
         if strict and lost:
             doubt = "Was it started for another model, or can it not read data.engine.weights_folder?"
             raise EngineFailure(f"{'; '.join(lost)}. {doubt}")
-        serves = any(server.up for server in self._fleet.servers)
+        serves = any(server.up for server in self._servers)
         found = gathered((serves, any(_gone(server) for server in mine)))
         if not all(serves for serves, _ in found) and not any(comes_back for _, comes_back in found):
             raise EngineFailure(f"no vLLM server took the weights: {'; '.join(lost)}")
-        if own := self._fleet.troubles():
+        if own := self._fleet and self._fleet.troubles():
             warnings.warn(f"vLLM servers left out until the next sync: {own}", stacklevel=3)
 
     # ------------------------------------------------------------------ turns
 
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; at another server where the first is lost."""
-        if self._watch is None:
+        if self._fleet is None:
             raise EngineFailure(NO_MODEL)
         if self.asleep:
             raise EngineFailure("the servers sleep; a sync of the weights wakes them")
@@ -280,7 +281,7 @@ class VLLMServerEngine(Engine):
 
         self.num_live += 1
         try:
-            answer = await self._watch.ask(request.dialogue, body, known)
+            answer = await self._fleet.ask(request.dialogue, body, known)
         finally:
             self.num_live -= 1
         versions = [known()[label] for label in answer.versions]
@@ -296,18 +297,19 @@ class VLLMServerEngine(Engine):
         )
 
     def release(self, dialogue: str) -> None:
-        self._fleet.release(dialogue)
+        if self._fleet:
+            self._fleet.release(dialogue)
 
     def replicas(self) -> Sequence[Engine]:
         """One view of the engine for each server that is up."""
-        return [OneServer(self, server, self._fleet) for server in self._fleet.servers if server.up]
+        return [OneServer(self, server, self._fleet) for server in self._servers if server.up and self._fleet]
 
     def report(self) -> str:
         """Losses of servers, where there were any."""
-        if self._watch is None or not self._watch.num_lost:
+        if self._fleet is None or not self._fleet.num_lost:
             return ""
         down = f"; down now: {self._fleet.troubles()}" if self._fleet.troubles() else ""
-        return f"vLLM servers lost {self._watch.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
+        return f"vLLM servers lost {self._fleet.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
 
     def _client(self, url: str, key: str) -> ServerClient:
         return ServerClient(

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
 from cod_lightning.engines.base import Request, Served, digest
 from cod_lightning.engines.vllm_folder import WeightFolder
-from cod_lightning.engines.vllm_server import watch
+from cod_lightning.engines.vllm_server import fleet
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.turn import ServerLost
@@ -65,7 +65,7 @@ def engine_for(servers, model, tmp_path, *, version=1, max_staleness=0, **kwargs
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """A lost server is tried again soon."""
-    monkeypatch.setattr(watch, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(fleet, "_PAUSE_S", 0.05)
 
 
 @pytest.fixture
