@@ -343,7 +343,7 @@ def test_a_window_beyond_the_model_s_positions_is_refused_by_key(model):
 def test_sleep_and_staged_wake_up_leave_samples_exact(engine, model):
     before = ask(engine, *map(request, prompts(8)))
     engine.sleep()
-    with pytest.raises(EngineFailure, match="(engine|servers) sleep"):
+    with pytest.raises(EngineFailure, match=r"(engine|servers) sleep"):
         ask(engine, request(PROMPT))
     engine.wake("weights")
     assert engine.asleep
