@@ -32,9 +32,6 @@ class FakeVLLM:
         self.key = ""
         """If not empty, what it asks for at every route."""
         self.dtype = "torch.float32"
-        """What it takes weights by, beside files."""
-        self.num_workers = 1
-        """Its GPUs."""
         self.version = "default"
         self.after_s = 0.0
         self.status = 0
@@ -125,7 +122,7 @@ class FakeVLLM:
         if path == "/update_weight_version":
             self.version = body["new_version"]
             return 200, {"success": True, "new_version": self.version}
-        return 200, {"message": "done", "world_size": self.num_workers}
+        return 200, {"message": "done"}
 
     def _prompt_logprobs(self, body: dict[str, Any]) -> tuple[int, Any]:
         if self.status:
