@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import logging
 import pickle
 import re
 import threading
@@ -10,6 +11,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from traceback import format_exception
 
 import pytest
 
@@ -45,7 +47,7 @@ def ask(one, num=1, *, max_tokens=100, read=lambda answer: answer.text, **option
 def raised(kind, one, **options):
     found = ask(one, **options)
     assert isinstance(found, kind), found
-    assert KEY not in f"{found} {one.report()}"
+    assert KEY not in f"{''.join(format_exception(found))} {one.report()}"
     return str(found)
 
 
@@ -104,21 +106,53 @@ def test_an_answer_of_far_more_tokens_than_allowed_is_a_failure_and_is_paid():
     assert dict(one.usage.failures) == {"too long": 1}
 
 
+TROUBLE = {
+    "no choices": Reply({"choices": []}),
+    "no message": Reply({"choices": [{"finish_reason": "stop"}]}),
+    "no text": said(None, "tool_calls", tool_calls=[]),
+    "no text: half a surrogate pair": Reply(said("half a \ud83d pair").body),
+    "content filter": said("half a", "content_filter"),
+    "invalid JSON": Reply(b'{"choices": [{"message": {"content": "caf\xe9"}, "finish_reason": "stop"}]}'),
+    "invalid encoding": Reply(b"x", headers={"Content-Encoding": "gzip"}),
+    "redirect: HTTP 302; name the final address": Reply("", status=302, headers={"Location": "/v1/chat/completions"}),
+    "redirect: HTTP 307; name the final address": Reply("", status=307, headers={"Location": "http://elsewhere/v1"}),
+    "HTTP 400": Reply({"error": {"message": "the prompt is too long"}}, status=400),
+    "HTTP 401": Reply({"error": {"message": f"Incorrect API key provided: {KEY}"}}, status=401),
+    "HTTP 404": Reply({"detail": f"no such model, {KEY}"}, status=404),
+    "HTTP 429, no credit": Reply({"error": {"message": "pay", "code": "insufficient_quota"}}, status=429),
+    "HTTP 500": Reply(f"<html>{KEY}</html>", status=500, headers={"Content-Type": "text/html"}),
+    "timeout": Reply("", after_s=1.0),
+    "unreachable": Reply(hang_up=True),
+}
+
+
+@pytest.mark.parametrize("kind", TROUBLE)
+def test_every_trouble_is_a_failure_with_a_name_and_without_the_key(kind, caplog):
+    caplog.set_level(logging.DEBUG)
+    replies = iter([said("up"), TROUBLE[kind]])
+    with ChatServer(lambda content: next(replies)) as server:
+        one = client(server.url, timeout_s=0.5 if kind == "timeout" else 10.0)
+        assert ask(one) == "up"
+        assert raised(EndpointFailure, one).startswith(kind)
+    assert dict(one.usage.failures) == {kind.partition(":")[0]: 1}
+    assert KEY not in f"{vars(one)} {caplog.text}"
+
+
 @pytest.mark.parametrize(
-    ("reply", "kind"),
+    ("statuses", "ends"),
     [
-        (Reply("", status=302, headers={"Location": "/v1/chat/completions"}), "redirect: HTTP 302; name the final"),
-        (Reply("", status=307, headers={"Location": "http://elsewhere/v1"}), "redirect: HTTP 307; name the final"),
-        (Reply(b"x", headers={"Content-Encoding": "gzip"}), "invalid encoding: "),
-        (Reply(b"x", headers={"Content-Encoding": "br"}, status=500), "invalid encoding: "),
-        (Reply(b"\xff\xfe\x00"), "invalid JSON: "),
-        (Reply(said("half a \ud83d pair").body), "no text: "),
+        ((200, 404, 404, 404), True),
+        ((400, 400, 400), True),
+        ((200, 404, 404, 200, 404, 404, 200, 400, 400, 400, 400), False),
     ],
 )
-def test_what_is_no_plain_answer_of_this_host_is_a_failure(reply, kind):
-    with ChatServer(lambda content: reply) as server:
-        assert raised(EndpointFailure, client(server.url)).startswith(kind)
-        assert len(server.requests) == 1, "no redirect is followed"
+def test_the_run_ends_after_three_denials_in_a_row_and_a_refused_prompt_never_ends_one_that_was_served(statuses, ends):
+    replies = iter([said("up") if status == 200 else Reply("no", status=status) for status in statuses])
+    with ChatServer(lambda content: next(replies)) as server:
+        one = client(server.url)
+        found = [ask(one) for _ in statuses]
+    assert [isinstance(answer, EngineRefused) for answer in found] == [False] * (len(statuses) - 1) + [ends]
+    assert not ends or f"3 times in a row: HTTP {statuses[-1]}: no" in str(found[-1])
 
 
 def test_control_tokens_in_messages_are_broken_up_before_they_are_sent():
@@ -205,12 +239,13 @@ def test_pauses_double_and_their_jitter_comes_from_the_request(monkeypatch):
     assert len({pause / most for pause, most in zip(pauses[:4], [12, 24, 30, 30], strict=True)}) == 4
 
 
-def test_an_unreadable_answer_is_asked_for_again_and_paid_every_time():
-    replies = iter([said("nonsense"), Reply({"choices": []}), said("7")])
+def test_a_busy_server_and_an_unreadable_answer_are_asked_again_and_every_answer_is_paid():
+    busy = [Reply("busy", status=503), Reply("slow down", status=429, headers={"Retry-After": "0.1"})]
+    replies = iter([*busy, said("nonsense"), Reply({"choices": []}), said("7")])
     with ChatServer(lambda content: next(replies)) as server:
-        one = client(server.url, max_retries=3)
+        one = client(server.url, max_retries=5)
         assert ask(one, read=lambda answer: int(answer.text)) == 7
-    assert (one.usage.num_served, one.usage.num_retries, one.usage.num_estimated) == (1, 2, 1)
+    assert (one.usage.num_served, one.usage.num_retries, one.usage.num_estimated) == (1, 4, 1)
     assert one.usage.num_tokens > 28
 
 
