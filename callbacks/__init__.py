@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from cod_lightning.callbacks.mismatch_guard import MismatchGuard as MismatchGuard
     from cod_lightning.callbacks.notes import Notes as Notes
     from cod_lightning.callbacks.progress import Progress as Progress
-    from cod_lightning.callbacks.step_profile import StepProfile as StepProfile
     from cod_lightning.callbacks.tensorboard import PositionCurve as PositionCurve
     from cod_lightning.callbacks.tensorboard import Sample as Sample
     from cod_lightning.callbacks.throughput import Staleness as Staleness
@@ -30,7 +29,6 @@ __getattr__ = lazily(
         "mismatch_guard": "MismatchGuard",
         "notes": "Notes",
         "progress": "Progress",
-        "step_profile": "StepProfile",
         "tensorboard": "PositionCurve Sample",
         "throughput": "Staleness Throughput",
         "token_budget": "TokenBudget",

@@ -146,8 +146,8 @@ references --worlds levers --pack_size x
 references --world levers ## --world
 worlds --env levers
 report nowhere afile ## nowhere
-report --plots ## runs
-report nowhere --plot ## nowhere
+report ## runs
+report nowhere --plots ## nowhere
 completion zsh
 sweep --config smoke credit=EpisodeCredit,TaskCredit --launcher basic --jobs x
 sweep --config smoke credit=EpisodeCredit,TaskCredit --outt x

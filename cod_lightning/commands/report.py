@@ -20,7 +20,6 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--out", type=Path, default=None, metavar="FILE", help="Default: RUN_DIR/report.html of the first run."
     )
-    parser.add_argument("--plots", action="store_true", help="Also write the curves as PNG and SVG, beside the report.")
     parser.add_argument(
         "--trust",
         action="store_true",
@@ -49,9 +48,4 @@ def run(argv: Sequence[str]) -> int:
             "--out", out, f"a file that can be written ({error})", "Choose another with --out."
         ) from error
     print(f"{out} ({size / 1e6:.1f} MB, {len(lifecycles['lifecycles']):,} lifecycles)")
-    if options.plots:
-        from cod_lightning.reports.plots import write_plots
-
-        for path in write_plots(runs, out):
-            print(path)
     return 0

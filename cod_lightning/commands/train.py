@@ -57,8 +57,6 @@ class TrainCLI(CodCLI):
         super().add_arguments_to_parser(parser)
         text = "A supervised start before `fit`, unless it is cached; null starts from model.policy. Keys: --warm_start.help."
         parser.add_argument("--warm_start", type=phase.WarmStart | str | None, default=None, help=text)
-        text = "Write profile/summary.md, where the time of a step of `fit` went, and profile/trace.json.gz."
-        parser.add_argument("--profile", action="store_true", help=text)
         text = "End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer."
         parser.add_argument("--sampled_token_budget", type=int | None, default=None, help=text)
 
@@ -178,13 +176,8 @@ class TrainCLI(CodCLI):
             budget,
         ]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        looking: list[Callback] = []
-        if self._own().profile and self.subcommand == "fit":
-            from cod_lightning.callbacks import StepProfile
-
-            looking.append(StepProfile())
         evaluation = Evaluation(by_checkpoint=bool(self.checkpoints))
-        return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation, *looking]
+        return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then write the report."""

@@ -158,6 +158,16 @@ def test_a_lifecycle_is_saved_as_a_picture_that_any_text_leaves_whole(opened: Op
     assert not list(picture.iter("script"))
 
 
+def test_a_chart_is_saved_as_a_picture_with_its_title_and_the_names_of_its_lines(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", GROUPS))
+    with page.expect_download() as download:
+        page.locator("#evaluation figcaption a").first.click()
+    picture = ElementTree.parse(download.value.path()).getroot()
+    texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"position", "trained T=1", "blanked context"} <= set(texts)
+    assert texts[0].startswith("Success by position in the pack")
+
+
 def test_curves_that_never_left_0_are_put_away_by_name(opened: Opened, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", GROUPS)
     rows = "".join(f"{step},0,{step},0\n" for step in range(4))

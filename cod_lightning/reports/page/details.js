@@ -39,17 +39,11 @@ class Details {
   heading() {
     const several = this.overview.runs.length > 1;
     const facts = [several ? this.overview.runs[this.file.run].name : null, this.file.label, `step ${this.life.step}`, `${this.pack.split} split`, `sibling ${this.life.sibling}`];
-    const name = `${this.pack.id} sibling ${this.life.sibling} step ${this.life.step}`.replace(/[^\w-]+/g, "_");
+    const name = `${this.pack.id} sibling ${this.life.sibling} step ${this.life.step}`;
+    const below = [this.file.label, `step ${this.life.step}`, `sibling ${this.life.sibling}`].join(" · ");
     this.link = h("a", { title: "The address of this episode in this report" }, "link");
     return h("header", {}, h("h3", {}, this.pack.id), h("p", { class: "faint" }, facts.filter(Boolean).join(" · "), " · ", this.link, " · ",
-      h("a", { href: "#", download: `${name}.svg`, title: "This lifecycle as a picture (SVG)", onclick: (event) => this.picture(event.currentTarget) }, "picture")));
-  }
-
-  picture(link) {
-    const facts = [this.file.label, `step ${this.life.step}`, `sibling ${this.life.sibling}`].join(" · ");
-    const file = new Blob([stripOf(this.life, this.pack, facts, (number) => this.text(number))], { type: "image/svg+xml" });
-    link.href = URL.createObjectURL(file);
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+      savedAs(name, "picture", () => stripOf(this.life, this.pack, below, (number) => this.text(number)))));
   }
 
   // What stands behind # for this episode; it names the pack and not a number, which the next report may give to another.
