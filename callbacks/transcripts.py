@@ -175,7 +175,7 @@ class LogprobWriter:
     def _records(self, rows: Batch, logprobs: Tensor, places: list[int]) -> Iterator[PolicyLogprobs]:
         assert self.update is not None, "rows of no update"
         num_tokens = self.update.action_mask.sum(dim=1)
-        for (number, g, k, e), (ids, values) in _episodes(rows, logprobs, places).items():
+        for (number, g, k, e), (ids, values, advantages) in _episodes(rows, logprobs, places).items():
             if len(ids) == int(
                 num_tokens[self.update.episode == number].sum()
             ):  # else the update needs some of its rows only
@@ -187,6 +187,7 @@ class LogprobWriter:
                     episode=e,
                     updates=self._trainer.global_step - step,
                     digest=digest(ids),
+                    advantage=round(sum(advantages) / len(advantages), 6),
                     logprobs=array("f", values),
                 )
 
@@ -202,16 +203,16 @@ class LogprobWriter:
 
 def _episodes(
     rows: Batch, logprobs: Tensor, places: list[int]
-) -> dict[tuple[int, int, int, int], tuple[list[int], list[float]]]:
-    """Action ids and their log-probs by number and (g, k, e) of the episode."""
+) -> dict[tuple[int, int, int, int], tuple[list[int], list[float], list[float]]]:
+    """Action ids, their log-probs and advantages by number and (g, k, e) of the episode."""
     mask, found = rows.action_mask[places], {}
     counts = mask.sum(dim=1).tolist()
-    ids, values = (of[places][mask].cpu().split(counts) for of in (rows.token_ids, logprobs))
+    known = (rows.token_ids, logprobs, rows.token_advantages)
+    kinds = (of[places][mask].cpu().split(counts) for of in known)
     index = torch.column_stack([rows.episode, rows.place])[places].tolist()
-    for key, its_ids, its_values in zip(index, ids, values, strict=True):
-        own = found.setdefault(tuple(key), ([], []))
-        own[0].extend(its_ids.tolist())
-        own[1].extend(its_values.tolist())
+    for key, *its in zip(index, *kinds, strict=True):
+        for own, more in zip(found.setdefault(tuple(key), ([], [], [])), its, strict=True):
+            own.extend(more.tolist())
     return found
 
 

@@ -23,9 +23,8 @@ from cod_lightning.callbacks import (
     Transcripts,
     WeightSync,
 )
-from cod_lightning.checkpoints.changes import check_same_policy, differences
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.checkpoints.resume import checkpoints_of
+from cod_lightning.checkpoints.folder import checkpoints_of
 from cod_lightning.commands import phase
 from cod_lightning.commands.config_files import Expanded
 from cod_lightning.commands.evaluate import evaluate
@@ -121,6 +120,8 @@ class TrainCLI(CodCLI):
 
     def _began_with(self, checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
         """The config whose warm start is meant: of the checkpoints' runs, which are compared with what they began with."""
+        from cod_lightning.checkpoints.changes import differences
+
         runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
         runs = runs or [self.asked | {"seed_everything": self._own().seed_everything}]
         for run in runs:
@@ -143,6 +144,8 @@ class TrainCLI(CodCLI):
         if not checkpoints:
             self._note_untrained()
             return
+        from cod_lightning.checkpoints.changes import check_same_policy
+
         words = self.datamodule.words_for(self.model.policy)
         for one in checkpoints:
             check_same_policy(one, self.asked, words, accepted=self._own().accept_changes)
@@ -228,7 +231,7 @@ class TrainCLI(CodCLI):
         if self.trainer.is_global_zero:
             from cod_lightning.commands import report
 
-            report.run([str(self.root), "--trust"])
+            report.run([str(self.root)])
 
 
 def check_training(module: Any, data: Any, ranks: int, strategy: str) -> None:

@@ -127,7 +127,7 @@ def test_without_learning_every_update_finds_the_samplers_log_probs(tmp_path: Pa
         torch.testing.assert_close(list(one.logprobs), known[one.pack, one.sibling, one.episode][1], atol=1e-5, rtol=0)
 
 
-def test_every_kept_episode_with_an_advantage_has_one_line_and_no_other_has(
+def test_every_kept_episode_with_an_advantage_has_one_line_with_it_and_no_other_has(
     run: tuple[Path, GRPOModule, Updates],
 ) -> None:
     folder, _, updates = run
@@ -135,14 +135,16 @@ def test_every_kept_episode_with_an_advantage_has_one_line_and_no_other_has(
     assert len(kept) == 4
     expected, without = [], 0
     for batch in updates.batches:
-        found = zip(map(tuple, batch.place.tolist()), batch.advantages.tolist(), strict=True)
-        for (g, k, e), advantage in sorted(dict(found).items()):
+        rows = zip(map(tuple, batch.place.tolist()), batch.advantages.tolist(), strict=True)
+        for (g, k, e), advantage in sorted(dict(rows).items()):
             if batch.pack_ids[g] in kept:
                 trained = abs(advantage) > 1e-6
                 without += not trained
-                expected += [(batch.pack_ids[g], k, e)] * trained
+                expected += [(batch.pack_ids[g], k, e, advantage)] * trained
     assert without
-    assert sorted((one.pack, one.sibling, one.episode) for one in records(folder)) == sorted(expected)
+    found = sorted((one.pack, one.sibling, one.episode, one.advantage) for one in records(folder))
+    assert [one[:3] for one in found] == [one[:3] for one in sorted(expected)]
+    assert [one[3] for one in found] == pytest.approx([one[3] for one in sorted(expected)], abs=1e-5)
 
 
 def test_attempts_beside_a_lifecycle_have_no_lines(tmp_path: Path) -> None:
