@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cod_lightning.callbacks.progress import Progress as Progress
     from cod_lightning.callbacks.step_profile import StepProfile as StepProfile
     from cod_lightning.callbacks.tensorboard import PositionCurve as PositionCurve
-    from cod_lightning.callbacks.tensorboard import Sample as Sample
     from cod_lightning.callbacks.throughput import Staleness as Staleness
     from cod_lightning.callbacks.throughput import Throughput as Throughput
     from cod_lightning.callbacks.token_budget import TokenBudget as TokenBudget
@@ -31,7 +30,7 @@ __getattr__ = lazily(
         "notes": "Notes",
         "progress": "Progress",
         "step_profile": "StepProfile",
-        "tensorboard": "PositionCurve Sample",
+        "tensorboard": "PositionCurve",
         "throughput": "Staleness Throughput",
         "token_budget": "TokenBudget",
         "transcripts": "Transcripts",

@@ -7,7 +7,8 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.errors import ConfigError, EngineMismatch, check_at_least
+from cod_lightning.errors import EngineMismatch
+from cod_lightning.ranges import Count, Positive
 
 _KL = "train/mismatch_kl"
 
@@ -23,12 +24,7 @@ class MismatchGuard(Callback):
         patience: How many.
     """
 
-    def __init__(self, warn_at: float = 0.02, stop_at: float = 0.2, patience: int = 3) -> None:
-        if not 0 < warn_at <= stop_at:
-            raise ConfigError(
-                "MismatchGuard.warn_at", warn_at, f"above 0 and at most stop_at={stop_at}", "Try 0.02, 0.2."
-            )
-        check_at_least("MismatchGuard.patience", patience, 1, "3 is the default.")
+    def __init__(self, warn_at: Positive = 0.02, stop_at: Positive = 0.2, patience: Count = 3) -> None:
         self.warn_at, self.stop_at, self.patience = warn_at, stop_at, patience
         self.num_in_a_row = 0
         self.warned = False

@@ -6,7 +6,7 @@ from typing import Any
 import lightning as L
 
 from cod_lightning.callbacks.runner import RolloutCallback
-from cod_lightning.errors import check_at_least
+from cod_lightning.ranges import Count
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
@@ -24,8 +24,7 @@ class TokenBudget(RolloutCallback):
         max_sampled: The budget; null counts only.
     """
 
-    def __init__(self, max_sampled: int | None = None) -> None:
-        check_at_least("sampled_token_budget", max_sampled, 1, "Null leaves the end to the Trainer.")
+    def __init__(self, max_sampled: Count | None = None) -> None:
         self.max_sampled = max_sampled
         self.num_sampled = 0
         self.num_trained = 0

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from cod_lightning.callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
-from cod_lightning.errors import FAULT_LOG, DataError, check_at_least
+from cod_lightning.errors import FAULT_LOG, DataError
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
+from cod_lightning.ranges import Natural
 from cod_lightning.rollout import policy_logprobs, transcript
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
@@ -44,9 +45,7 @@ class Transcripts(RolloutCallback):
         test_packs: Groups kept of each condition of each suite, the first ones.
     """
 
-    def __init__(self, train_per_rollout: int = 4, test_packs: int = 64) -> None:
-        for key, value in {"train_per_rollout": train_per_rollout, "test_packs": test_packs}.items():
-            check_at_least(f"Transcripts.{key}", value, 0, "0 keeps none.")
+    def __init__(self, train_per_rollout: Natural = 4, test_packs: Natural = 64) -> None:
         self.train_per_rollout, self.test_packs = train_per_rollout, test_packs
         self._begun: set[str] = set()
         """Labels whose file this object has written to."""

@@ -34,7 +34,6 @@ from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import num_ranks, rank
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.stochastic_adamw import StochasticAdamW
 from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
 from cod_lightning.types import EpisodeKind
 from cod_lightning.whole_file import without_link
@@ -124,6 +123,8 @@ class PolicyModule(L.LightningModule):
         kind: Any = AdamW
         trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         if self.optimizer_name == "adamw_stochastic":
+            from cod_lightning.training.stochastic_adamw import StochasticAdamW
+
             kind = partial(StochasticAdamW, seed=self.seed)
             # FSDP2 sums in float32, DDP in the weights' own
             if num_ranks() == 1 and not isinstance(self._model, FSDPModule):

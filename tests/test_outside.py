@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from cod_lightning.clients import ChatClient
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, Scripted, Words
-from cod_lightning.credit.returns import CreditRule, Returns
+from cod_lightning.credit.returns import CreditRule
 from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import Vocabulary
 from cod_lightning.objective.losses.base import LossOutputs, PolicyLoss, metrics_of
@@ -83,10 +83,9 @@ class Remote(AsyncWorld):
 class HalfOfLater(CreditRule):
     """An episode's own reward, and half of every later one."""
 
-    def __call__(self, table):
-        later = table.known_rewards.flip(-1).cumsum(-1).flip(-1) - table.known_rewards
-        valid = table.valid.flip(-1).cummin(-1).values.flip(-1)
-        return Returns(table.known_rewards + 0.5 * later, valid, table.kinds)
+    def weights(self, kinds):
+        each = len(kinds)
+        return 0.5 * torch.ones(each, each).triu() + 0.5 * torch.eye(each)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def test_a_language_model_is_refused_a_world_in_single_words_beside_a_context_in
 
 def test_a_mechanism_whose_words_are_no_tuple_is_refused():
     data = DemonstrationDataModule(Levers(protocol="compact"), Listed("compact"))
-    with pytest.raises(ConfigError, match=r"data\.context is Listed; .*and no list"):
+    with pytest.raises(ConfigError, match=r"data\.context is Listed; .*TypeError: a list"):
         _ = data.words
 
 

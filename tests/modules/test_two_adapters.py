@@ -21,7 +21,6 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.types import EpisodeKind, Split
 from tests.adapted import adapted, step, write_base
 from tests.forked import on_ranks
@@ -314,8 +313,6 @@ def test_what_two_adapters_do_not_go_with_is_named_with_the_remedy(base):
         ConfigError, match=r"data\.engine is FunctionEngine; expected .* Choose engine=TransformersEngine"
     ):
         check_pair(FunctionEngine(lambda _: (2,)), policy)
-    with pytest.raises(ConfigError, match=r"data\.frozen\.kind is solve; .* model\.trained_kinds keeps the other"):
-        check_pair(TransformersEngine(), policy, FrozenRole("solve"))
     with pytest.raises(ConfigError, match=r"model\.policy\.adapters is by_role; expected shared in a warm start"):
         WarmStartModule(policy)
     with pytest.raises(ConfigError, match=r"trainer\.strategy is ModelParallelStrategy; expected ddp .*adapters"):

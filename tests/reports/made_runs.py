@@ -63,7 +63,7 @@ def write_config(
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model = {
-        "credit": {"class_path": credit, "init_args": {"style": "mean", "window": None, "discount": None}},
+        "credit": {"class_path": credit, "init_args": {"mean": True, "window": None, "discount": 1.0}},
         "baseline": {"class_path": BASELINE},
         "scale": "none",
         "reweight": None,

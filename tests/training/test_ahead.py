@@ -173,14 +173,6 @@ class Noting(Uniform):
         self.calls.append(("observe", [choice.index for choice in outcomes.choices]))
 
 
-@pytest.mark.parametrize("staleness", [0, 1])
-def test_packs_are_chosen_once_the_outcomes_of_all_earlier_rollouts_are_known(tmp_path, staleness):
-    data = made(staleness, source=Noting())
-    fit(tmp_path, data)
-    rollouts = [[("next", n), ("observe", [n, n + 1])] for n in range(0, 8, 2)]
-    assert data.packs.source.calls == [call for calls in rollouts for call in calls]
-
-
 class Wrong(Uniform):
     """Names no pack from the second rollout on."""
 
@@ -319,20 +311,14 @@ def test_what_cannot_be_together_with_it_is_refused():
     check_staleness(made(resample_packs=3), 1)
     with pytest.raises(ConfigError, match=r"0 with data\.engine\.sleep"):
         check_staleness(made(engine=VLLMServerEngine(sleep=True)), 1)
-    with pytest.raises(ConfigError, match=r"0 with data\.resample_packs=3 on 2 ranks"):
+    with pytest.raises(ConfigError, match=r"at most 0 with data\.resample_packs=3 on 2 ranks"):
         check_staleness(made(resample_packs=3), 2)
-    with pytest.raises(ConfigError, match=r"data\.max_staleness is 2; expected 0 or 1 with data\.resample_packs=3"):
+    with pytest.raises(ConfigError, match=r"data\.max_staleness is 2; expected at most 1 with data\.resample_packs=3"):
         check_staleness(made(2, resample_packs=3), 1)
-    with pytest.raises(ConfigError, match=r"data\.max_staleness is -1; expected at least 0"):
-        check_staleness(made(-1), 1)
-    with pytest.raises(
-        ConfigError, match=r"data\.in_order is False; expected true, except with engine=VLLMServerEngine"
-    ):
-        check_staleness(made(2, in_order=False), 1)
     policy = TinyPolicy()
     check_combination(GRPOModule(policy), made())
     check_combination(GRPOModule(policy, loss=RLOO()), made(0))
-    with pytest.raises(ConfigError, match=r"0 with model\.loss=RLOO"):
+    with pytest.raises(ConfigError, match=r"left out with model\.loss=RLOO"):
         check_combination(GRPOModule(policy, loss=RLOO()), made())
 
 
