@@ -105,24 +105,20 @@ def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
     return ConfigError(f"data.{name}", type(part).__name__, expected, f"`check --{name}` says what it breaks.")
 
 
-def first_pack(env: TextEnv, num_tasks: int, seed: int) -> Pack:
-    """The first pack of the training."""
-    return _pack(env, 0, num_tasks, seed)
-
-
-def check_ids(env: TextEnv, first: Pack, seed: int) -> None:
-    """The pack after the first one has another id, by which packs are known."""
-    if first.id == _pack(env, 1, len(first), seed).id:
-        expected = f"an environment whose packs have ids of their own; the first two are both {first.id!r:.80}"
-        raise ConfigError("data.env", type(env).__name__, expected, "Put split, seed and index into the Pack's id.")
-
-
-def _pack(env: TextEnv, index: int, num_tasks: int, seed: int) -> Pack:
+def first_pack(env: TextEnv, num_tasks: int, seed: int, index: int = 0) -> Pack:
+    """The first pack of the training, or one of the next."""
     with answering(partial(unplayable, env), "an environment that draws packs"):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=seed)
         if not isinstance(pack, Pack):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"sample_pack() gave a {type(pack).__name__}, not a Pack")
         return pack
+
+
+def check_ids(env: TextEnv, first: Pack, seed: int) -> None:
+    """The pack after the first one has another id, by which packs are known."""
+    if first.id == first_pack(env, len(first), seed, 1).id:
+        expected = f"an environment whose packs have ids of their own; the first two are both {first.id!r:.80}"
+        raise ConfigError("data.env", type(env).__name__, expected, "Put split, seed and index into the Pack's id.")
 
 
 def check_prompts(
@@ -142,13 +138,14 @@ def check_prompts(
         world = copy.deepcopy(env)
         observation, _ = world.reset(options={"task": pack.tasks[0]})
         rules, tools = world.rules, beside(world, Tools).schemas
-        offer = beside(world, Proposals).offer if asks(program, len(pack)) else None
+        texts = {"reset()": observation, "rules": rules}
+        if asks(program, len(pack)):
+            texts["offer"] = beside(world, Proposals).offer
         world.close()
-        texts = {"reset()": observation, "rules": rules} | ({} if offer is None else {"offer": offer})
         for name, text in texts.items():
             if not isinstance(text, str):
                 raise TypeError(f"{name} gave a {type(text).__name__}, not a text")
-    if offer == "":
+    if texts.get("offer") == "":
         expected = f"a program without proposals, since {type(env).__name__} makes no tasks of them"
         remedy = "Choose program=ConnectTheDots, env=doors or env=levers, or give yours offer and proposed()."
         raise ConfigError("data.program", type(program).__name__, expected, remedy)
@@ -158,9 +155,8 @@ def check_prompts(
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"
         raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
-    for what, text, schemas in (("a first prompt", observation, tools), ("the prompt for a proposal", offer, ())):
-        if text is None:
-            continue
+    prompts = [("a first prompt", observation, tools), ("the prompt for a proposal", texts.get("offer"), ())]
+    for what, text, schemas in prompts[: len(texts) - 1]:
         with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
             system = context.prepare(context.empty(), rules, text).system
         see_known(system, chat, context, "prepare()")

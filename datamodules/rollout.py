@@ -362,7 +362,8 @@ class RolloutDataModule(ItemDataModule):
         )
         policy = self.learner.policy
         by_kind = sampler.by_kind(policy.adapter_kinds)
-        if (frozen := self.frozen) is not None:
+        frozen = self.frozen
+        if frozen is not None and not (by_kind and frozen.path is None):  # its own adapter stays as it is
             device = self._run.strategy.root_device
             by_kind = {**by_kind, frozen.kind: frozen.sampler(sampler, policy, self.chat.stop_ids, device)}
         return Setting(

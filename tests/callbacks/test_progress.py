@@ -10,8 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from cod_lightning.callbacks.board import Board, success_text
-from cod_lightning.callbacks.progress import Progress
+from cod_lightning.callbacks.progress import Board, Progress, success_text
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine

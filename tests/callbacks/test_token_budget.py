@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lightning.pytorch.loggers import CSVLogger
 
-from cod_lightning.callbacks.token_budget import TokenBudget
+from cod_lightning.callbacks.throughput import TokenBudget
 from tests.played_run import PlayedData, PlayedModule, trainer
 
 ROLLOUT = 6 * 2 * 5 * 2

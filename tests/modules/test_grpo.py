@@ -10,8 +10,6 @@ import torch
 
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.returns import TrajectoryCredit
-from cod_lightning.datamodules.rollout import RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.methods.privileged import PrivilegedScorer, after
@@ -22,39 +20,26 @@ from cod_lightning.training.scorers import CheckpointScorer, Played, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from tests.credit_tables import advantage, cube, kept_credit
 from tests.loss_inputs import LOSSES
-from tests.small_fit import quiet_trainer
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
+from tests.stubs import WordWorld
 
 
-class Recorder(L.Callback):
-    """Keeps each update's batch, logged values and gradient."""
+class Recorder(Updates):
+    """Keeps the credit of each update's rollout, too."""
 
     def __init__(self, credits):
-        self.batches, self.values, self.credits, self._of_rollouts = [], [], [], credits
+        super().__init__()
+        self.credits, self._of_rollouts = [], credits
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.batches.append(batch)
+    def on_train_batch_end(self, *of_update):
+        super().on_train_batch_end(*of_update)
         self.credits.append(self._of_rollouts[-1])
-        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")})
 
 
 def fit(tmp_path, max_steps=4, seed=3, world=None, **module):
     L.seed_everything(seed, verbose=False)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    grpo = GRPOModule(policy, **({"lr": 1e-3} | module))
-    data = RolloutDataModule(
-        world or WordWorld(),
-        PlainContext(),
-        TransformersEngine(),
-        pack_size=2,
-        group_size=4,
-        packs_per_rollout=4,
-        updates_per_rollout=2,
-        rollouts_per_epoch=2,
-        val_packs=4,
-        max_new_tokens=3,
-        seed=seed,
-    )
+    grpo = GRPOModule(small_policy(), **({"lr": 1e-3} | module))
+    data = small_data(world=world, val_packs=4, seed=seed)
     recorder = Recorder(kept_credit(grpo))
     trainer = quiet_trainer(tmp_path, WeightSync(), recorder, max_steps=max_steps, limit_val_batches=0)
     trainer.fit(grpo, data)

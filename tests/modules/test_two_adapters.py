@@ -21,6 +21,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.types import EpisodeKind, Split
 from tests.adapted import adapted, step, write_base
 from tests.forked import on_ranks
@@ -207,6 +208,17 @@ def test_both_are_trained_and_sampled_from_and_a_run_goes_on_in_the_middle_of_a_
     assert all(torch.equal(rest.weights[name], weight) for name, weight in watch.weights.items())
     with pytest.raises(DataError, match=r"or others than model\.policy\.adapters has"):
         fit(tmp_path, base, Watch(), policy={"adapters": "shared"}, ckpt_path=str(path))
+
+
+@pytest.mark.slow
+def test_the_adapter_of_a_frozen_role_stays_as_it_was_and_the_other_is_trained(tmp_path, base):
+    watch = Watch()
+    fit(tmp_path, base, watch, data={"frozen": FrozenRole("solve")})
+    moved = {
+        role: max(float(w.abs().max()) for n, w in of_role(watch.weights, role).items() if "lora_B" in n)
+        for role in (PLAYER, WRITER)
+    }
+    assert moved[PLAYER] == 0 < moved[WRITER]
 
 
 @pytest.mark.slow
