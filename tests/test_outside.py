@@ -418,7 +418,7 @@ BAD = {
         "class Lost(Latest):\n    def worth(self, episode):\n        return 0.0\n    def choose(self, stored, rollout):\n"
         "        return [[ReplayedEpisode(one, 1.0) for one in rollout.episodes] for _ in rollout.updates]\n",
         ("--data.replay", "outside.Lost"),
-        ("data.replay is Lost", "expected a replay that chooses episodes that are stored", "--ckpt_path last"),
+        ("data.replay is Lost", "expected a replay that answers `choose` (KeyError", "--ckpt_path last"),
     ),
     "a replay whose state does not load": (
         "def refuse(self, state_dict):\n    raise KeyError('seen')\nLatest.load_state_dict = refuse\n",
@@ -428,7 +428,7 @@ BAD = {
     "a replay with a loss that takes old tokens for its own": (
         "",
         ("--model.loss", "cod_lightning.objective.losses.RLOO"),
-        ("data.replay is Latest", "expected null with model.loss=RLOO", "Choose method=loop, grpo, cispo or rec"),
+        ("data.replay is Latest", "expected left out with model.loss=RLOO", "Choose method=loop, grpo, cispo or rec"),
     ),
     "a teacher with another tokenizer": (
         "",
