@@ -1,6 +1,8 @@
 """Every shipped YAML is composed, type-checked and built."""
 
+import pkgutil
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,8 @@ def test_a_method_says_what_belongs_to_a_loss_so_that_nothing_of_another_is_left
     assert said.keys() >= {"loss", "baseline", "scale", "reweight"}
 
 
+for one in pkgutil.iter_modules(losses.__path__):
+    vars(losses).update(vars(import_module(f"{losses.__name__}.{one.name}")))  # they are imported when they are named
 SEAMS = {"loss": (PolicyLoss, losses), "credit": (CreditRule, returns), "baseline": (Baseline, baselines)}
 NAMED = [
     (key, value)

@@ -1,6 +1,8 @@
 """Every policy loss against a loop from its definition, finite differences, and what must not change it."""
 
+import pkgutil
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import torch
@@ -11,7 +13,8 @@ from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.losses.base import units_of
 from tests.loss_inputs import LOSSES, gradient, inputs, rows_of
 
-PUBLIC = [value for room in (losses, nft, sdpo, covariance) for value in vars(room).values() if isinstance(value, type)]
+ROOMS = [import_module(f"{losses.__name__}.{one.name}") for one in pkgutil.iter_modules(losses.__path__)]
+PUBLIC = [value for room in (*ROOMS, nft, sdpo, covariance) for value in vars(room).values() if isinstance(value, type)]
 CLASSES = {value for value in PUBLIC if issubclass(value, PolicyLoss)} - {PolicyLoss}
 EVERY = pytest.mark.parametrize("name", LOSSES)
 
