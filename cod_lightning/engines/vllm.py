@@ -4,7 +4,6 @@ A dialogue's earlier turns are found again in vLLM's prefix cache. It is emptied
 keys and values belong to the weights before.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Literal
@@ -19,7 +18,8 @@ from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
 from cod_lightning.engines.vllm_sampling import STOPS
 from cod_lightning.engines.vllm_start import check_experts, check_four_bit, check_installed, served_of, start
-from cod_lightning.errors import ConfigError, EngineFailure, check_at_least
+from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.ranges import Count, Positive, PositiveShare
 
 
 class VLLMEngine(Engine):
@@ -45,20 +45,13 @@ class VLLMEngine(Engine):
     def __init__(
         self,
         dtype: Literal["float32", "bfloat16", "float16"] | None = None,
-        max_num_seqs: int = 256,
-        gpu_memory_utilization: float = 0.4,
-        kv_cache_gb: float | None = None,
+        max_num_seqs: Count = 256,
+        gpu_memory_utilization: PositiveShare = 0.4,
+        kv_cache_gb: Positive | None = None,
         enforce_eager: bool | None = None,
         dequantise: bool = False,
         sleep: bool = False,
     ) -> None:
-        check_at_least("data.engine.max_num_seqs", max_num_seqs, 1, "256 is the default.")
-        if not 0 < gpu_memory_utilization <= 1:
-            raise ConfigError("data.engine.gpu_memory_utilization", gpu_memory_utilization, "in (0, 1]", "Try 0.4.")
-        if kv_cache_gb is not None and not 0 < kv_cache_gb < math.inf:
-            raise ConfigError(
-                "data.engine.kv_cache_gb", kv_cache_gb, "above 0, or null", "Leave it out for the default."
-            )
         self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
         self.dequantise = dequantise

@@ -15,8 +15,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from cod_lightning.errors import ConfigError, DataError, check_at_least
+from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models.base import Policy
+from cod_lightning.ranges import Count
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _ROLES = ("<system>", "<user>", "<assistant>")
@@ -55,19 +56,15 @@ class TinyPolicy(Policy):
 
     def __init__(
         self,
-        hidden_size: int = 96,
-        num_layers: int = 3,
-        num_heads: int = 4,
-        num_kv_heads: int = 2,
-        intermediate_size: int = 256,
-        window: int = 96,
+        hidden_size: Count = 96,
+        num_layers: Count = 3,
+        num_heads: Count = 4,
+        num_kv_heads: Count = 2,
+        intermediate_size: Count = 256,
+        window: Count = 96,
         weights: str | None = None,
         induction: bool = False,
     ) -> None:
-        sizes = {"num_layers": num_layers, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
-        sizes |= {"hidden_size": hidden_size, "intermediate_size": intermediate_size, "window": window}
-        for name, size in sizes.items():
-            check_at_least(f"model.policy.{name}", size, 1, "Set it to 1 or more.")
         if hidden_size % num_heads or (hidden_size // num_heads) % 2:
             nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
             expected = f"an even multiple of num_heads={num_heads}"

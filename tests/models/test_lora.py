@@ -171,8 +171,6 @@ def test_an_adapter_that_was_not_synced_whole_is_found_out(kind, base):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"rank": 0}, "model.policy.rank is 0; expected at least 1"),
-        ({"alpha": 0}, "model.policy.alpha is 0; expected at least 1"),
         ({"targets": ["q_prj"]}, "model.policy.targets is q_prj; expected of down_proj, gate_proj"),
         ({"path": None}, "model.policy.path is null; expected a folder, hub name or GGUF file"),
     ],

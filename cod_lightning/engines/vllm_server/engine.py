@@ -33,7 +33,8 @@ from cod_lightning.engines.vllm_server.start import (
 from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.weights import WeightSupply
 from cod_lightning.engines.vllm_start import check_experts, check_four_bit, served_of
-from cod_lightning.errors import ConfigError, EngineFailure, check_positive
+from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.ranges import NonNegative, Positive
 from cod_lightning.ranks import gathered, rank
 
 
@@ -73,10 +74,10 @@ class VLLMServerEngine(Engine):
         api_key_variable: str = "VLLM_API_KEY",
         weights_folder: str | None = None,
         max_concurrent: int = 256,
-        timeout_s: float = 600.0,
-        wait_s: float = 0.0,
-        return_s: float = 300.0,
-        sync_timeout_s: float = 600.0,
+        timeout_s: Positive = 600.0,
+        wait_s: NonNegative = 0.0,
+        return_s: Positive = 300.0,
+        sync_timeout_s: Positive = 600.0,
         merge_adapters: bool = False,
         dequantise: bool = False,
         sleep: bool = False,
@@ -89,10 +90,6 @@ class VLLMServerEngine(Engine):
         if not 1 <= max_concurrent <= MOST_CONNECTIONS:
             expected = f"from 1 to {MOST_CONNECTIONS}"
             raise ConfigError("data.engine.max_concurrent", max_concurrent, expected, "256 is the default.")
-        for key, value in {"timeout_s": timeout_s, "return_s": return_s, "sync_timeout_s": sync_timeout_s}.items():
-            check_positive(f"data.engine.{key}", value, "Leave it out for the default.")
-        if not 0 <= wait_s < float("inf"):
-            raise ConfigError("data.engine.wait_s", wait_s, "at least 0 and finite", "0 is the default.")
         self.wait_s = wait_s
         self.local, self.api_key_variable = local, api_key_variable
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent

@@ -20,7 +20,8 @@ import torch
 
 from cod_lightning.engines.vllm_server.guard import KEY, KeyGuard
 from cod_lightning.engines.vllm_start import check_installed, device_options
-from cod_lightning.errors import ConfigError, EngineFailure, check_positive
+from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.ranges import Count, Positive, PositiveShare
 from cod_lightning.ranks import num_ranks
 from cod_lightning.whole_file import without_link
 
@@ -41,17 +42,17 @@ class LocalServers:
     spread over them (tensor parallel), unless `arguments` say how."""
     dtype: str | None = None
     """What vLLM computes in; null takes the model's own."""
-    max_num_seqs: int = 256
+    max_num_seqs: Count = 256
     """Requests that one server decodes at a time; further ones wait."""
-    gpu_memory_utilization: float = 0.9
+    gpu_memory_utilization: PositiveShare = 0.9
     """Share of its GPU's memory for weights and cache."""
-    kv_cache_gb: float | None = None
+    kv_cache_gb: Positive | None = None
     """Size of the cache in GiB; null is what the share above leaves, on a CPU 1."""
     enforce_eager: bool | None = None
     """Leave out compilation and CUDA graphs; null does so on a CPU."""
     arguments: tuple[str, ...] = ()
     """Further arguments of vLLM's server, for example [--max-num-batched-tokens, "8192"]."""
-    start_timeout_s: float = 900.0
+    start_timeout_s: Positive = 900.0
     """Most time until one answers."""
 
 
@@ -210,7 +211,6 @@ def check_local(num: int, how: LocalServers) -> None:
     if how.devices and len(how.devices) != wanted:
         expected = f"{wanted} entries, one for each server that data.engine.start asks for on each rank"
         raise ConfigError("data.engine.local.devices", list(how.devices), expected, "Name the GPUs of each server.")
-    check_positive("data.engine.local.start_timeout_s", how.start_timeout_s, "900 is the default.")
     check_installed("VLLMServerEngine")
 
 
