@@ -91,7 +91,6 @@ references --worlds levrs
 references --worlds levers --num_packs 1
 references --num_packs x
 references --worlds levers --pack_size 0
-worlds levers
 report
 report nowhere
 report afile
@@ -214,8 +213,6 @@ play --env levers --split TEST
 references --worlds levers --seed 3
 references --config smoke
 check --env levers --seed 3
-validate --config smoke --suites in_domain ## --suites | validate
-predict --config smoke --suites in_domain ## --suites | predict
 sweep --config smoke method=nft,sdpo loss=GRPO --print_jobs ## method=nft | method=sdpo
 sweep --config smoke env.length_penalty=0,0.0 --print_jobs ## length_penalty=0 | length_penalty=0.0
 sweep --config smoke --config quickstart credit=TaskCredit,EpisodeCredit --print_jobs ## --config | quickstart
@@ -227,7 +224,7 @@ sweep --config smoke credit=EpisodeCredit,TaskCredit --ckpt_path last
 sweep --config smoke credit=EpisodeCredit,TaskCredit --overwrite true
 sweep --config smoke seed_everything=1,2 --seed_everything 3 ## seed_everything | 1,2 | 3
 sweep --config smoke source=Uniform,Bandit data.source=Growth ## source | Uniform,Bandit | Growth
-sweep --config smoke hydra.sweeper.params.model.lr=1e-3,2e-3 ## hydra.sweeper.params.model.lr | Write model.lr=1e-3,2e-3
+sweep --config smoke hydra.sweeper.params.model.lr=1e-3,2e-3 ## hydra.sweeper.params.model.lr | model.lr=1e-3,2e-3
 sweep --config smoke credit=EpisodeCredit,TaskCredit hydra.sweep.dir=x ## hydra.sweep.dir=x
 play --env LEVERS ## env | LEVERS | Did you mean levers?
 play --env nowhere.yaml
@@ -236,7 +233,6 @@ play --env levers --context.max_chars 3 ## --context NAME
 references --worlds levers --num_packs 2 --split TRAIN
 references --worlds levers --num_packs 2 --env.patience 3 ## --env NAME
 completion powershell
-worlds lev
 check --config list.yaml
 check --config broken.yaml
 check --config empty.yaml
@@ -378,7 +374,7 @@ SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | pat
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
 test --config smoke --warm_start null --ckpt_path damaged.ckpt
-test --config smoke --warm_start null --suites nosuch
+test --config smoke --warm_start null --data.suites nosuch
 test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 predict --config smoke --ckpt_path nowhere.ckpt
 validate --config smoke --ckpt_path nowhere.ckpt
@@ -496,9 +492,9 @@ validate --config smoke --warm_start null --data.val_packs x
 predict
 test
 test --config nowhere
-test --config smoke --warm_start null --suites
-test --config smoke --warm_start null --suites 3
-test --config smoke --warm_start null --suites [in_domain
+test --config smoke --warm_start null --data.suites
+test --config smoke --warm_start null --data.suites 3
+test --config smoke --warm_start null --data.suites [in_domain
 test --config smoke --warm_start null --ckpt_path .
 test --config smoke --warm_start null --ckpt_paths nowhere.ckpt
 plan
@@ -570,7 +566,7 @@ fit --config warm_start/levers
 fit --config suite/in_domain
 fit --config=
 fit --config smoke --warm_start smoke
-test --config smoke --warm_start null --suites in_domain longer_packs ## longer_packs
+test --config smoke --warm_start null --data.suites in_domain longer_packs ## longer_packs
 warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start.packs_per_update | 0
 plan --config smoke --gpu_gb nan
 serve --config smoke --num_servers 0

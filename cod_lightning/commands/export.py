@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import transformers
 import yaml
-from lightning.pytorch.cli import LightningArgumentParser
 from transformers import GenerationConfig, PreTrainedModel
 
 from cod_lightning import __version__
 from cod_lightning.adapters import ADAPTER, adapter_weights, adapters_by_name, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
+from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy
@@ -29,6 +29,7 @@ from cod_lightning.reports import card
 from cod_lightning.types import Split
 
 RUN_CONFIG = "run_config.yaml"
+_Precision = Literal["float32", "bfloat16", "float16"]
 _LARGEST_FILE = "4GB"
 _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
 """Keys of the config that go into the folder: what a further training of this policy needs."""
@@ -39,25 +40,19 @@ class ExportCLI(FromRunCLI):
 
     command = "export"
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        text = "Folder to write; new, or with --overwrite true."
-        parser.add_argument("--out", type=str | None, default=None, help=text)
-        text = "Precision of the exported weights; null: the checkpoint's (adapter merged: its base's; into 4 bits: bfloat16)."
-        kind = Literal["float32", "bfloat16", "float16"] | None
-        parser.add_argument("--dtype", type=kind, default=None, help=text)
-        text = "Write the adapter alone, in peft's form, not merged into its base; of adapters by role each into its folder."
-        parser.add_argument("--adapter", type=bool, default=False, help=text)
+    options: ClassVar[Options] = {
+        "out": (str, ..., "Folder to write; new, or with --overwrite true."),
+        "dtype": (_Precision | None, None, "Of the weights; null: the checkpoint's, its base's, bfloat16 from 4 bits."),
+        "adapter": (bool, False, "Write the adapter alone, in peft's form; of adapters by role each into its folder."),
+    }
 
 
 def run(argv: Sequence[str]) -> int:
     """Load, write, put in place."""
-    if not {"-h", "--help", "--print_config"} & set(argv) and not any(a.startswith("--ckpt_path") for a in argv):
-        raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
     cli = built(ExportCLI, argv)
     options, policy, data = cli.config, cli.model.policy, cli.datamodule
-    if options.out is None:
-        raise ConfigError("--out", "missing", "a folder to write", "Add --out DIR.")
+    if options.ckpt_path is None:
+        raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
     if options.adapter and not isinstance(policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
     if policy.adapter_kinds and not options.adapter:

@@ -11,17 +11,17 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jsonargparse.typing import NonNegativeInt, Path_fr, PositiveInt
-from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.resume import newest
 from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.memory import plan_of
 from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.train import check_played, check_training, made
@@ -36,22 +36,6 @@ from cod_lightning.whole_file import write_whole
 _File: Any = Path_fr
 Platform = Literal["slurm", "sky"]
 _FILES: dict[str, str] = {"slurm": "job.sh", "sky": "sky.yaml"}
-_OWN: dict[str, tuple[Any, Any, str]] = {
-    "nodes": (PositiveInt, 1, "Machines."),
-    "servers": (NonNegativeInt, 0, "Machines of those that serve rollouts by vLLM; the others train."),
-    "gpus": (
-        NonNegativeInt,
-        8,
-        "GPUs of each machine, all of which are used; 0 runs on CPUs, with trainer.devices ranks.",
-    ),
-    "gpus_per_server": (PositiveInt, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
-    "to": (Platform, "slurm", "What starts the machines' work."),
-    "python": (str | None, None, "Python on the machines; null: this one for slurm, else `python`."),
-    "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
-    "sbatch": (str, "", "Further options of sbatch, as in '--partition=gpu --time=1-0'."),
-    "sky": (_File | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
-}
-"""Options that are not a run's: type, default, help."""
 
 
 class LaunchCLI(PlanCLI):
@@ -59,12 +43,18 @@ class LaunchCLI(PlanCLI):
 
     command = "launch"
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        for name, (kind, default, text) in _OWN.items():
-            parser.add_argument(f"--{name}", type=kind, default=default, help=text)
-        text = "Print what would be submitted; write and submit nothing."
-        parser.add_argument("--dry_run", "--dry-run", action="store_true", help=text)
+    options: ClassVar[Options] = {
+        "nodes": (PositiveInt, 1, "Machines."),
+        "servers": (NonNegativeInt, 0, "Machines of those that serve rollouts by vLLM; the others train."),
+        "gpus": (NonNegativeInt, 8, "GPUs of each machine; 0 runs on CPUs, with trainer.devices ranks."),
+        "gpus_per_server": (PositiveInt, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
+        "to": (Platform, "slurm", "What starts the machines' work."),
+        "python": (str | None, None, "Python on the machines; null: this one for slurm, else `python`."),
+        "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
+        "sbatch": (str, "", "Further options of sbatch, as in '--partition=gpu --time=1-0'."),
+        "sky": (_File | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
+        "dry_run": (None, False, "Print what would be submitted; write and submit nothing."),
+    }
 
     def before_instantiate_classes(self) -> None:
         """The config that the machines get."""
@@ -84,7 +74,7 @@ class LaunchCLI(PlanCLI):
             self._serve_from_elsewhere(root)
         settle_strategy(trainer.clone())
         whole = yaml.safe_load(self.parser.dump(config, skip_none=False))
-        self.asked = {key: whole[key] for key in whole if key not in (*_OWN, "dry_run", "config", "gpu_gb", "pace")}
+        self.asked = {key: whole[key] for key in whole if key not in (*LaunchCLI.options, *PlanCLI.options, "config")}
         self.processes = num_processes(trainer) or trainer.num_nodes
         super().before_instantiate_classes()
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jsonargparse import Namespace, set_parsing_settings
@@ -67,6 +67,10 @@ _Positive: Any = PositiveInt
 _Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
 
+Options = dict[str, tuple[Any, Any, str]]
+"""Key -> its type (None: a flag), default (...: there is none), and help."""
+
+
 class OneLineParser(OneLine, LightningArgumentParser):
     """Lightning's parser with errors of one line and help that fits a screen."""
 
@@ -107,6 +111,20 @@ class CodCLI(LightningCLI):
     run_name: str = "run"
     command: str | None = None
     """What the person types where Lightning would say `fit`; None where they type Lightning's own."""
+    options: ClassVar[Options] = {
+        "torch_threads": (_Threads | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
+        "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
+        "checkpoint_every": (_Positive | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
+        "keep_checkpoints": (_Positive | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
+        "best_metric": (
+            str | None,
+            None,
+            "Checkpoints are also kept by this, as in val/cod_gain; -NAME: the smallest.",
+        ),
+        "keep_best": (_Positive, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
+        "accept_changes": (bool, False, "Go on with another config than the checkpoint's, or policy than the agent's."),
+    }
+    """Keys beside those of `model`, `data` and `trainer`, and of the classes above."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._typed = next(iter(kwargs.get("args") or []), None)
@@ -133,22 +151,12 @@ class CodCLI(LightningCLI):
         return parser
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Keys beside `model`, `data` and `trainer`."""
-        add: Any = parser.add_argument
-        text = "Threads of torch on the CPU; null leaves torch's choice."
-        add("--torch_threads", type=_Threads | None, default=None, help=text)
-        add("--overwrite", type=bool, default=False, help="Let `fit` write into a folder that already holds a run.")
-        text = "Optimizer updates between two checkpoints of `fit`; null: one after every validation. `--ckpt_path last` goes on "
-        text += "from the newest, `auto` begins where there is none."
-        add("--checkpoint_every", type=_Positive | None, default=None, help=text)
-        text = "Newest checkpoints that `fit` keeps; 2, so that there is one before. null: all."
-        add("--keep_checkpoints", type=_Positive | None, default=2, help=text)
-        text = "Metric by which `fit` keeps checkpoints beside the newest, say val/cod_gain; -NAME for the smallest. null: none."
-        add("--best_metric", type=str | None, default=None, help=text)
-        text = "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."
-        add("--keep_best", type=_Positive, default=1, help=text)
-        text = "Go on with another config than the checkpoint's (what changed is printed), or with another policy than the agent's."
-        add("--accept_changes", type=bool, default=False, help=text)
+        """Keys beside `model`, `data` and `trainer`: `options` of all classes."""
+        for owner in reversed(type(self).__mro__):
+            for name, (kind, default, text) in vars(owner).get("options", {}).items():
+                how = {"action": "store_true"} if kind is None else {"type": kind, "default": default}
+                how |= {"required": True} if default is ... else {}
+                parser.add_argument(f"--{name}", help=text, **how)
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from lightning.pytorch.callbacks import Callback
@@ -29,9 +29,8 @@ from cod_lightning.checkpoints.resume import checkpoints_of
 from cod_lightning.commands import phase
 from cod_lightning.commands.config_files import Expanded
 from cod_lightning.commands.evaluate import evaluate
-from cod_lightning.commands.lightning_cli import CodCLI, start
+from cod_lightning.commands.lightning_cli import CodCLI, Options, start
 from cod_lightning.commands.parser import program
-from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import check_pair, check_staleness, check_trainable
@@ -52,21 +51,19 @@ class TrainCLI(CodCLI):
     """Whether no update of `fit` had a gradient."""
     asked: dict[str, Any]
     """The config as it was asked for, in plain containers."""
-
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        text = "A supervised start before `fit`, unless it is cached; null starts from model.policy. Keys: --warm_start.help."
-        parser.add_argument("--warm_start", type=phase.WarmStart | str | None, default=None, help=text)
-        text = "Write profile/summary.md, where the time of a step of `fit` went, and profile/trace.json.gz."
-        parser.add_argument("--profile", action="store_true", help=text)
-        text = "End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer."
-        parser.add_argument("--sampled_token_budget", type=int | None, default=None, help=text)
+    options: ClassVar[Options] = {
+        "warm_start": (phase.WarmStart | str | None, None, "A supervised start before `fit`. Keys: --warm_start.help."),
+        "profile": (None, False, "Write where the time of a step of `fit` went: profile/summary.md, trace.json.gz."),
+        "sampled_token_budget": (
+            int | None,
+            None,
+            "End `fit` with the rollout that has sampled so many tokens in all.",
+        ),
+    }
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         if subcommand == "test":
-            text = f"Play these in place of data.suites: {', '.join(choices_of('suite'))}, or YAML files."
-            parser.add_argument("--suites", type=list[str] | None, default=None, help=text)
             text = (
                 "Test several checkpoints on the same packs, in place of ckpt_path; evaluation.json keeps them apart."
             )

@@ -14,8 +14,6 @@ from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Voc
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.types import Pack, Split
 
-_NARROW = 70
-"""Columns of a terminal below which the list is no table."""
 _OF_OTHERS = tuple(
     f"cod_lightning.envs.{one}." for one in ("dataset", "reasoning_gym_world", "textarena_world", "textworld")
 )
@@ -24,26 +22,19 @@ _OF_OTHERS = tuple(
 
 def run(argv: Sequence[str]) -> int:
     """Print the list."""
-    parser = OneLine(
-        prog=f"{program()} worlds",
-        description="List the shipped worlds: what `env=NAME` and `play --env NAME` take. `worlds PATH [--env.KEY VALUE ...]` says "
-        "what a file or folder of questions holds and checks it, as `check --env dataset --env.path PATH` does.",
-    )
-    parser.parse_args(list(argv))
+    about = "List the shipped worlds: what `env=NAME` and `play --env NAME` take."
+    OneLine(prog=f"{program()} worlds", description=about).parse_args(list(argv))
     from rich.table import Table
 
     from cod_lightning.terminal import Screen
 
     screen, table = Screen(), Table(box=None, pad_edge=False)
     for title in ("world", "protocol", "what it is"):
-        table.add_column(title, no_wrap=title != "what it is")
+        table.add_column(title, overflow="fold")
     for name, path in files_of("env").items():
         protocol = "compact" if "protocol: compact" in path.read_text() else "natural"
         table.add_row(name, protocol, description(path))
-        if screen.width < _NARROW:
-            screen.print(f"{name}, {protocol}: {description(path)}\n")
-    if screen.width >= _NARROW:
-        screen.print(table)
+    screen.print(table)
     print(f"\nPlay one yourself: {program()} play --env levers", file=sys.stderr)
     return 0
 

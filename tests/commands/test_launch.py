@@ -234,10 +234,16 @@ def test_skypilot_is_asked_for_the_same_work(servers, tmp_path):
     assert content["num_nodes"] == 2 + servers
     assert content.get("secrets") == ({"VLLM_API_KEY": None} if servers else None)
     given = {"SKYPILOT_NODE_IPS": "\n".join(addresses)} | ({"VLLM_API_KEY": "secret"} if servers else {})
-    for index in range(2 + servers):
+
+    def node(index):
         environment = os.environ | given | {"SKYPILOT_NODE_RANK": str(index), "RECORD": str(tmp_path / "record")}
-        environment |= {"SERVE_S": "0", "TRAIN_S": "0"}
-        subprocess.run(["bash", "-c", content["run"]], env=environment, cwd=tmp_path, check=True, timeout=20)
+        return subprocess.Popen(["bash", "-c", content["run"]], env=environment, cwd=tmp_path)
+
+    server = node(2) if servers else None
+    while servers and not (tmp_path / "record").exists():
+        time.sleep(0.05)
+    assert [node(index).wait(20) for index in range(2)] == [0, 0]
+    assert server is None or server.wait(20) == 0, "a server ends with the training"
     started = [json.loads(line)["argv"] for line in (tmp_path / "record").read_text().splitlines()]
     agents = [argv for argv in started if "fit" in argv]
     assert [argv[argv.index("--node_rank") + 1] for argv in agents] == ["0", "1"]
@@ -246,7 +252,6 @@ def test_skypilot_is_asked_for_the_same_work(servers, tmp_path):
         (serve,) = (argv for argv in started if "serve" in argv)
         assert serve[serve.index("--num_servers") + 1] == "2"
         assert {argv[-1] for argv in agents} == {"[http://127.0.0.3:8000,http://127.0.0.3:8001]"}
-        assert (made.folder / "ended").exists()
     assert [*tmp_path.rglob("PWNED")] == []
 
 
@@ -322,7 +327,7 @@ def test_servers_get_a_folder_that_all_see_and_no_address_before_the_job_runs(tm
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")
     argv = ["launch", "--config", "smoke", "engine=VLLMServerEngine", "--nodes", "3", "--servers", "1", "--gpus", "4"]
-    assert main([*argv, "--warm_start", "null", "--data.packs_per_rollout", "32", "--dry-run"]) == 0
+    assert main([*argv, "--warm_start", "null", "--data.packs_per_rollout", "32", "--dry_run"]) == 0
     assert "#SBATCH --nodes=3" in capsys.readouterr().out
     assert [*tmp_path.iterdir()] == []
     assert main([*argv, "--warm_start", "null", "--data.packs_per_rollout", "32"]) == 0
