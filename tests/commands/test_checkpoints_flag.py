@@ -85,7 +85,7 @@ def test_named_suites_take_the_place_of_the_config_s(monkeypatch) -> None:
         (["--ckpt_paths", "[a.ckpt,last]"], "expected different files"),
         (["--ckpt_paths", "[a.ckpt,c.ckpt]"], "ckpt_path is c.ckpt; expected an existing checkpoint"),
         (["--ckpt_paths", "[a.ckpt]", "--ckpt_path", "b.ckpt"], "expected null beside a ckpt_path"),
-        (["--data.suites", "[in_domian]"], "data.suites is in_domian; expected a YAML file, or one of cross_domain"),
+        (["--data.suites", "[in_domian]"], "data.suites is in_domian; expected a YAML file, or one of in_domain"),
     ],
 )
 def test_what_cannot_be_tested_is_refused(capsys, arguments: list[str], said: str) -> None:
