@@ -52,7 +52,7 @@ class TrainCLI(CodCLI):
     asked: dict[str, Any]
     """The config as it was asked for, in plain containers."""
     options: ClassVar[Options] = {
-        "warm_start": (phase.WarmStart | str | None, None, "A supervised start before `fit`. Keys: --warm_start.help."),
+        "warm_start": (phase.WarmStart | None, None, "A supervised start before `fit`. Keys: --warm_start.help."),
         "profile": (None, False, "Write where the time of a step of `fit` went: profile/summary.md, trace.json.gz."),
         "sampled_token_budget": (
             int | None,
@@ -73,9 +73,6 @@ class TrainCLI(CodCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """As ever; the config is kept as it was asked for."""
         super().parse_arguments(parser, args)
-        if isinstance(named := self._own().warm_start, str):
-            expected = "keys of a warm start, or null"
-            raise ConfigError("warm_start", named, expected, "Write --warm_start.num_updates 1500, say.")
         self.asked = yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False))
 
     def before_instantiate_classes(self) -> None:

@@ -24,6 +24,7 @@ SHAPES = {  # hidden, layers, query heads, width of the MLP; all have 8 key-valu
     "14B": (5120, 40, 40, 17_408, False),
 }
 SERVERS = 'engine=VLLMServerEngine data.engine.local.devices=["4","5","6","7"]'
+ELSEWHERE = "engine=VLLMServerEngine data.engine.urls=[http://node3:8000]"
 EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cache GiB, requests, whether the engine sleeps
     "one_24gb_qlora_8b": ("8B", 24, 1, True, True, 4096, 3, 64, False),
     "one_80gb_lora_8b --data.engine.kv_cache_gb=10": ("1.7B", 24, 1, True, False, 8192, 10, 256, True),
@@ -35,17 +36,7 @@ EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cach
     "mixed_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
     f"eight_80gb_full_8b {SERVERS} trainer.devices=4": ("8B", 80, 4, False, False, 16_384, None, 256, False),
     "pde_control_grid_opd": ("8B", 80, 4, False, False, 26_001, None, 256, False),
-    "eight_80gb_full_8b engine=VLLMServerEngine data.packs_per_rollout=16 trainer.num_nodes=2": (
-        "8B",
-        80,
-        16,
-        False,
-        False,
-        16_384,
-        None,
-        256,
-        False,
-    ),
+    f"eight_80gb_full_8b {ELSEWHERE} trainer.num_nodes=2": ("8B", 80, 16, False, False, 16_384, None, 256, False),
 }
 
 
