@@ -64,7 +64,9 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
         group, _, value = (error.missing_cfg_file or "").rpartition("/")
         known = error.options or config_names()
         remedy = f"{did_you_mean(value, known, cutoff=0.3)}See configs/{group}."
-        raise ConfigError(group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy) from error
+        raise ConfigError(
+            group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy
+        ) from error
     except (HydraException, OmegaConfBaseException) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise ConfigError("--config", path, "a config that Hydra can compose", f"{said}.") from error

@@ -175,7 +175,7 @@ def class_of(value: str) -> Any:
     """What a typed class is in a config."""
     if value == "null" or value[:1] == "{":
         return _read(value)
-    return _content(Path(value), "command line", value) if Path(value).is_file() else {"class_path": value}
+    return read_yaml(Path(value), "command line", value) if Path(value).is_file() else {"class_path": value}
 
 
 def _read(value: str) -> Any:
@@ -215,7 +215,7 @@ def read_configs(
     content: Any = dict(own or {})
     composes = False
     for path in paths:
-        one = _content(path, "--config", path)
+        one = read_yaml(path, "--config", path)
         if not isinstance(one, dict):
             expected = "a YAML file with keys, such as model and data"
             raise ConfigError("--config", path, expected, "See configs/smoke.yaml.")
@@ -230,7 +230,8 @@ def read_configs(
     return content
 
 
-def _content(path: Path, key: str, name: object) -> Any:
+def read_yaml(path: Path, key: str, name: object) -> Any:
+    """What a YAML file holds. Raises `ConfigError` by this key and name for one that is none."""
     try:
         return read_config(path, _check_nodes)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -325,7 +326,7 @@ def inline(suites: Sequence[Any]) -> list[Any]:
 def read_suites(name: str) -> list[dict[str, Any]]:
     """The suites of a file, by its shipped name or its path, as plain values that `data.suites` takes."""
     path = _find(name, "data.suites", "suite/", choices_of("suite"), "a YAML file")
-    content = _content(path, "data.suites", name)
+    content = read_yaml(path, "data.suites", name)
     suites = content if isinstance(content, list) else [content]
     if not suites or not all(isinstance(suite, dict) for suite in suites):
         raise ConfigError("data.suites", name, "a file with one suite or a list of suites", f"Look into {path}.")

@@ -55,9 +55,7 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
     if options.adapter and not isinstance(policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
-    if policy.adapter_kinds and not options.adapter:
-        expected = "true with model.policy.adapters=by_role, since two adapters are not merged into one model"
-        raise ConfigError("--adapter", "false", expected, "Add --adapter true: each goes into a folder of its own.")
+    options.adapter |= bool(policy.adapter_kinds)  # two adapters are not merged into one model
     checkpoint = read_checkpoint(options.ckpt_path)
     with replacing(Path(options.out), overwrite=options.overwrite) as folder:
         with TemporaryDirectory(prefix=".weights", dir=folder) as mapped:

@@ -161,57 +161,47 @@ class TrainCLI(CodCLI):
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
-        budget = TokenBudget(self._own().sampled_token_budget)
-        watching: list[Callback] = [
-            MismatchGuard(),
-            Notes(),
-            Staleness(),
-            Progress(),
-            PositionCurve(),
-            Sample(),
-            budget,
-        ]
-        timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        looking: list[Callback] = []
+        callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
+        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress(), PositionCurve(), Sample()]
+        callbacks += [TokenBudget(self._own().sampled_token_budget), Transcripts(), LifecycleTable()]
+        callbacks.append(Evaluation(by_checkpoint=bool(self.checkpoints)))
         if self._own().profile and self.subcommand == "fit":
             from cod_lightning.callbacks import StepProfile
 
-            looking.append(StepProfile())
-        evaluation = Evaluation(by_checkpoint=bool(self.checkpoints))
-        return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation, *looking]
+            callbacks.append(StepProfile())
+        return callbacks
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then write the report."""
-        if self.trainer.global_step == self.began_at and self.trainer.is_global_zero:
-            print(
-                f"note: nothing was trained: {self._own().ckpt_path} is where the run ends; raise max_epochs, max_steps, "
-                "max_time or sampled_token_budget.",
-                file=sys.stderr,
-            )
-        self.learnt_nothing = not self.model.num_moved and self.trainer.global_step > 0
-        if self.learnt_nothing and self.trainer.is_global_zero:
-            print(
-                f"note: nothing was learnt: none of {self.trainer.global_step:,} updates had a gradient, since siblings had equal "
-                "rewards in every task. The weights are those that the run began with. Look at lifecycles/train.jsonl; easier "
-                "settings, a warm start or a larger data.group_size make rewards differ.",
-                file=sys.stderr,
+        updates, notes = self.trainer.global_step, list[str]()
+        self.learnt_nothing = not self.model.num_moved and updates > 0
+        if updates == self.began_at:
+            lengths = "max_epochs, max_steps, max_time or sampled_token_budget"
+            notes.append(f"nothing was trained: {self._own().ckpt_path} is where the run ends; raise {lengths}.")
+        if self.learnt_nothing:
+            notes.append(
+                f"nothing was learnt: none of {updates:,} updates had a gradient, since siblings had equal rewards in every task. "
+                "The weights are those that the run began with. Easier settings, a warm start or a larger data.group_size make "
+                "rewards differ."
             )
         if self.memory_plan is not None:
             from cod_lightning.commands import memory
 
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
-        if self.trainer.is_global_zero and (self.root / "metrics.csv").is_file():
+        if not self.trainer.is_global_zero:
+            return
+        if (self.root / "metrics.csv").is_file():
             from cod_lightning.diagnosis.causes import causes_of
             from cod_lightning.diagnosis.evidence import read_evidence
 
             try:
-                found = causes_of(read_evidence(self.root))
+                found = causes_of(read_evidence(self.root))[:_MOST_CAUSES]
+                notes += [f"{one.cause}: {one.seen}. {program()} doctor {self.root} says more." for one in found]
             except CodLightningError as error:  # of damaged records the run is not the worse
-                print(f"note: what ails the run was not looked for: {error}", file=sys.stderr)
-            else:
-                for one in found[:_MOST_CAUSES]:
-                    print(f"note: {one.cause}: {one.seen}. {program()} doctor {self.root} says more.", file=sys.stderr)
+                notes.append(f"what ails the run was not looked for: {error}")
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
 
     def after_test(self) -> None:
         """The trained policy has been played; the references and the warm start have not."""
