@@ -146,7 +146,7 @@ fit --config smoke env=nowhere.yaml
 play --env faulty.Built ## faulty.py:7 | no database
 play --env faulty.Drawn ## --env | Drawn | faulty.py:12
 play --env faulty.Listed ## --env | Listed | faulty.py:17
-play --env faulty.Compared --policy oracle ## --env | Compared | oracle
+play --env faulty.Compared --policy oracle ## --env | Compared | no database
 play --env levers --context faulty.Notes ## faulty.py:32
 references --env faulty.Drawn --num_packs 2 ## --env | Drawn | faulty.py:12
 references --env faulty.Listed --num_packs 2 ## --env | Listed | faulty.py:17

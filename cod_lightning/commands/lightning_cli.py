@@ -116,11 +116,7 @@ class CodCLI(LightningCLI):
         "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
         "checkpoint_every": (_Positive | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
         "keep_checkpoints": (_Positive | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
-        "best_metric": (
-            str | None,
-            None,
-            "Checkpoints are also kept by this, as in val/cod_gain; -NAME: the smallest.",
-        ),
+        "best_metric": (str | None, None, "Keep checkpoints by it, too, as in val/cod_gain; -NAME: the smallest."),
         "keep_best": (_Positive, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
         "accept_changes": (bool, False, "Go on with another config than the checkpoint's, or policy than the agent's."),
     }
@@ -154,9 +150,8 @@ class CodCLI(LightningCLI):
         """Keys beside `model`, `data` and `trainer`: `options` of all classes."""
         for owner in reversed(type(self).__mro__):
             for name, (kind, default, text) in vars(owner).get("options", {}).items():
-                how = {"action": "store_true"} if kind is None else {"type": kind, "default": default}
-                how |= {"required": True} if default is ... else {}
-                parser.add_argument(f"--{name}", help=text, **how)
+                how = {"type": kind, "required": True} if default is ... else {"type": kind, "default": default}
+                parser.add_argument(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how))
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -164,12 +159,7 @@ class CodCLI(LightningCLI):
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
         config = self._own()
-        for group in (
-            "trainer",
-            "model",
-            "data",
-            "data.deadlines",
-        ):  # the parser looks at the values of their keys alone
+        for group in ("trainer", "model", "data", "data.deadlines"):  # the parser looks at values of their keys alone
             if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
                 raise ConfigError(group, value, "keys with values", f"`fit --help {group}` lists them.")
         seed = config.get("seed_everything")
@@ -262,10 +252,10 @@ class CodCLI(LightningCLI):
             refused, asked = " ".join(str(error).split())[:300].rstrip("."), vars(self._get(self.config, "trainer"))
             keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
             keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
-            key = f"trainer.{keys[0]}" if keys else "trainer"
-            expected = f"what Lightning's Trainer takes ({refused})"
-            remedy = f"See fit --help {key}."
-            raise ConfigError(key, asked[keys[0]] if keys else "refused", expected, remedy) from error
+            key, value = (f"trainer.{keys[0]}", asked[keys[0]]) if keys else ("trainer", "refused")
+            raise ConfigError(
+                key, value, f"what Lightning's Trainer takes ({refused})", f"See fit --help {key}."
+            ) from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""

@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cod_lightning.commands.parser import SplitName
-from cod_lightning.commands.worlds import mechanism_for, packs_of, parse_world, reference_of, world_parser
-from cod_lightning.contexts import ContextMechanism
-from cod_lightning.envs.base import Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
+from cod_lightning.commands.worlds import asked_of, parse_world, world_parser
+from cod_lightning.contexts import ContextMechanism, default_mechanism
+from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.wrapped import WrappedWorld
@@ -37,8 +37,8 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--num_tasks", type=int, default=4, help="N, tasks of the pack.")
     parser.add_argument("--split", type=SplitName, default="test", help="Share of the worlds the pack is drawn from.")
     parser.add_argument("--index", type=int | None, default=None, help="Which pack, from 0 on; null draws one.")
-    who = Literal["you", "random", "scripted", "oracle"]
-    parser.add_argument("--policy", type=who, default="you", help="Who plays.")
+    players = Literal["you", "random", "scripted", "oracle"]
+    parser.add_argument("--policy", type=players, default="you", help="Who plays.")
     text = "How the context is kept, by class path; null: a hint, rewritten whole."
     parser.add_subclass_arguments(ContextMechanism, "context", required=False, help=text)
     text = "Watch this checkpoint of a run play; its config names world and context. See `play --ckpt_path X --help`."
@@ -47,14 +47,17 @@ def run(argv: Sequence[str]) -> int:
     check_num_tasks("--num_tasks", options.num_tasks)
     check_at_least("--index", options.index, 0, "Null draws one.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
-    (pack,) = packs_of(options.env, Split(options.split), [index], options.num_tasks)
-    console, mechanism = Screen(), options.context or mechanism_for(options.env)
+    console, env, who = Screen(), options.env, options.policy
+    with asked_of(env):
+        pack = env.sample_pack(split=Split(options.split), index=index, num_tasks=options.num_tasks)
+        words = beside(env, Vocabulary).words()
+        policy = None if who == "you" else beside(env, Players).reference(Reference(who), pack)
+    mechanism = options.context or default_mechanism(compact=bool(words))
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
-    if options.policy == "you":
-        player = Player(options.env, pack, console, partial(_typed, console))
-        return play(player.env, pack, player, player, mechanism, index)
-    policy = reference_of(options.env, Reference(options.policy), pack)
-    return play(options.env, pack, policy, Audience(console), mechanism, index)
+    if policy is not None:
+        return play(env, pack, policy, Audience(console), mechanism, index)
+    player = Player(env, pack, console, partial(_typed, console))
+    return play(player.env, pack, player, player, mechanism, index)
 
 
 def play(

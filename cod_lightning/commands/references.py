@@ -1,5 +1,6 @@
 """`references`: random, memoryless, scripted and oracle play of worlds, measured by position."""
 
+import functools
 import json
 import math
 import time
@@ -12,15 +13,9 @@ from rich.progress import track
 from rich.table import Table
 
 from cod_lightning.commands.parser import SplitName
-from cod_lightning.commands.worlds import (
-    mechanism_for,
-    own_worlds,
-    packs_of,
-    parse_world,
-    reference_of,
-    world_parser,
-)
-from cod_lightning.envs.base import HiddenRules, Reference, TextEnv, beside
+from cod_lightning.commands.worlds import asked_of, own_worlds, parse_world, world_parser
+from cod_lightning.contexts import default_mechanism
+from cod_lightning.envs.base import HiddenRules, Players, Reference, TextEnv, Vocabulary, beside
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conditions import REFERENCES
@@ -71,11 +66,13 @@ def _worlds(options: Any) -> dict[str, TextEnv]:
 
 
 def _measured(name: str, world: TextEnv, options: Any) -> list[ReferenceRow]:
-    mechanism = mechanism_for(world)
-    packs = packs_of(world, Split(options.split), range(options.num_packs), options.pack_size)
-    rules = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]
-    for kind in Reference:
-        reference_of(world, kind, packs[0])
+    with asked_of(world):
+        draw = functools.partial(world.sample_pack, split=Split(options.split), num_tasks=options.pack_size)
+        packs = [draw(index=index) for index in range(options.num_packs)]
+        mechanism = default_mechanism(compact=bool(beside(world, Vocabulary).words()))
+        rules = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]
+        for kind in Reference:
+            beside(world, Players).reference(kind, packs[0])
     rows: list[ReferenceRow] = []
     for kind in REFERENCES:
         played = play_reference(world, packs, kind, mechanism)

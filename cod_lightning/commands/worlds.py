@@ -1,7 +1,7 @@
 """`worlds`: the shipped worlds, one line each. Other commands find and build their world with it, too."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,8 @@ from typing import Any
 from cod_lightning.commands.config_files import keys_of, shipped_or_class
 from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import files_of
-from cod_lightning.contexts import ContextMechanism, default_mechanism
-from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Vocabulary, beside
+from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.types import Pack, Split
 
 _OF_OTHERS = tuple(
     f"cod_lightning.envs.{one}." for one in ("dataset", "reasoning_gym_world", "textarena_world", "textworld")
@@ -76,28 +74,7 @@ def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
         return parser.instantiate_classes(config)
 
 
-def packs_of(env: TextEnv, split: Split, indices: Iterable[int], num_tasks: int) -> list[Pack]:
-    """The packs with these indices; an environment that raises is answered in one line."""
-    with asked_of(env, "an environment that draws packs"):
-        return [env.sample_pack(split=split, index=index, num_tasks=num_tasks) for index in indices]
-
-
-def mechanism_for(env: TextEnv) -> ContextMechanism:
-    """The default context mechanism, in words where the environment has a closed vocabulary."""
-    with asked_of(env, "an environment whose words() can be read"):
-        return default_mechanism(compact=bool(beside(env, Vocabulary).words()))
-
-
-def reference_of(env: TextEnv, kind: Reference, pack: Pack) -> TextPolicy:
-    """That reference, or `ConfigError` where the environment has none."""
-    with asked_of(
-        env, f"an environment whose reference() gives its {kind} play", "Write it, or choose another environment."
-    ):
-        return beside(env, Players).reference(kind, pack)
-
-
-def asked_of(
-    env: TextEnv, expected: str, remedy: str = "`check --env` says what it breaks."
-) -> AbstractContextManager[None]:
+def asked_of(env: TextEnv) -> AbstractContextManager[None]:
     """What the environment raises within is a `ConfigError`, with what it said, and where."""
+    expected, remedy = "an environment that keeps its contract", "`check --env` says what it breaks."
     return answering(lambda said: ConfigError("--env", type(env).__name__, said, remedy), expected)
