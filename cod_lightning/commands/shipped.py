@@ -17,7 +17,7 @@ CLASS_KEYS = {
     "credit": "model.credit",
     "baseline": "model.baseline",
 }
-"""Short name of a key -> the key, whose value is a class; env, context and engine are groups of files, too."""
+"""Short name of a key -> the key, whose value is a class; env and context are groups of files, too."""
 _ROOMS = ("contexts", "engines", "lifecycles", "methods", "models", "rewards")
 """Packages whose modules are imported when one of their classes is named."""
 
