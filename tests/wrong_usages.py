@@ -12,10 +12,8 @@ from cod_lightning.cli import main
 
 FILES = {
     "afile": "",
-    "empty.yaml": "",
     "list.yaml": "- 1\n- 2\n",
     "broken.yaml": "model: {lr: 1\n",
-    "binary.yaml": "\x00\x01\x02",
     "wrong_key.yaml": "model:\n  lrr: 3\n",
     "wrong_group.yaml": "modle:\n  lr: 3\n",
     "wrong_value.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  lr: fast\n",
@@ -23,7 +21,6 @@ FILES = {
     "no_such_default.yaml": "defaults: [/smokke@_global_, _self_]\n",
     "damaged.ckpt": "not a checkpoint",
     "suite.yaml": "name: mine\nnum_packs: many\n",
-    "not_a_world.py": "class Shop: pass\n",
     "half.py": "from cod_lightning.envs.base import TextEnv\n\n\nclass Half(TextEnv):\n    rules = success = status = ''\n",
     "faulty.py": "from cod_lightning.contexts import HintContext\n"
     "from cod_lightning.envs.levers import Levers; from cod_lightning.envs.base import Players, Vocabulary\n\n\n"
@@ -207,7 +204,7 @@ SMOKE data.env.max_turns=0
 SMOKE data.env.protocol=compackt
 SMOKE context=notebok_compact
 SMOKE method=ciscpo
-SMOKE method=nft ## loss | nft | method=nft
+SMOKE loss=nft ## loss | nft | Did you mean method=nft?
 SMOKE reward=length ## reward | data.rewards
 SMOKE --warm_start warm_start/levers ## warm_start | warm_start/levers
 SMOKE --model.loss.clip_lo 3
@@ -253,7 +250,6 @@ SMOKE --trainer.limit_test_batches 2
 test --config smoke --warm_start null --trainer.limit_test_batches 0.5
 SMOKE --trainer.val_check_interval 0
 SMOKE --trainer.check_val_every_n_epoch 0
-SMOKE --trainer.log_every_n_steps -1
 SMOKE --trainer.logger x
 SMOKE --trainer.callbacks x
 SMOKE --trainer.strategy nosuch
@@ -263,10 +259,8 @@ SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
 SMOKE --trainer.devices -3
 SMOKE --torch_threads 100000
 SMOKE --data.suites {
-SMOKE --data.suites ''
 SMOKE --data.env.num_levers 0
-SMOKE --data.env null
-SMOKE --data.context null
+SMOKE --data.env null ## data.env
 SMOKE --data.engine.max_slots 0
 SMOKE --data.engine.max_dialogues 0
 SMOKE --data.packs_per_rollout 0
@@ -340,7 +334,7 @@ SMOKE --seed_everything [1,2] ## seed_everything | 1, 2
 SMOKE --ckpt_path ''
 fit --config smoke quickstart ## quickstart
 fit --config warm_start/levers
-fit --config suite/in_domain
+fit --config suite/in_domain ## name
 fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --data.suites in_domain longer_packs ## longer_packs
 warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start.packs_per_update | 0

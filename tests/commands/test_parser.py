@@ -55,4 +55,6 @@ def test_a_class_that_is_not_finished_is_named_as_abstract(capsys, tmp_path, mon
         "from cod_lightning.envs.base import TextEnv\n\n\nclass Half(TextEnv):\n    rules = success = status = ''\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert "but is abstract - " in answered(capsys, "--env", "half_of_a_world.Half")
+    said = answered(capsys, "--env", "half_of_a_world.Half")
+    assert "but is abstract - " in said
+    assert "Name a class that has the whole contract, as class_path: MODULE.CLASS." in said
