@@ -83,10 +83,7 @@ def config_of_run(path: str) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         expected = f"a run whose config.yaml can be read ({' '.join(str(error).split())[:200]})"
         raise ConfigError("--ckpt_path", path, expected, "Add --config FILE.") from error
-    content = {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
-    if isinstance(content.get("warm_start"), str):  # of earlier versions: the checkpoint has its weights
-        del content["warm_start"]
-    return content
+    return {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
 
 
 def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> PreTrainedModel:

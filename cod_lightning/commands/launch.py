@@ -62,9 +62,6 @@ class LaunchCLI(PlanCLI):
         if config.servers >= config.nodes:
             expected = f"below --nodes, which is {config.nodes}, since one machine has to train"
             raise ConfigError("--servers", config.servers, expected, "Raise --nodes, or lower it.")
-        if config.gpus % config.gpus_per_server:
-            expected = f"a divisor of --gpus, which is {config.gpus}"
-            raise ConfigError("--gpus_per_server", config.gpus_per_server, expected, "1 is the default.")
         trainer.num_nodes = int(config.nodes) - int(config.servers)  # a parser's own kinds of int are not written
         trainer.accelerator = "gpu" if config.gpus else "cpu"
         trainer.devices = int(config.gpus) or (1 if num_processes(trainer) is None else trainer.devices)
@@ -84,9 +81,6 @@ class LaunchCLI(PlanCLI):
             expected = "engine=VLLMServerEngine where machines serve"
             raise ConfigError("data.engine", engine.class_path, expected, "Choose it, or leave --servers out.")
         asked = engine.init_args
-        if asked.urls:
-            expected = "null, since the servers of --servers get addresses when the job begins"
-            raise ConfigError("data.engine.urls", asked.urls, expected, "Leave one of them out.")
         if self.config.gpus:
             check_spread(self.config.gpus_per_server, asked.local)
         asked.urls = [f"http://server{i}:8000" for i in range(self.config.servers)]

@@ -274,11 +274,9 @@ def test_keys_of_skypilot_stand_below_those_of_launch(tmp_path):
         ),
         (["--nodes", "0"], 'Parser key "nodes"'),
         (["--servers", "2"], "--servers is 2; expected below --nodes, which is 2"),
-        (["--gpus", "8", "--gpus_per_server", "3"], "--gpus_per_server is 3; expected a divisor of --gpus, which is 8"),
         (["--gpus", "-1"], 'Parser key "gpus"'),
         (["--sky", "none.yaml", "--to", "sky"], 'Parser key "sky"'),
         (["--sky", __file__, "--to", "sky"], "--sky is"),
-        (["engine=VLLMServerEngine", "--servers", "1", "--data.engine.urls", "[http://a:1]"], "data.engine.urls is"),
         (
             ["engine=VLLMServerEngine", "--servers=1", "--gpus=8", "--data.engine.local.arguments", "[-tp, '2']"],
             "--gpus_per_server is 1; expected at least 2, since data.engine.local.arguments spread",
