@@ -99,7 +99,7 @@ def test_an_axis_may_hold_names_of_what_ships_and_class_paths(tmp_path):
 @pytest.mark.parametrize(
     ("axis", "said"),
     [
-        ("context=nothing", "context is nothing; expected one of acts_compact"),
+        ("context=nothing", "context is nothing; expected one of compacting_compact"),
         ("model.lr=interval(0,1)", "does not support sweep type"),
         ("seed_everything=a,b", "seed_everything is a; expected a whole number"),
         ("data.suites=[nowhere]", "is nowhere; expected a YAML file"),
