@@ -162,8 +162,8 @@ BY_NAME = {
         "--data.context.kept [never=1]", "data.context", "CheckedContext"),
     "two memories": ("pretrained --data.context {class_path:_StackedContext,init_args:_{parts:_[{class_path:_HintContext},"
         "{class_path:_SkillsContext}]}}", "data.context", "StackedContext"),
-    "quickstart with acts": ("quickstart program.every=null data.max_new_tokens=24 "
-        "context=ActsContext context.protocol=compact context.max_entries=6 context.budget=12 context.max_acts=2 context.response_limit=null",
+    "quickstart with acts": ("quickstart program.every=null data.max_new_tokens=24 context=ActsContext "
+        "context.protocol=compact context.max_entries=6 context.budget=12 context.max_acts=2 context.response_limit=null",
         "data.context.max_acts", 2),
     "quickstart with a constant state": ("quickstart program.every=null data.max_new_tokens=12 "
         "context=ConstantStateContext context.protocol=compact context.budget=8 context.response_limit=null",
