@@ -41,7 +41,7 @@ class ExportCLI(FromRunCLI):
     command = "export"
 
     options: ClassVar[Options] = {
-        "out": (str, ..., "Folder to write; new, or with --overwrite true."),
+        "out": (str, ..., "Folder to write, which is new or empty."),
         "dtype": (_Precision | None, None, "Of the weights; null: the checkpoint's, its base's, bfloat16 from 4 bits."),
         "adapter": (bool, False, "Write the adapter alone, in peft's form; of adapters by role each into its folder."),
     }
@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
     options.adapter |= bool(policy.adapter_kinds)  # two adapters are not merged into one model
     checkpoint = read_checkpoint(options.ckpt_path)
-    with replacing(Path(options.out), overwrite=options.overwrite) as folder:
+    with new_folder(Path(options.out)) as folder:
         with TemporaryDirectory(prefix=".weights", dir=folder) as mapped:
             model, done = _trained(cli, checkpoint, Path(mapped))
             _save(model, data, folder, adapter=options.adapter)
@@ -94,27 +94,18 @@ def _trained(cli: Any, checkpoint: Checkpoint, mapped: Path) -> tuple[PreTrained
 
 
 @contextmanager
-def replacing(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder beside `out`, which takes its place at the end and is removed where something is raised."""
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside `out`, which becomes it at the end and is removed where something is raised."""
     out = out.resolve()
-    if out.exists() and not out.is_dir():
-        raise ConfigError("--out", out, "a folder", "Name another place.")
-    if out.is_dir() and any(out.iterdir()):
-        if not overwrite:
-            raise ConfigError("--out", out, "a new or empty folder", "Name another one, or add --overwrite true.")
-        if not (out / RUN_CONFIG).is_file():
-            expected = f"an exported folder, with {RUN_CONFIG}, since all in it will be replaced"
-            raise ConfigError("--out", out, expected, "Name another one.")
-    draft, old = (out.with_name(f".{out.name}.{os.getpid()}.{name}") for name in ("part", "old"))
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise ConfigError("--out", out, "a new or empty folder", "Name another one.")
+    draft = out.with_name(f".{out.name}.{os.getpid()}.part")
     draft.mkdir(parents=True)
     try:
         yield draft
-        if out.exists():
-            out.rename(old)
-        draft.rename(out)
+        draft.replace(out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adapter: bool) -> None:
