@@ -148,10 +148,11 @@ class CodCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Keys beside `model`, `data` and `trainer`: `options` of all classes."""
+        add: Any = parser.add_argument
         for owner in reversed(type(self).__mro__):
             for name, (kind, default, text) in vars(owner).get("options", {}).items():
                 how = {"type": kind, "required": True} if default is ... else {"type": kind, "default": default}
-                parser.add_argument(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how))
+                add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how))
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
