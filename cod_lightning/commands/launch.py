@@ -19,7 +19,7 @@ from jsonargparse.typing import NonNegativeInt, Path_fr, PositiveInt
 
 from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.checkpoints.resume import newest
+from cod_lightning.checkpoints.folder import newest
 from cod_lightning.commands.config_files import expand, read_yaml
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.memory import plan_of

@@ -16,16 +16,14 @@ from cod_lightning.callbacks import (
     Notes,
     PositionCurve,
     Progress,
-    Sample,
     Staleness,
     Throughput,
     TokenBudget,
     Transcripts,
     WeightSync,
 )
-from cod_lightning.checkpoints.changes import check_same_policy, differences
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.checkpoints.resume import checkpoints_of
+from cod_lightning.checkpoints.folder import checkpoints_of
 from cod_lightning.commands import phase
 from cod_lightning.commands.config_files import Expanded
 from cod_lightning.commands.evaluate import evaluate
@@ -38,6 +36,7 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
+from cod_lightning.ranges import Count
 from cod_lightning.ranks import check_shares
 
 _MOST_CAUSES = 2
@@ -53,9 +52,8 @@ class TrainCLI(CodCLI):
     """The config as it was asked for, in plain containers."""
     options: ClassVar[Options] = {
         "warm_start": (phase.WarmStart | None, None, "A supervised start before `fit`. Keys: --warm_start.help."),
-        "profile": (None, False, "Write where the time of a step of `fit` went: profile/summary.md, trace.json.gz."),
         "sampled_token_budget": (
-            int | None,
+            Count | None,
             None,
             "End `fit` with the rollout that has sampled so many tokens in all.",
         ),
@@ -107,7 +105,7 @@ class TrainCLI(CodCLI):
             from cod_lightning.commands import memory
 
             self.memory_plan = memory.announce(self.model, data, config.trainer)
-        check_pair(data.engine, policy, data.frozen)
+        check_pair(data.engine, policy)
         if config.warm_start is not None:
             check_played(self.model, data)
             began = self._began_with(checkpoints)
@@ -117,6 +115,8 @@ class TrainCLI(CodCLI):
 
     def _began_with(self, checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
         """The config whose warm start is meant: of the checkpoints' runs, which are compared with what they began with."""
+        from cod_lightning.checkpoints.changes import differences
+
         runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
         runs = runs or [self.asked | {"seed_everything": self._own().seed_everything}]
         for run in runs:
@@ -139,6 +139,8 @@ class TrainCLI(CodCLI):
         if not checkpoints:
             self._note_untrained()
             return
+        from cod_lightning.checkpoints.changes import check_same_policy
+
         words = self.datamodule.words_for(self.model.policy)
         for one in checkpoints:
             check_same_policy(one, self.asked, words, accepted=self._own().accept_changes)
@@ -162,14 +164,9 @@ class TrainCLI(CodCLI):
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
         callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress(), PositionCurve(), Sample()]
+        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress(), PositionCurve()]
         callbacks += [TokenBudget(self._own().sampled_token_budget), Transcripts(), LifecycleTable()]
-        callbacks.append(Evaluation(by_checkpoint=bool(self.checkpoints)))
-        if self._own().profile and self.subcommand == "fit":
-            from cod_lightning.callbacks import StepProfile
-
-            callbacks.append(StepProfile())
-        return callbacks
+        return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then write the report."""
@@ -219,7 +216,7 @@ class TrainCLI(CodCLI):
         if self.trainer.is_global_zero:
             from cod_lightning.commands import report
 
-            report.run([str(self.root), "--trust"])
+            report.run([str(self.root)])
 
 
 def check_training(module: Any, data: Any, ranks: int, strategy: str) -> None:
