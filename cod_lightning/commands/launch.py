@@ -167,7 +167,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def rendered(platform: Platform, *, root: Path, sky: Mapping[str, Any] | None = None, **values: Any) -> str:
-    """The file for Slurm or SkyPilot; `sky` are further keys of the latter. Names are quoted for the shell."""
+    """The file for Slurm or SkyPilot; `sky` are further keys of the latter. Names are quoted for the shell, options for Slurm."""
     environment = Environment(
         loader=PackageLoader("cod_lightning.commands", "launch_templates"),
         undefined=StrictUndefined,
@@ -185,7 +185,7 @@ def rendered(platform: Platform, *, root: Path, sky: Mapping[str, Any] | None = 
         "num_nodes": values["num_trainers"] + values["num_server_nodes"],
         "servers_per_node": max(1, values["gpus"] // values["gpus_per_server"]) if values["num_server_nodes"] else 0,
     }
-    values = {"setup": "", "sbatch": (), **values}
+    values = {"setup": "", **values, "sbatch": [shlex.quote(option) for option in values.get("sbatch", ())]}
     node = environment.get_template("node.sh.j2").render(values)
     if platform == "slurm":
         return environment.get_template("slurm.sh.j2").render(values, node=node)
@@ -223,7 +223,7 @@ def sky_keys(file: Any) -> dict[str, Any]:
     """What a file adds to SkyPilot's YAML. Raises `ConfigError` for keys that are `launch`'s own."""
     try:
         content = yaml.safe_load(file.get_content()) or {}
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError("--sky", file, "a YAML file", f"Correct it: {reason}.") from None
     if not isinstance(content, dict) or {"name", "num_nodes", "run", "secrets"} & content.keys():

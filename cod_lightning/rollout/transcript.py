@@ -126,7 +126,7 @@ def load_line(line: str, where: str) -> PlayedGroup:
         )
         life = Lifecycle(pack_id=pack.id, sibling=record["sibling"], episodes=episodes, attempts=attempts)
         return PlayedGroup(record["step"], Group(pack=pack, lifecycles=(life,)))
-    except (ValueError, KeyError, TypeError, AssertionError, OverflowError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AssertionError, OverflowError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{where} is damaged ({type(error).__name__}: {error}). "
             "A run that was killed leaves a torn last line; remove it together with the other lines of its pack."

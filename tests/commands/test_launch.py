@@ -264,12 +264,18 @@ def test_options_of_sbatch_that_are_none_are_refused(typed, message):
         sbatch_options(typed)
 
 
+def test_options_of_sbatch_with_spaces_and_hashes_are_one_word_to_slurm(tmp_path):
+    made = plan(tmp_path, sbatch=sbatch_options("'--comment=two words # of it' --partition=gpu"))
+    directives = [line for line in made.rendered("slurm").splitlines() if line.startswith("#SBATCH")]
+    assert directives[-2:] == ["#SBATCH '--comment=two words # of it'", "#SBATCH --partition=gpu"]
+
+
 def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
     file = tmp_path / "more.yaml"
     file.write_text("resources: {accelerators: 'H100:8'}\n")
     made = plan(tmp_path, sky=sky_keys(Path_fr(file)))
     assert yaml.safe_load(made.rendered("sky"))["resources"] == {"accelerators": "H100:8"}
-    for text in ("run: x\n", "[1]\n", "a: [\n"):
+    for text in ("run: x\n", "[1]\n", "a: [\n", "[" * 5000):
         file.write_text(text)
         with pytest.raises(ConfigError, match="--sky is"):
             sky_keys(Path_fr(file))

@@ -40,6 +40,7 @@ from tests.records import group, turn
 from tests.reports.made_runs import write_logprobs, write_run
 from tests.rollout.test_forged_roles import NORMALISERS, forged
 from tests.rollout.test_forged_roles import texts as spelling_texts
+from tests.soak import attacks_by_load as by_load
 from tests.soak import attacks_by_neighbours as by_neighbours
 from tests.soak import attacks_by_text as by_text
 
@@ -384,6 +385,7 @@ def main() -> None:
         }
         | by_text.attacks(options.share)
         | by_neighbours.attacks(options.share)
+        | by_load.attacks(options.share)
     )
     kept: dict[str, dict[str, Any]] = json.loads(options.out.read_text()) if options.out.exists() else {}
     counts: dict[str, dict[str, Any]] = {}
@@ -395,7 +397,7 @@ def main() -> None:
         options.out.write_text(json.dumps(kept | counts, indent=1) + "\n")
     bad = {f"{a}.{k}": v for a, of in counts.items() for k, v in of.items() if k in _ZERO and v}
     assert not bad, bad
-    most = {"cycles": 600, "caches": 200}
+    most = {"cycles": 600, "caches": 200, "large_reports": 700}
     assert all(10 < counts[a]["peak_mib"] < most[a] for a in most.keys() & counts.keys()), counts
 
 
@@ -409,6 +411,7 @@ _ZERO = (
     "left",
     *by_text.ZERO,
     *by_neighbours.ZERO,
+    *by_load.ZERO,
 )
 
 if __name__ == "__main__":

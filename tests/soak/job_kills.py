@@ -100,7 +100,7 @@ def cells_that_differ(root: Path, whole: Path) -> int:
 class Launched:
     """Jobs of `launch` in one folder."""
 
-    share = 0.75
+    share = 0.5
     """Of the time that it takes without kills: within it, it is killed. What goes on is over sooner than what begins."""
 
     def __init__(self, folder: Path) -> None:
