@@ -60,7 +60,7 @@ def read_record(folder: Path) -> JobRecord:
         return JobRecord(
             **{**content, "status": JobStatus(content["status"]), "overrides": tuple(content["overrides"])}
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} is no job of a sweep ({type(error).__name__}: {error}). Move it away.") from error
 
 

@@ -151,6 +151,8 @@ def test_a_warm_start_of_which_nothing_is_known_is_not_the_best(root: Path) -> N
         ("metrics.csv", b"step,tokens/sampled\n0,many\n", "is no metrics.csv of this project .ValueError"),
         ("metrics.csv", b"step,tokens/sampled\n0,1\n", "is no metrics.csv of this project .KeyError"),
         ("metrics.csv", None, "is no metrics.csv of this project .FileNotFoundError"),
+        ("job.json", b"[" * 100_000, "is no job of a sweep .RecursionError"),
+        ("evaluation.json", b"[" * 100_000, "is no evaluation.json of this project .RecursionError"),
         ("evaluation_packs.parquet", [0, 2], "without every position once"),
         ("evaluation_packs.parquet", [0, 0], "without every position once"),
         ("evaluation_packs.parquet", [2**31 - 1, 0], "without every position once"),
