@@ -22,12 +22,10 @@ from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.types import Split
 from tests.reports.test_report import quarter_of_a_gigabyte
 from tests.test_heard_at_once import AT_ONCE_S, WORLDS, stopped_asleep
+from tests.test_lock import FLOORS, LOCKED
 
 ZERO = ("terminal_bytes", "held_up", "unpicklable", "late", "spinning", "below")
 """What no attack may count."""
-_LOCK = Path(__file__).resolve().parents[2] / ".ci" / "lock" / "run.txt"
-_FLOORS = {"lightning": "2.6.6", "pytorch-lightning": "2.6.6", "jinja2": "3.1.6", "filelock": "3.20.3"}
-"""Versions before these let others run code, or write files."""
 _NO_HTTP = (
     "import sys\n"
     "from pathlib import Path\n"
@@ -119,13 +117,10 @@ def spinning_threads() -> dict[str, int]:
 
 
 def pins() -> dict[str, int]:
-    """`below` counts what is locked without a hash, and what is locked or installed of versions that let others in."""
-    entries = re.split(r"\n(?=\S)", _LOCK.read_text())
-    locked = dict(found.groups() for one in entries if (found := re.match(r"([\w.-]+)==(\S+)", one)))
-    below = sum("--hash=sha256:" not in one for one in entries if "==" in one.partition("\n")[0])
-    for name, floor in _FLOORS.items():
-        below += sum(Version(found) < Version(floor) for found in (locked[name], version(name)))
-    return {"packages": len(locked), "below": below}
+    """`below` counts what is locked or installed of versions that let others run code, or write files."""
+    found = [(name, where) for name in FLOORS for where in (LOCKED[name], version(name))]
+    below = sum(Version(one) <= Version(FLOORS[name]) for name, one in found)
+    return {"packages": len(LOCKED), "below": below}
 
 
 def attacks(share: float) -> dict[str, Callable[[], dict[str, int]]]:
