@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import yaml
@@ -82,7 +81,7 @@ class Evidence:
 
     def _mean(self, column: str, chosen: Callable[[int], bool]) -> float | None:
         values = [value for update, value in self.metrics.get(column, {}).items() if chosen(update)]
-        return fmean(values) if values else None
+        return sum(values) / len(values) if values else None
 
     @property
     def first_groups(self) -> list[PlayedGroup]:

@@ -229,6 +229,13 @@ def test_notes_of_a_foreign_run_with_ids_that_the_model_lacks_are_refused(of, id
         of_notes(model, [*notes, structs.replace(notes[0], turns=(damaged,))])
 
 
+def test_numbers_as_large_as_can_be_are_looked_at_like_others():
+    largest = column(*[1e308] * 10)
+    run = healthy(metrics=dict.fromkeys(healthy().metrics, largest))
+    assert run.late("train/entropy") == float("inf")
+    assert causes_of(run)
+
+
 def test_a_folder_without_a_training_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"metrics\.csv or lifecycles/train\.jsonl"):
         read_evidence(tmp_path)
