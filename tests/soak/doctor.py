@@ -22,8 +22,8 @@ PAGE = """# What doctor names
 
     PYTHONPATH=. python tests/soak/doctor.py --out docs/results
 
-Of {num} planted causes {named} are named first, with {beside} others beside them. Causes named in {runs} healthy runs: {alarms}, and
-what was seen there is so.
+Of {num} planted causes {named} are named first, with {beside} others beside them. Causes named in {runs} healthy runs: {alarms},
+and what was seen there is so.
 
 {planted}
 
