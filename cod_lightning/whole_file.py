@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cod_lightning.markdown import visible
+
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Put it there in one replace, with a folder for it. A device or pipe, such as /dev/stdout, is written to.
@@ -47,12 +49,13 @@ def without_link(path: Path) -> Path:
 
 
 def write_figure(stem: Path, figure: Any) -> list[Path]:
-    """The same for a figure of matplotlib, as STEM.png and STEM.svg, which are returned. A dollar sign in its texts is one."""
+    """The same for a figure of matplotlib, as STEM.png and STEM.svg, which are returned. Its texts are shown as they are."""
     written = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]
     for path in written:
         file = io.BytesIO()
         for text in figure.findobj(lambda part: hasattr(part, "set_parse_math")):
             text.set_parse_math(False)
+            text.set_text(visible(text.get_text()))
         figure.savefig(file, format=path.suffix[1:])
         write_whole(path, file.getvalue())
     return written

@@ -1,5 +1,6 @@
 """The comparison as a page: what won, by how much, at what cost, what made no difference, and how to run each row again."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -29,8 +30,8 @@ def page(results: SweepResults, title: str, command: str, plots: Sequence[Path] 
 
 
 def plot_name(sweep: SweepRecord) -> str:
-    """Part of the names of its plots."""
-    return f"{sweep['config']}_{sweep['suite']}".replace("/", "_")
+    """Part of the names of its plots, of letters that a link may have."""
+    return re.sub(r"[^\w.-]", "_", f"{sweep['config']}_{sweep['suite']}")
 
 
 def sentences(sweep: SweepRecord) -> Iterator[str]:
