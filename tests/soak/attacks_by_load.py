@@ -3,7 +3,9 @@
 import contextlib
 import io
 import os
+import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,8 +21,13 @@ from packaging.version import Version
 from cod_lightning.contexts.retrieval import similarities
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.process_world import ProcessWorld
+from cod_lightning.reports.sweeps.compare import compare
+from cod_lightning.reports.sweeps.page import page
 from cod_lightning.types import Split
+from tests.methods.test_recorded import NUM_IDS, fit, packs_of
+from tests.reports.sweeps.test_compare import job as swept_job
 from tests.reports.test_report import quarter_of_a_gigabyte
+from tests.soak.damages import absurd, damage, refused
 from tests.test_heard_at_once import AT_ONCE_S, WORLDS, stopped_asleep
 from tests.test_lock import FLOORS, LOCKED
 
@@ -40,6 +47,48 @@ def requests_without_http(num: int) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as root:
         done = subprocess.run([sys.executable, "-c", _NO_HTTP, root, str(num)], capture_output=True, check=True)
     return {"requests": num, "terminal_bytes": len(done.stdout) + len(done.stderr)}
+
+
+def damaged_sweeps(num: int) -> dict[str, int]:
+    """A file of a sweep's job is damaged, or a value in it becomes absurd; the runs are compared, or refused in one line."""
+    counts = dict.fromkeys(("damages", "tables", "refused", "tracebacks"), 0)
+    with tempfile.TemporaryDirectory() as root:
+        whole = Path(root) / "whole"
+        whole.mkdir()
+        for seed in (1, 2):
+            swept_job(whole, seed, 0.3, credit="episode")
+            swept_job(whole, seed, 0.5, credit="trajectory", order=1)
+        files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+        for number in range(num):
+            rng, folder = random.Random(f"sweeps/{number}"), Path(root) / str(number)
+            shutil.copytree(whole, folder)
+            path = folder / rng.choice(files)
+            (absurd if path.suffix == ".json" and number % 4 else damage)(path, rng)
+            counts["damages"] += 1
+            with refused(counts, f"sweep {number}, {path.name}"):
+                page(compare([folder]), "compared", "")
+                counts["tables"] += 1
+            shutil.rmtree(folder)
+    return counts
+
+
+def recorded_groups(num: int) -> dict[str, int]:
+    """A line of lifecycles from elsewhere is damaged, or a value in it absurd; they are taken or refused in one line."""
+    counts = dict.fromkeys(("damages", "taken", "refused", "tracebacks"), 0)
+    with tempfile.TemporaryDirectory() as root, contextlib.redirect_stdout(io.StringIO()):
+        fit(Path(root))
+        lines = (Path(root) / "lifecycles" / "train.jsonl").read_bytes()
+        for number in range(num):
+            rng, path = random.Random(f"groups/{number}"), Path(root) / str(number) / "train.jsonl"
+            path.parent.mkdir()
+            path.write_bytes(lines)
+            (absurd if number % 4 else damage)(path, rng)
+            counts["damages"] += 1
+            with refused(counts, f"groups {number}"):
+                packs, drawn = packs_of(path.parent)
+                packs.collected(drawn, 2, 0, NUM_IDS)
+                counts["taken"] += 1
+    return counts
 
 
 def large_reports() -> dict[str, int]:
@@ -127,6 +176,8 @@ def attacks(share: float) -> dict[str, Callable[[], dict[str, int]]]:
     """All of them, with this share of the full numbers."""
     return {
         "requests_without_http": lambda: requests_without_http(max(20, int(4000 * share))),
+        "damaged_sweeps": lambda: damaged_sweeps(int(600 * share)),
+        "recorded_groups": lambda: recorded_groups(int(2000 * share)),
         "large_reports": large_reports,
         "slow_indices": lambda: slow_indices(max(8, int(200 * share))),
         "worlds_in_processes": worlds_in_processes,
