@@ -72,7 +72,7 @@ class BaselineWithoutSiblings(Cause):
 
     def seen(self, run: Evidence) -> Seen | None:
         lost, size = run.late("rollout/num_lost_groups"), run.option("data.packs_per_rollout")
-        if lost is None or not size or lost / size < self.most:
+        if lost is None or not isinstance(size, int) or size < 1 or lost / size < self.most:
             return None
         failed = (
             PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling)

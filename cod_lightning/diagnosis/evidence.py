@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -136,7 +137,7 @@ def _metrics(paths: Iterable[Path]) -> dict[str, dict[int, float]]:
     """Numbers by column and update; where a resumed run repeats an update, the later row counts."""
     found: dict[str, dict[int, float]] = {}
     for path in filter(Path.is_file, paths):
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        with path.open(encoding="utf-8", errors="replace", newline="") as file, suppress(csv.Error):
             for row in csv.DictReader(line.replace("\0", "") for line in file):
                 if (update := _number(row.get("step"))) is None:
                     continue

@@ -236,6 +236,17 @@ def test_numbers_as_large_as_can_be_are_looked_at_like_others():
     assert causes_of(run)
 
 
+@pytest.mark.parametrize("size", ["eight", [8], -1, 0])
+def test_a_config_of_other_kinds_of_values_says_nothing(size):
+    run = replace(HAVE["baseline without siblings"], config={"data": {"packs_per_rollout": size}})
+    assert causes_of(run) == []
+
+
+def test_rows_of_metrics_before_one_that_cannot_be_read_count(tmp_path):
+    (tmp_path / "metrics.csv").write_text(f"step,train/entropy\n0,0.5\n1,{'9' * 200_000}\n2,0.1\n")
+    assert read_evidence(tmp_path).metrics["train/entropy"] == {0: 0.5}
+
+
 def test_a_folder_without_a_training_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"metrics\.csv or lifecycles/train\.jsonl"):
         read_evidence(tmp_path)
