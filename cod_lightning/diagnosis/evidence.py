@@ -118,10 +118,10 @@ def read_evidence(folder: Path) -> Evidence:
         raise ConfigError("doctor RUN_DIR", folder, expected, remedy)
     return Evidence(
         folder=folder,
-        config=_config(folder / "config.yaml"),
+        config=_config(folder / "config.yaml") if (folder / "config.yaml").is_file() else {},
         metrics=_metrics([*sorted(folder.glob("metrics-*.csv")), metrics]),
         groups=list(chain.from_iterable(map(_ends, filter(Path.is_file, lives)))),
-        suites=_suites(folder / "evaluation.json"),
+        suites=_suites(folder / "evaluation.json") if (folder / "evaluation.json").is_file() else {},
     )
 
 

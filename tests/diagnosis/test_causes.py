@@ -1,5 +1,6 @@
 """Each cause is named on evidence that has it, and on none that stays just below its threshold."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -245,6 +246,14 @@ def test_a_config_of_other_kinds_of_values_says_nothing(size):
 def test_rows_of_metrics_before_one_that_cannot_be_read_count(tmp_path):
     (tmp_path / "metrics.csv").write_text(f"step,train/entropy\n0,0.5\n1,{'9' * 200_000}\n2,0.1\n")
     assert read_evidence(tmp_path).metrics["train/entropy"] == {0: 0.5}
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "evaluation.json", "lifecycles/train.jsonl"])
+def test_what_is_no_file_is_not_waited_for(tmp_path, name):
+    (tmp_path / "metrics.csv").write_text("step,train/entropy\n0,0.5\n")
+    (tmp_path / "lifecycles").mkdir()
+    os.mkfifo(tmp_path / name)
+    assert read_evidence(tmp_path).num_updates == 1
 
 
 def test_a_folder_without_a_training_is_refused(tmp_path):
