@@ -1,10 +1,8 @@
 """What a run recorded, as causes look at it: metrics by update, its first and its latest lifecycles, its evaluation."""
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -14,6 +12,7 @@ import yaml
 
 from cod_lightning.diagnosis.notes import Dependence
 from cod_lightning.errors import ConfigError
+from cod_lightning.reports.curves import read_metrics
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.trusted import read_config
@@ -119,7 +118,7 @@ def read_evidence(folder: Path) -> Evidence:
     return Evidence(
         folder=folder,
         config=_config(folder / "config.yaml") if (folder / "config.yaml").is_file() else {},
-        metrics=_metrics([*sorted(folder.glob("metrics-*.csv")), metrics]),
+        metrics=read_metrics(folder)[0],
         groups=list(chain.from_iterable(map(_ends, filter(Path.is_file, lives)))),
         suites=_suites(folder / "evaluation.json") if (folder / "evaluation.json").is_file() else {},
     )
@@ -131,28 +130,6 @@ def _config(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _metrics(paths: Iterable[Path]) -> dict[str, dict[int, float]]:
-    """Numbers by column and update; where a resumed run repeats an update, the later row counts."""
-    found: dict[str, dict[int, float]] = {}
-    for path in filter(Path.is_file, paths):
-        with path.open(encoding="utf-8", errors="replace", newline="") as file, suppress(csv.Error):
-            for row in csv.DictReader(line.replace("\0", "") for line in file):
-                if (update := _number(row.get("step"))) is None:
-                    continue
-                for column, text in row.items():
-                    if column and (value := _number(text)) is not None:
-                        found.setdefault(column, {})[int(update)] = value
-    return found
-
-
-def _number(text: object) -> float | None:
-    try:
-        value = float(str(text))
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def _suites(path: Path) -> dict[str, Any]:
