@@ -70,4 +70,6 @@ def write_record(folder: Path, record: JobRecord) -> None:
 
 def read_jobs(root: Path) -> dict[Path, JobRecord]:
     """All jobs of a sweep's folder, by their own folders."""
+    if pipe := next(filter(Path.is_fifo, root.glob("*/*")), None):
+        raise DataError(f"{pipe} is a pipe, which would be waited for. Move it away.")
     return {path.parent: read_record(path.parent) for path in sorted(root.glob(f"*/{_FILE}"))}

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,12 +145,26 @@ def test_a_warm_start_of_which_nothing_is_known_is_not_the_best(root: Path) -> N
     assert known(**{"warm_start": lost, "warm_start_t0.3": lost}) is None
 
 
+COLUMNS = b"step,tokens/sampled,tokens/trained,time/rollout_s,time/train_s\n"
+
+
+def test_a_pipe_in_a_job_s_folder_is_not_waited_for(root: Path) -> None:
+    os.mkfifo(sorted(root.glob("episode-*"))[0] / "more")
+    with pytest.raises(DataError, match=r"more is a pipe, which would be waited for"):
+        compare([root])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("metrics.csv", b"step,tokens/sampled\n0,many\n", "is no metrics.csv of this project .ValueError"),
         ("metrics.csv", b"step,tokens/sampled\n0,1\n", "is no metrics.csv of this project .KeyError"),
         ("metrics.csv", None, "is no metrics.csv of this project .FileNotFoundError"),
+        (
+            "metrics.csv",
+            COLUMNS + b"0,1e308,1,1,1\n",
+            "is no metrics.csv of this project .ValueError: a number above 1e.18",
+        ),
         ("job.json", b"[" * 100_000, "is no job of a sweep .ValidationError"),
         ("job.json", {"order": "x"}, r"is no job of a sweep .ValidationError: .* at `\$\.order`"),
         ("job.json", {"seed": None}, r"is no job of a sweep .ValidationError: .* at `\$\.seed`"),
