@@ -73,7 +73,7 @@ def test_a_flipped_bit_in_a_shard_is_recognised(name, folder):
     assert damage(folder) == f"{name} in it is not as it was written"
 
 
-@pytest.mark.parametrize("marker", ["", "{", "[]", '{"sha256": 3}', '{"sha256": {"__0_0.distcp": '])
+@pytest.mark.parametrize("marker", ["", "{", "[]", '{"sha256": 3}', '{"sha256": {"__0_0.distcp": ', "[" * 100_000])
 def test_a_marker_that_cannot_be_read_marks_nothing(marker, folder):
     (folder / MARKER).write_text(marker)
     assert MARKER in (damage(folder) or "")
