@@ -16,7 +16,6 @@ from cod_lightning.callbacks import (
     Notes,
     PositionCurve,
     Progress,
-    Sample,
     Staleness,
     Throughput,
     TokenBudget,
@@ -38,6 +37,7 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
+from cod_lightning.ranges import Count
 from cod_lightning.ranks import check_shares
 
 _MOST_CAUSES = 2
@@ -57,7 +57,7 @@ class TrainCLI(CodCLI):
         text = "A supervised start before `fit`, unless it is cached; null starts from model.policy. Keys: --warm_start.help."
         parser.add_argument("--warm_start", type=phase.WarmStart | str | None, default=None, help=text)
         text = "End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer."
-        parser.add_argument("--sampled_token_budget", type=int | None, default=None, help=text)
+        parser.add_argument("--sampled_token_budget", type=Count | None, default=None, help=text)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
@@ -110,7 +110,7 @@ class TrainCLI(CodCLI):
             from cod_lightning.commands import memory
 
             self.memory_plan = memory.announce(self.model, data, config.trainer)
-        check_pair(data.engine, policy, data.frozen)
+        check_pair(data.engine, policy)
         if config.warm_start is not None:
             check_played(self.model, data)
             began = self._began_with(checkpoints)
@@ -175,7 +175,6 @@ class TrainCLI(CodCLI):
             Staleness(),
             Progress(),
             PositionCurve(),
-            Sample(),
             budget,
         ]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins

@@ -12,30 +12,15 @@ import torch
 
 from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.datamodules.rollout import RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.base import Program
 from cod_lightning.methods.attempts import Anchored
-from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump, load
 from cod_lightning.rollout.transcript import read
-from tests.small_fit import quiet_trainer
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
 
 NUM_UPDATES = 4
-
-
-class Updates(L.Callback):
-    """Keeps what each update trained on."""
-
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        self.batches.append(batch)
 
 
 def fit(
@@ -49,22 +34,8 @@ def fit(
 ) -> tuple[GRPOModule, Updates, L.Trainer]:
     """Two rollouts of four packs, two updates of each."""
     L.seed_everything(3, verbose=False)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    grpo, updates = GRPOModule(policy, **({"lr": 1e-2} | module)), Updates()
-    data = RolloutDataModule(
-        WordWorld(),
-        PlainContext(),
-        TransformersEngine(),
-        pack_size=2,
-        group_size=4,
-        packs_per_rollout=4,
-        updates_per_rollout=2,
-        rollouts_per_epoch=2,
-        val_packs=4,
-        max_new_tokens=3,
-        seed=3,
-        program=program or ConnectTheDots(),
-    )
+    grpo, updates = GRPOModule(small_policy(), **({"lr": 1e-2} | module)), Updates()
+    data = small_data(val_packs=4, seed=3, program=program or ConnectTheDots())
     own = (WeightSync(), Transcripts(train_per_rollout=kept), updates)
     trainer = quiet_trainer(folder, *own, max_steps=max_steps, limit_val_batches=0)
     trainer.fit(grpo, data, ckpt_path=resume)
