@@ -229,7 +229,10 @@ class TrainCLI(CodCLI):
 
     def _evaluate(self, *, trained_done: bool) -> None:
         folder, more = self.warm_start_folder, self.checkpoints[1:]
-        note = self.demonstrations.described() if isinstance(self.demonstrations, TeacherDials) else ""
+        from cod_lightning.diagnosis.evidence import Evidence, metrics_of
+
+        begun = self.demonstrations.described() if isinstance(self.demonstrations, TeacherDials) else ""
+        note = "\n".join(filter(None, (begun, Evidence(folder=self.root, metrics=metrics_of(self.root)).in_training())))
         parts = (self.trainer, self.model, self.datamodule, folder)
         evaluate(*parts, trained_done=trained_done, checkpoints=more, note=note)
         if self.trainer.is_global_zero:

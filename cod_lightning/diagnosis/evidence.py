@@ -80,6 +80,23 @@ class Evidence:
         values = self.metrics.get(column)
         return values[min(values)] if values else None
 
+    @property
+    def ends(self) -> dict[str, tuple[float, float]]:
+        """pass@K and entropy (nats a token), each of the first update and in the mean of late ones; those that were logged."""
+        columns = {
+            f"pass@{name.rpartition('/')[2]}": name for name in self.metrics if name.startswith("train/pass_at/")
+        }
+        columns["entropy"] = "train/entropy"
+        found = {label: (self.early(name), self.late(name)) for label, name in columns.items()}
+        return {
+            label: (first, late) for label, (first, late) in found.items() if first is not None and late is not None
+        }
+
+    def in_training(self) -> str:
+        """The ends as a sentence, by which a reader sees whether a policy solves more or is only surer; empty without any."""
+        said = ", ".join(f"{label} {first:.3f} to {late:.3f}" for label, (first, late) in self.ends.items())
+        return f"In training, first update to last quarter: {said} (nats a token)." if said else ""
+
     def _mean(self, column: str, chosen: Callable[[int], bool]) -> float | None:
         values = [value for update, value in self.metrics.get(column, {}).items() if chosen(update)]
         return fmean(values) if values else None
@@ -119,7 +136,7 @@ def read_evidence(folder: Path) -> Evidence:
     return Evidence(
         folder=folder,
         config=_config(folder / "config.yaml"),
-        metrics=_metrics([*sorted(folder.glob("metrics-*.csv")), metrics]),
+        metrics=metrics_of(folder),
         groups=list(chain.from_iterable(map(_ends, filter(Path.is_file, lives)))),
         suites=_suites(folder / "evaluation.json"),
     )
@@ -133,10 +150,10 @@ def _config(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _metrics(paths: Iterable[Path]) -> dict[str, dict[int, float]]:
-    """Numbers by column and update; where a resumed run repeats an update, the later row counts."""
+def metrics_of(folder: Path) -> dict[str, dict[int, float]]:
+    """Numbers of a run's metrics.csv by column and update; where a resumed run repeats an update, the later row counts."""
     found: dict[str, dict[int, float]] = {}
-    for path in filter(Path.is_file, paths):
+    for path in filter(Path.is_file, [*sorted(folder.glob("metrics-*.csv")), folder / "metrics.csv"]):
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
             for row in csv.DictReader(line.replace("\0", "") for line in file):
                 if (update := _number(row.get("step"))) is None:

@@ -34,7 +34,7 @@ from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.tool_calls import ToolCall
 from cod_lightning.types import Pack, Split
 from examples.studies.apps_page import page
-from examples.studies.signals import finished, train
+from examples.studies.signals import ends, finished, train
 from tests.envs.apps.escapes import ESCAPES
 from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 from tests.envs.apps.played import damaged, solved, specs, successes
@@ -228,17 +228,16 @@ def learned(runs: Path, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measured(folder: Path) -> dict[str, Any]:
-    """A finished run."""
+    """A finished run: success by position (its mean is TGC), packs with every task solved (SGC), pass@K and entropy."""
     suite = json.loads((folder / "evaluation.json").read_text())["suites"]["held_out"]
     curves = {"trained": suite["positions"]} | suite["controls"]
+    references = ("memoryless", "scripted", "oracle")
     with (folder / "metrics.csv").open(newline="") as file:
         sampled = [float(row["tokens/sampled"] or 0) for row in csv.DictReader(file)]
     return {
-        "curves": {
-            name: [one["success"] for one in curve]
-            for name, curve in curves.items()
-            if name not in ("random", "memoryless", "scripted", "oracle")
-        },
+        "curves": {name: [one["success"] for one in curve] for name, curve in curves.items() if name not in references},
+        "whole": {name: one["mean"] for name, one in suite["figures"]["whole_packs"].items() if name not in references},
+        "ends": ends(folder),
         "sampled_tokens": max(sampled),
         "rollouts": len({*sampled} - {0.0}),
     }

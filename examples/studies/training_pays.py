@@ -1,13 +1,16 @@
-"""Where training pays: trained policies beside their warm start at its best temperature, from the results that are there.
+"""Where training pays: trained policies beside their warm start at its best temperature.
 
-    PYTHONPATH=. python examples/studies/training_pays.py
+    PYTHONPATH=. python examples/studies/training_pays.py --runs runs/training_pays [--updates 75 ...] [--seeds 1 2 3] [--page_only]
 
-It trains nothing: it reads `docs/results/*.json` and writes `docs/results/training_pays.md`.
+It trains levers after warm starts cut short, `LENGTHS`, and writes `docs/results/training_pays.json`; all other settings it reads
+from the other results. Finished runs are kept; runs that the folder lacks stay in the JSON. It writes `training_pays.md`.
 """
 
+import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -16,8 +19,12 @@ import numpy as np
 
 from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.markdown import table
+from examples.studies.signals import RESULTS, command, ends, finished, first_to_late, folder_of
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+LENGTHS = (75, 150, 300)
+"""Updates of the warm starts; `smoke` has 600."""
+SUITE = {"name": "held_out", "num_packs": 512, "controls": ["blanked_context"]}
+SUITE["warm_start_temperatures"] = [0.0, 0.3, 1.0]
 SOURCES = {
     "quick start (lake 3x3), 60 rollouts": "quickstart/runs/evaluation/suites/held_out",
     "uninformative demonstrations of levers, 200 rollouts": "uninformative/seeds/evaluation/suites/held_out",
@@ -25,9 +32,12 @@ SOURCES = {
     "levers, a teacher of three times the tokens": "distillation/studies/Which divergence/reverse KL/held_out",
     "lake of two worlds, reward": "distillation/studies/Specialists into one student/specialist on lakes/lake",
     "alchemy of two worlds, reward": "distillation/studies/Specialists into one student/specialist on alchemy/alchemy",
-    "apps, contexts, REC": "apps/learned/runs/REC, contexts/curves",
-    "apps, contexts, LOOP": "apps/learned/runs/LOOP, contexts/curves",
-    "apps, no contexts, LOOP": "apps/learned/runs/LOOP, per token/curves",
+    **{f"levers, warm start of {n} updates": f"training_pays/levers, {n} updates/curves" for n in LENGTHS},
+    "levers, warm start of 600 updates": "regime/waited for, four updates a rollout/curves",
+    "levers, the paper's regime": "regime/regime/curves",
+    "apps, contexts, REC": "apps/three_habits/runs/REC, contexts/curves",
+    "apps, contexts, LOOP": "apps/three_habits/runs/LOOP, contexts/curves",
+    "apps, no contexts, LOOP": "apps/three_habits/runs/LOOP, per token/curves",
     "TextWorld": "foreign_worlds/seeds/success",
     "levers in sentences": "sentences/worlds/levers/success",
     "lake in sentences": "sentences/worlds/lake/success",
@@ -75,6 +85,8 @@ class Setting:
     """The warm start at temperature 1."""
     best: list[float]
     best_name: str
+    runs: list[dict[str, Any]]
+    """With pass@K and entropy as `ends`; those that recorded none have none."""
 
     @property
     def gained(self) -> list[float]:
@@ -86,8 +98,10 @@ class Setting:
         return mean(self.best) - mean(self.hot)
 
 
-def curves(found: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """The way without seeds, and success by condition: of an `evaluation.json`'s suite, or as a study wrote it."""
+def curves(
+    found: Any, way: tuple[str, ...] = (), ends: Any = None
+) -> Iterator[tuple[str, dict[str, list[Any]], dict[str, Any]]]:
+    """The way without seeds, success by condition (of an `evaluation.json`'s suite, or as a study wrote it), pass@K and entropy."""
     if not isinstance(found, dict):
         return
     if "positions" in found and "controls" in found:
@@ -95,13 +109,15 @@ def curves(found: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[st
         yield (
             "/".join(way),
             {name: [one["success"] for one in of] for name, of in every.items() if "warm" in name or name == "trained"},
+            {},
         )
     elif "trained" in found and "warm_start" in found:
-        yield "/".join(way), {name: solved(of) for name, of in found.items() if "warm" in name or name == "trained"}
+        by_condition = {name: solved(of) for name, of in found.items() if "warm" in name or name == "trained"}
+        yield "/".join(way), by_condition, ends or {}
     else:
         for key, inside in found.items():
             is_seed = str(key).removeprefix("seed ").isdecimal()
-            yield from curves(inside, way if is_seed else (*way, str(key)))
+            yield from curves(inside, way if is_seed else (*way, str(key)), found.get("ends"))
 
 
 def solved(of: Any) -> list[float]:
@@ -111,22 +127,23 @@ def solved(of: Any) -> list[float]:
 
 def settings() -> dict[str, Setting]:
     """Those of `SOURCES`."""
-    every: dict[str, list[dict[str, float]]] = {}
+    every: dict[str, list[dict[str, Any]]] = {}
     for name in dict.fromkeys(source.partition("/")[0] for source in SOURCES.values()):
-        for way, of in curves(json.loads((RESULTS / f"{name}.json").read_text())):
+        for way, of, recorded in curves(json.loads((RESULTS / f"{name}.json").read_text())):
             if f"{name}/{way}" not in SOURCES.values():
                 continue
             means = {
                 key: mean(values) for key, values in of.items() if key == "trained" or key.startswith("warm_start")
             }
-            every.setdefault(f"{name}/{way}", []).append(means)
+            every.setdefault(f"{name}/{way}", []).append(means | {"ends": recorded})
     made = {}
     for label, source in SOURCES.items():
-        seeds = every[source]
+        if not (seeds := every.get(source)):
+            continue
         names = [name for name in seeds[0] if name.startswith("warm_start")]
         best = max(names, key=lambda name: mean(one[name] for one in seeds))
         hot = [one["warm_start"] for one in seeds]
-        made[label] = Setting([one["trained"] for one in seeds], hot, [one[best] for one in seeds], best)
+        made[label] = Setting([one["trained"] for one in seeds], hot, [one[best] for one in seeds], best, seeds)
     return made
 
 
@@ -142,12 +159,13 @@ def page(found: dict[str, Setting]) -> str:
         gained = f"{estimate.mean:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
         bold = "" if verdicts[-1] == "no difference shown" else "**"
         best = f"{mean(one.best):.3f} (T={temperature})"
-        cells.append([label, f"{mean(one.hot):.3f}", best, f"{mean(one.trained):.3f}", f"{bold}{gained}{bold}"])
+        told = [first_to_late(one.runs, name) for name in ("pass@8", "entropy")]
+        cells.append([label, f"{mean(one.hot):.3f}", best, f"{mean(one.trained):.3f}", f"{bold}{gained}{bold}", *told])
     flat, steep = (
         [verdict for one, verdict in zip(ordered, verdicts, strict=True) if (one.sharper < SHARPER) == is_flat]
         for is_flat in (True, False)
     )
-    head = ["setting", "warm start, T=1", "at its best T", "trained, T=1", "trained - best"]
+    head = ["setting", "warm start, T=1", "at its best T", "trained, T=1", "trained - best", "pass@8", "entropy"]
     counts = {
         "all": len(found),
         "above_hot": sum(mean(one.trained) > mean(one.hot) for one in ordered),
@@ -163,5 +181,39 @@ def page(found: dict[str, Setting]) -> str:
     return f"{ABOUT}\n{table(head, cells)}\n{READING.format(**counts)}"
 
 
-if __name__ == "__main__":
+def measured(folder: Path) -> dict[str, Any]:
+    """A finished run: success by position and condition, pass@K and entropy."""
+    suite = json.loads((folder / "evaluation.json").read_text())["suites"]["held_out"]
+    curves = {"trained": suite["positions"]} | suite["controls"]
+    return {
+        "curves": {name: [one["success"] for one in curve] for name, curve in curves.items()},
+        "ends": ends(folder),
+    }
+
+
+def main() -> None:
+    """Train what is missing, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--updates", type=int, nargs="+", default=list(LENGTHS), choices=LENGTHS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--page_only", action="store_true", help="train nothing")
+    options = parser.parse_args()
+    root = options.runs.resolve()
+    for seed, num in () if options.page_only else product(options.seeds, options.updates):
+        if not (folder := folder_of(root, f"levers, {num} updates", seed)).joinpath("evaluation.json").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            place = ["--trainer.default_root_dir", str(folder), "--seed_everything", str(seed), "--ckpt_path", "auto"]
+            sizes = ["--warm_start.num_updates", str(num), "--data.suites", json.dumps([SUITE])]
+            command(root, "fit", "--config", "smoke", *sizes, *place)
+    path = RESULTS / "training_pays.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    for num in LENGTHS:
+        of = found.setdefault(f"levers, {num} updates", {})
+        of.update((seed, measured(folder)) for seed, folder in finished(root, f"levers, {num} updates"))
+    path.write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "training_pays.md").write_text(page(settings()))
+
+
+if __name__ == "__main__":
+    main()
