@@ -136,10 +136,10 @@ The same with three habits, split by hash, and LOOP's clips at 0.2; five seeds. 
 ([splits](splits.md)). Success at the last of four tasks:
 """
 CODE = """
-**No model writes code here yet.** At LOOP's setting (`experiment/loop_apps_8b`) a task of informed play takes {turns:.1f} turns; of
-{whole:,.0f} letters the player writes {written:,.0f}, and {new:.0%} of its words occur in no demonstration before (passwords,
-tokens, numbers to copy). The random player solves {random:.1%}, so that reward has nothing to begin with but a warm start. A policy from
-nothing (`SentencePolicy`, 2.2 million parameters) takes these packs; by a trial of six updates and one rollout, which solved
+**No model writes code here yet.** At LOOP's setting (`experiment/loop_apps_8b`) a task of informed play takes {turns:.1f} turns.
+Of {whole:,.0f} letters the player writes {written:,.0f}, and {new:.0%} of its words are in no earlier demonstration: passwords,
+tokens, numbers to copy. The random player solves {random:.1%}, so reward has nothing to begin with but a warm start. A policy from
+nothing (`SentencePolicy`, 2.2 million parameters) takes these packs. By a trial of six updates and one rollout, which solved
 nothing, three seeds of 700 updates and a training are about five hours of a core. That was not run.
 """
 LIMITS = """
