@@ -96,7 +96,7 @@ TABLES = {
     "proposals": lambda seed: random_table(seed, tasks=6, program=ProposeAndSolve(solves=2)),
     "a fourth kind": lambda seed: replace(random_table(seed), kinds=torch.tensor([3, 0, 1, 0, 0, 3, 0])),
 }
-RULES = [EpisodeCredit(), EpisodeCredit(style="discounted", discount=0.5), TrajectoryCredit(), TaskCredit()]
+RULES = [EpisodeCredit(), EpisodeCredit(mean=False, discount=0.5), TrajectoryCredit(), TaskCredit()]
 tables = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
@@ -105,7 +105,7 @@ tables = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 @pytest.mark.parametrize("discount", [None, 0.6])
 def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_any_plan(table, seed, discount):
     table = table(seed)
-    rule = EpisodeCredit() if discount is None else EpisodeCredit(style="discounted", discount=discount)
+    rule = EpisodeCredit() if discount is None else EpisodeCredit(mean=False, discount=discount)
     found = rule(table)
     for g, k, e in cells(table):
         entries = rewards_to_go(table, g, k, e)
