@@ -120,14 +120,19 @@ def test_a_method_says_what_belongs_to_a_loss_so_that_nothing_of_another_is_left
     assert said.keys() >= {"loss", "baseline", "scale", "reweight"}
 
 
-for one in pkgutil.iter_modules(losses.__path__):
-    vars(losses).update(vars(import_module(f"{losses.__name__}.{one.name}")))  # they are imported when they are named
-SEAMS = {"loss": (PolicyLoss, losses), "credit": (CreditRule, returns), "baseline": (Baseline, baselines)}
+_ROOMS = [import_module(f"{losses.__name__}.{one.name}") for one in pkgutil.iter_modules(losses.__path__)]
+HOMES = {
+    "loss": (PolicyLoss, _ROOMS),
+    "credit": (CreditRule, [returns]),
+    "baseline": (Baseline, [baselines]),
+    "mismatch": (MismatchCorrection, [mismatch]),
+}
 NAMED = [
     (key, value)
-    for key, (seam, home) in (SEAMS | {"mismatch": (MismatchCorrection, mismatch)}).items()
-    for value in vars(home).values()
-    if isinstance(value, type) and issubclass(value, seam) and value is not seam
+    for key, (seam, homes) in HOMES.items()
+    for value in dict.fromkeys(one for home in homes for one in vars(home).values() if isinstance(one, type))
+    if issubclass(value, seam) and value is not seam
+    if key != "loss" or hasattr(losses, value.__name__)
 ]
 
 

@@ -489,7 +489,7 @@ plan
 plan --config experiment/one_80gb_full_1_7b --gpu_gb 0
 plan --config experiment/one_80gb_full_1_7b --gpu_gb big
 warm_start
-warm_start --config smoke --warm_start.num_updates 0 ## warm_start.num_updates | 0
+warm_start --config smoke --warm_start.num_updates 0 ## warm_start | num_updates | 0
 warm_start --config smoke --warm_start.num_packs x ## warm_start | num_packs | x
 warm_start --config smoke --warm_start.lr -1 ## warm_start.lr | -1
 export --ckpt_path damaged.ckpt
@@ -534,7 +534,7 @@ SMOKE --trainer.devices auto,2
 SMOKE --trainer.strategy fsdp
 SMOKE --model.lr 1,000
 SMOKE --model.lr 1e-3x
-SMOKE --model.lr [1e-3] ## model.lr | 0.001
+SMOKE --model.lr [1e-3] ## model.lr | list
 SMOKE --data.packs_per_rollout 1000000000
 SMOKE --data.val_packs 1000000000000
 SMOKE --data.deadlines 5
@@ -576,7 +576,6 @@ SMOKE --trainer.max_time 60
 SMOKE --sampled_token_budget 1M
 SMOKE --data.deadlines.turn_s 5m
 SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
-SMOKE source=Bandit ## data.source | Bandit
 SMOKE recipe=qwen3 ## model.policy
 SMOKE suite=in_domain
 DEPLOY --split val
