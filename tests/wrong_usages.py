@@ -201,7 +201,7 @@ play --env apps --env.templates [] ## templates | []
 play --env apps --env.templates [send_mial] ## templates | send_mial | Did you mean send_mail?
 play --env apps --env.misses 2
 play --env apps --env.slots [card] ## slots | card
-play --env grid_compact --env.hills 2 ## hills | 2 | field=lanes
+play --env grid_compact --env.hills 2 ## hills | 2 | protocol=compact
 play --env grid_compact --env.scale_max 0.6
 play --env pde_compact --env.family physical_full_eval_hard
 play --env pde_compact --env.kappa_threshold 50
