@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jsonargparse import Namespace, set_parsing_settings
@@ -29,10 +29,8 @@ from cod_lightning.callbacks import Progress
 from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
 from cod_lightning.callbacks.metrics_file import MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
-from cod_lightning.checkpoints.changes import check_changes
-from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.checkpoints.io import ShardReader
-from cod_lightning.checkpoints.resume import AUTO, LAST, named, newest
+from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
+from cod_lightning.checkpoints.folder import AUTO, NEWEST, named, newest
 from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import choosable, config_names
@@ -65,6 +63,10 @@ _NOISE = (
 _Positive: Any = PositiveInt
 # of more threads torch runs out of memory for their stacks
 _Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
+
+
+Options = dict[str, tuple[Any, Any, str]]
+"""Key -> its type (None: a flag), default (...: there is none), and help."""
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -107,6 +109,16 @@ class CodCLI(LightningCLI):
     run_name: str = "run"
     command: str | None = None
     """What the person types where Lightning would say `fit`; None where they type Lightning's own."""
+    options: ClassVar[Options] = {
+        "torch_threads": (_Threads | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
+        "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
+        "checkpoint_every": (_Positive | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
+        "keep_checkpoints": (_Positive | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
+        "best_metric": (str | None, None, "Keep checkpoints by it, too, as in val/cod_gain; -NAME: the smallest."),
+        "keep_best": (_Positive, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
+        "accept_changes": (bool, False, "Go on with another config than the checkpoint's, or policy than the agent's."),
+    }
+    """Keys beside those of `model`, `data` and `trainer`, and of the classes above."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._typed = next(iter(kwargs.get("args") or []), None)
@@ -133,22 +145,12 @@ class CodCLI(LightningCLI):
         return parser
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Keys beside `model`, `data` and `trainer`."""
+        """Keys beside `model`, `data` and `trainer`: `options` of all classes."""
         add: Any = parser.add_argument
-        text = "Threads of torch on the CPU; null leaves torch's choice."
-        add("--torch_threads", type=_Threads | None, default=None, help=text)
-        add("--overwrite", type=bool, default=False, help="Let `fit` write into a folder that already holds a run.")
-        text = "Optimizer updates between two checkpoints of `fit`; null: one after every validation. `--ckpt_path last` goes on "
-        text += "from the newest, `auto` begins where there is none."
-        add("--checkpoint_every", type=_Positive | None, default=None, help=text)
-        text = "Newest checkpoints that `fit` keeps; 2, so that there is one before. null: all."
-        add("--keep_checkpoints", type=_Positive | None, default=2, help=text)
-        text = "Metric by which `fit` keeps checkpoints beside the newest, say val/cod_gain; -NAME for the smallest. null: none."
-        add("--best_metric", type=str | None, default=None, help=text)
-        text = "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."
-        add("--keep_best", type=_Positive, default=1, help=text)
-        text = "Go on with another config than the checkpoint's (what changed is printed), or with another policy than the agent's."
-        add("--accept_changes", type=bool, default=False, help=text)
+        for owner in reversed(type(self).__mro__):
+            for name, (kind, default, text) in vars(owner).get("options", {}).items():
+                how = {"type": kind, "required": True} if default is ... else {"type": kind, "default": default}
+                add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how))
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -156,19 +158,14 @@ class CodCLI(LightningCLI):
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
         config = self._own()
-        for group in (
-            "trainer",
-            "model",
-            "data",
-            "data.deadlines",
-        ):  # the parser looks at the values of their keys alone
+        for group in ("trainer", "model", "data", "data.deadlines"):  # the parser looks at values of their keys alone
             if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
                 raise ConfigError(group, value, "keys with values", f"`fit --help {group}` lists them.")
         seed = config.get("seed_everything")
         if isinstance(seed, int) and not isinstance(seed, bool) and not 0 <= seed < 2**32:  # True draws one
             raise ConfigError("seed_everything", seed, "between 0 and 4294967295", "1 is the default.")
         path = config.get("ckpt_path")
-        if path is not None and path != LAST and not (path == AUTO and self.subcommand == "fit"):
+        if path is not None and path != NEWEST and not (path == AUTO and self.subcommand == "fit"):
             named(path)
 
     def plain_trainer(self) -> None:
@@ -188,8 +185,8 @@ class CodCLI(LightningCLI):
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
         check_folder(self.root, "trainer.default_root_dir")
         config.trainer.default_root_dir = str(self.root)
-        if (wanted := config.get("ckpt_path")) in (LAST, AUTO):
-            found = newest(self.root / "checkpoints", needed=wanted == LAST)
+        if (wanted := config.get("ckpt_path")) in (NEWEST, AUTO):
+            found = newest(self.root / "checkpoints", needed=wanted == NEWEST)
             config.ckpt_path = found and str(found)
 
     def instantiate_classes(self) -> None:
@@ -240,6 +237,8 @@ class CodCLI(LightningCLI):
             trainer.strategy.checkpoint_io = ShardReader()
         if fitting and path:
             count = trainer.num_devices * trainer.num_nodes
+            from cod_lightning.checkpoints.changes import check_changes
+
             check_changes(read_checkpoint(path), resolved, count, accepted=config.accept_changes)
             check_shards(path, trainer.strategy)
         return trainer
@@ -254,10 +253,10 @@ class CodCLI(LightningCLI):
             refused, asked = " ".join(str(error).split())[:300].rstrip("."), vars(self._get(self.config, "trainer"))
             keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
             keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
-            key = f"trainer.{keys[0]}" if keys else "trainer"
-            expected = f"what Lightning's Trainer takes ({refused})"
-            remedy = f"See fit --help {key}."
-            raise ConfigError(key, asked[keys[0]] if keys else "refused", expected, remedy) from error
+            key, value = (f"trainer.{keys[0]}", asked[keys[0]]) if keys else ("trainer", "refused")
+            raise ConfigError(
+                key, value, f"what Lightning's Trainer takes ({refused})", f"See fit --help {key}."
+            ) from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""
@@ -345,7 +344,7 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
         if free != root:
             rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
         return free
-    if (asked := config.get("ckpt_path")) in (LAST, AUTO):
+    if (asked := config.get("ckpt_path")) in (NEWEST, AUTO):
         others = (one for one in Path("runs").glob("*") if one.name.removeprefix(f"{name}-").isdecimal())
         others = sorted(others, key=lambda one: int(one.name.rpartition("-")[2]))
         found = [one for one in (root, *others) if any((one / "checkpoints").glob("*"))]

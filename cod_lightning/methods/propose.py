@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import Agent, ConnectTheDots, Program
+from cod_lightning.ranges import Several
 from cod_lightning.rewards import ProposalReward
 from cod_lightning.types import Episode, Pack, Task
 
@@ -46,13 +47,10 @@ class ProposeAndSolve(Program):
     different tasks.
     """
 
-    solves: int = 4
+    solves: Several = 4
     """Solve episodes of one task, at least 2, since of one the success is 0 or 1; a divisor of `data.pack_size`."""
     proposes: bool = True
     """False plays the pack's own task as often at each of these places: what proposals are compared with."""
-
-    def __post_init__(self) -> None:
-        check_at_least("data.program.solves", self.solves, 2, "4 is the default.")
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         if len(pack) % self.solves:

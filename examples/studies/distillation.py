@@ -17,14 +17,19 @@ from typing import Any
 from cod_lightning.markdown import table
 from examples.studies.signals import BUDGET, RESULTS, command, finished, folder_of, interval, train, verdict
 
-CONDITIONS = ("trained", "blanked_context", "warm_start_t0.3", "warm_start")
+COLD = "warm_start_t0.3"
+CONDITIONS = ("trained", "blanked_context", COLD, "warm_start")
 SPECIALISTS = {"lake": "specialist on lakes", "alchemy": "specialist on alchemy"}
 STUDENT = "student of both"
 WORLDS = ("pde", "control", "grid")
 STUDENTS = ("student of three, no lag", "student of three, 5 versions behind")
 TEACHER, TEACHER_SEED = "teacher on levers", 100
 WORLD = "cod_lightning.rewards.WorldReward"
-MEAN = ("--model.credit.style", "mean", "--model.credit.discount", "null")
+MEAN = ("--model.credit.mean", "true", "--model.credit.discount", "1.0")
+PRIVILEGED = (
+    *("--config", "smoke", "--model.terms", "[{class_path: KL, init_args: {coefficient: 0.1, to: teacher}}]"),
+    *("--model.scorers.teacher", "PrivilegedScorer"),
+)
 FORWARD = "[{class_path: ForwardKL, init_args: {coefficient: 1.0, to: teacher}}]"
 
 
@@ -89,9 +94,9 @@ STUDIES: dict[str, Study] = {
         ("held_out",),
         {
             "reward alone": ("--config", "smoke", *MEAN),
-            "privileged teacher and reward": ("--config", "experiment/privileged_levers", *MEAN),
+            "privileged teacher and reward": (*PRIVILEGED, *MEAN),
             "privileged teacher alone": (
-                *("--config", "experiment/privileged_levers", *MEAN),
+                *(*PRIVILEGED, *MEAN),
                 *("--data.rewards", json.dumps({"world": {"class_path": WORLD, "init_args": {"weight": 0.0}}})),
             ),
         },
@@ -156,16 +161,28 @@ def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[s
     """A study as Markdown: the mean over positions in each suite, its difference from the first arm, and the warm start's."""
     base = runs.get(next(iter(study.arms)), {})
     rows = [[name, str(len(runs[name]))] for name in study.arms if runs.get(name)]
-    rows += [["warm_start_t0.3", str(len(base))]]
+    begun = {
+        seed: one for of in runs.values() for seed, one in of.items()
+    }  # all arms of a seed begin with one warm start
+    rows += [[COLD, str(len(begun))]]
     for row in rows:
-        of, condition = (runs[row[0]], "trained") if row[0] in runs else (base, row[0])
+        of, condition = (runs[row[0]], "trained") if row[0] in runs else (begun, row[0])
         for suite in study.suites:
             values = {seed: mean(one[suite][condition]) for seed, one in of.items()}
             less = [value - mean(base[seed][suite]["trained"]) for seed, value in values.items() if seed in base]
             compared = of is not base and less
             row += [interval(list(values.values())), interval(less, signed=True) if compared else ""]
     head = ["arm", "seeds", *(cell for suite in study.suites for cell in (suite, "less the first arm"))]
-    return [f"## {title}", "", study.about, "", table(head, rows), ""]
+    lines = [f"## {title}", "", study.about, "", table(head, rows), ""]
+    for arm in study.arms:
+        if arm.startswith("student") and runs.get(arm):
+            less = {
+                suite: [mean(one[suite]["trained"]) - mean(one[suite][COLD]) for one in runs[arm].values()]
+                for suite in study.suites
+            }
+            said = ", ".join(f"{suite} {interval(of, signed=True)} ({verdict(of)})" for suite, of in less.items())
+            lines += [f"The {arm}, less its warm start at T=0.3: {said}.", ""]
+    return lines
 
 
 def page(found: dict[str, Any]) -> str:
