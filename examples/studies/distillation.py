@@ -17,7 +17,8 @@ from typing import Any
 from cod_lightning.markdown import table
 from examples.studies.signals import BUDGET, RESULTS, command, finished, folder_of, interval, train, verdict
 
-CONDITIONS = ("trained", "blanked_context", "warm_start_t0.3", "warm_start")
+COLD = "warm_start_t0.3"
+CONDITIONS = ("trained", "blanked_context", COLD, "warm_start")
 SPECIALISTS = {"lake": "specialist on lakes", "alchemy": "specialist on alchemy"}
 STUDENT = "student of both"
 WORLDS = ("pde", "control", "grid")
@@ -160,16 +161,28 @@ def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[s
     """A study as Markdown: the mean over positions in each suite, its difference from the first arm, and the warm start's."""
     base = runs.get(next(iter(study.arms)), {})
     rows = [[name, str(len(runs[name]))] for name in study.arms if runs.get(name)]
-    rows += [["warm_start_t0.3", str(len(base))]]
+    begun = {
+        seed: one for of in runs.values() for seed, one in of.items()
+    }  # all arms of a seed begin with one warm start
+    rows += [[COLD, str(len(begun))]]
     for row in rows:
-        of, condition = (runs[row[0]], "trained") if row[0] in runs else (base, row[0])
+        of, condition = (runs[row[0]], "trained") if row[0] in runs else (begun, row[0])
         for suite in study.suites:
             values = {seed: mean(one[suite][condition]) for seed, one in of.items()}
             less = [value - mean(base[seed][suite]["trained"]) for seed, value in values.items() if seed in base]
             compared = of is not base and less
             row += [interval(list(values.values())), interval(less, signed=True) if compared else ""]
     head = ["arm", "seeds", *(cell for suite in study.suites for cell in (suite, "less the first arm"))]
-    return [f"## {title}", "", study.about, "", table(head, rows), ""]
+    lines = [f"## {title}", "", study.about, "", table(head, rows), ""]
+    for arm in study.arms:
+        if arm.startswith("student") and runs.get(arm):
+            less = {
+                suite: [mean(one[suite]["trained"]) - mean(one[suite][COLD]) for one in runs[arm].values()]
+                for suite in study.suites
+            }
+            said = ", ".join(f"{suite} {interval(of, signed=True)} ({verdict(of)})" for suite, of in less.items())
+            lines += [f"The {arm}, less its warm start at T=0.3: {said}.", ""]
+    return lines
 
 
 def page(found: dict[str, Any]) -> str:
