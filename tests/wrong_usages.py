@@ -323,7 +323,7 @@ fit --config warm_start/levers
 fit --config suite/in_domain ## name
 fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --data.suites in_domain longer_packs ## longer_packs
-warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start.packs_per_update | 0
+warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start | packs_per_update | 0
 serve --config smoke --num_servers 0
 serve --config smoke --gpus_per_server -1
 fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it to 17
