@@ -132,6 +132,8 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     if folder and not (Path(path) / METADATA).is_file():
         raise ConfigError(key, path, f"a checkpoint, not a folder without {METADATA}", remedy)
     file = Path(path) / EXTRA if folder else Path(path)
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise ConfigError(key, path, "a checkpoint, and it is no file", remedy)
     if folder:
         _see_harmless(Path(path), key)
     try:

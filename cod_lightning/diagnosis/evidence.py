@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import yaml
@@ -99,7 +98,7 @@ class Evidence:
 
     def _mean(self, column: str, chosen: Callable[[int], bool]) -> float | None:
         values = [value for update, value in self.metrics.get(column, {}).items() if chosen(update)]
-        return fmean(values) if values else None
+        return sum(values) / len(values) if values else None
 
     @property
     def first_groups(self) -> list[PlayedGroup]:
@@ -135,10 +134,10 @@ def read_evidence(folder: Path) -> Evidence:
         raise ConfigError("doctor RUN_DIR", folder, expected, remedy)
     return Evidence(
         folder=folder,
-        config=_config(folder / "config.yaml"),
+        config=_config(folder / "config.yaml") if (folder / "config.yaml").is_file() else {},
         metrics=read_metrics(folder)[0],
         groups=list(chain.from_iterable(map(_ends, filter(Path.is_file, lives)))),
-        suites=_suites(folder / "evaluation.json"),
+        suites=_suites(folder / "evaluation.json") if (folder / "evaluation.json").is_file() else {},
     )
 
 

@@ -9,6 +9,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
 
+MOST_EPISODES = 100_000
+"""Of a lifecycle; a program that goes on until a task is solved has more where it never is."""
+
 
 class Shown(StrEnum):
     """How much of its context a solve episode sees."""
@@ -118,6 +121,13 @@ class Program(ABC):
         return self
 
 
+def check_ends(num_episodes: int) -> None:
+    """Raise `ConfigError` for a lifecycle that has so many episodes."""
+    if num_episodes > MOST_EPISODES:
+        expected = "one that ends, also where every task fails or all episodes after a failed one are skipped"
+        raise ConfigError("data.program", f"one of {num_episodes:,} episodes", expected, "Bound its attempts.")
+
+
 class OutlineStep(NamedTuple):
     """One episode of an outline."""
 
@@ -141,6 +151,7 @@ class _Noting:
     async def solve(self, task: Task, **_: Any) -> Episode:
         self._solved.append(self._index[task.id])
         position = len(self._solved) - 1
+        check_ends(len(self.steps))
         self.steps.append(OutlineStep(EpisodeKind.SOLVE, position, self._solved[position]))
         status = EpisodeStatus.COMPLETED
         return Episode(kind=EpisodeKind.SOLVE, position=position, status=status, reward=0.0, success=False)

@@ -19,7 +19,7 @@ from msgspec import structs
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
-from cod_lightning.lifecycles import Shown
+from cod_lightning.lifecycles import Shown, check_ends
 from cod_lightning.rewards import paid, scored
 from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
@@ -159,6 +159,7 @@ class Life:
         return self._append(episode)
 
     def _append(self, episode: Episode) -> Episode:
+        check_ends(len(self.episodes))
         self.index += 1
         self.episodes.append(episode)
         return episode
