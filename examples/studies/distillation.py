@@ -206,9 +206,9 @@ t); differences are paired by seed. Arguments are in the script; positions, seed
 
     PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation
 
-**Specialists help their student** on lakes and alchemy: it gains over reward on the same mixture, with the specialists' tokens behind
-it. **A student of three specialists** comes within .02 of each in its own environment, with a third of the packs. Only students of a
-teacher with three times the tokens are shown to end above the warm start at T=0.3.
+**Specialists help their student** on lakes and alchemy: it gains over reward on the same mixture, with the specialists' tokens
+behind it. **A student of three specialists** comes within .02 of each in its own environment, with a third of the packs. Only
+students of a teacher with three times the tokens are shown to end above the warm start at T=0.3.
 """
 
 
