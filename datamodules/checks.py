@@ -7,7 +7,7 @@ from typing import Any
 
 from cod_lightning.contexts.base import Budget, ContextMechanism
 from cod_lightning.engines.base import Engine, Served
-from cod_lightning.envs.base import Proposals, TextEnv, Tools, beside
+from cod_lightning.envs.base import TextEnv, Tools, beside
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError, answering, check_at_least
@@ -87,7 +87,7 @@ def check_rounds(program: Program, pack_size: int, rewards: Rewards, source: Pac
         raise ConfigError("data.pack_size", pack_size, expected, f"Set it to {2 * pack_size}, or change data.program.")
 
 
-def check_proposals(
+def check_asks(
     program: Program,
     env: TextEnv,
     pack: Pack,
@@ -96,25 +96,23 @@ def check_proposals(
     window: int,
     max_new_tokens: int,
 ) -> None:
-    """Where the program asks for proposals, the environment makes tasks of them, and asks in words that the policy knows, as many
+    """Texts for which the program asks have a meaning in the environment, and are asked for in words that the policy knows, as many
     as fit into its window."""
-    if not asks(program, len(pack)):
-        return
-    with answering(partial(unplayable, env), "an environment that begins a task"):
-        world = copy.deepcopy(env)
-        world.reset(options={"task": pack.tasks[0]})
-        rules, offer = world.rules, beside(world, Proposals).offer
-        world.close()
-    if not isinstance(offer, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise unplayable(env, f"an environment whose offer is text, not a {type(offer).__name__}")
-    if not offer:
-        expected = f"a program without proposals, since {type(env).__name__} makes no tasks of them"
-        remedy = "Choose program=ConnectTheDots, env=doors or env=levers, or give yours offer and proposed()."
-        raise ConfigError("data.program", type(program).__name__, expected, remedy)
-    see_known(offer, chat, env, "offer")
-    prompt = len(first_ids(chat, _first_system(context, rules, offer), offer, ()))
-    made = f"offer makes a prompt of {prompt} tokens, and"
-    _see_room(prompt, window, max_new_tokens, made, "Raise the window, or shorten the offer.")
+    for ask in asks(program, len(pack)):
+        name = type(ask).__name__
+        with answering(partial(unplayable, env), "an environment that begins a task"):
+            world = copy.deepcopy(env)
+            observation, _ = world.reset(options={"task": pack.tasks[0]})
+            ask.check(world)
+            rules, message = world.rules, ask.message(world, observation)
+            world.close()
+        if not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise unplayable(env, f"an environment whose {name} is text, not a {type(message).__name__}")
+        see_known(ask.request, chat, program, "words()")
+        see_known(message, chat, env, name)
+        prompt = len(first_ids(chat, _first_system(context, rules, message), message, ()))
+        made = f"{name} makes a prompt of {prompt} tokens, and"
+        _see_room(prompt, window, max_new_tokens, made, f"Raise the window, or shorten the {name}.")
 
 
 def check_staleness(data: Any, ranks: int) -> None:

@@ -11,13 +11,13 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from cod_lightning.contexts.base import ContextMechanism, Stored, beside
 from cod_lightning.datamodules.checks import (
+    check_asks,
     check_baseline,
     check_comparing,
     check_first_prompt,
     check_ids,
     check_names,
     check_pair,
-    check_proposals,
     check_reuse,
     check_rounds,
     check_sampling,
@@ -238,7 +238,7 @@ class RolloutDataModule(ItemDataModule):
                 check_ids(self.env, first, self.seed)
                 check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             room = (policy.window, self.max_new_tokens)
-            check_proposals(self.program, self.env, first, chat, self.context, *room)
+            check_asks(self.program, self.env, first, chat, self.context, *room)
             for part in self.rewards.values():
                 part.check()
             if self.frozen is not None:

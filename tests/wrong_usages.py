@@ -685,7 +685,7 @@ WARM --data.frozen.kind both ## data.frozen | both
 WARM --data.frozen.kind solve ## data.frozen.kind | solve | model.trained_kinds
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
 WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
-WARM --model.trained_kinds [propose] ## model.trained_kinds | propose
+WARM --model.trained_kinds [write] ## model.trained_kinds | write
 WARM program=ProposeAndSolve --data.program.solves 1 ## data.program.solves | 1
 WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 | data.pack_size
 WARM program=ProposeAndSolve ## data.pack_size | 4 | Set it to 8
@@ -694,8 +694,8 @@ WARM --data.program Anchored --data.program.program ProposeAndSolve --data.progr
 WARM --data.program Anchored --data.program.positions [4] ## data.program.positions | [4] | 1 to 3
 WARM program=ProposeAndSolve --data.rewards.use EntryUse ## data.rewards.use | EntryUse | ProposeAndSolve
 WARM program=ProposeAndSolve source=Growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
-WARM program=ProposeAndSolve --data.program.solves 2 --data.frozen.kind propose ## data.frozen.kind | propose | [solve, update]
-WARM --data.frozen.kind propose --model.trained_kinds [solve] ## data.frozen.kind | propose
+WARM program=ProposeAndSolve --data.program.solves 2 --data.frozen.kind write ## data.frozen.kind | write | [solve, update]
+WARM --data.frozen.kind write --model.trained_kinds [solve] ## data.frozen.kind | write
 WARM --model.trained_kinds [] ## model.trained_kinds | []
 WARM method=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1
 WARM method=nft replay=SignalReplay ## data.replay | NFT

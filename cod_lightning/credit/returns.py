@@ -34,7 +34,7 @@ class CreditRule(ABC):
     def check(self, num_tasks: int) -> None:
         """Raise `ConfigError` if the rule has no meaning for packs of that many tasks."""
 
-    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
+    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
         """[e, f]: the weight of episode f's reward in the return of episode e, for rules that credit each episode apart."""
         raise ConfigError(
             "model.credit",
@@ -51,8 +51,8 @@ class CreditRule(ABC):
         """[N] the returns of lifecycles' own episodes, whatever orders they have."""
         values = torch.zeros(table.num_own, dtype=table.rewards.dtype)
         valid = torch.zeros_like(values, dtype=torch.bool)
-        for entries, kinds in table.lifecycles:
-            found = self(CreditTable(rewards=table.rewards[entries], valid=table.valid[entries], kinds=kinds))
+        for entries, lives in table.lifecycles:
+            found = self(lives)
             values[entries], valid[entries] = found.values, found.valid
         return Returns(values, valid)
 
@@ -63,8 +63,8 @@ class EpisodeCredit(CreditRule):
 
     Rewards-to-go of an episode: its own reward, then those of the solve episodes after it, in their order. In the
     paper's that is [x_j, x_{j+1}, ..., x_{N-1}] for solve j and [z_j, x_{j+1}, ..., x_{N-1}] for update j: its format reward
-    and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`. A proposal's list is its own reward
-    alone: what pays it says already how its task was solved.
+    and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`. The list of an episode that its
+    program paid (`Agent.pay`) is its own reward alone: what paid it says already what came of it.
 
     >>> valid, kinds = torch.ones(1, 1, 3, dtype=torch.bool), torch.tensor([0, 1, 0])
     >>> rewards = torch.tensor([[[0.0, -0.1, 1.0]]])
@@ -103,21 +103,23 @@ class EpisodeCredit(CreditRule):
 
     def __call__(self, table: CreditTable) -> Returns:
         """Weighted sums of rewards-to-go, all episodes at once; in float64, which neither autocast nor TF32 rounds."""
-        listed, weights = self._listed(table.kinds)
+        listed, weights = self._listed(table.kinds, table.paid)
         missing = (~table.valid).double() @ listed.double().T
         values = (table.known_rewards.double() @ weights.T).to(table.rewards)
         return Returns(values, missing == 0, table.kinds)
 
-    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
-        return self._listed(kinds)[1]
+    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
+        return self._listed(kinds, paid)[1]
 
-    def _listed(self, kinds: Int[Tensor, " E"]) -> tuple[Bool[Tensor, "E E"], Float[Tensor, "E E"]]:
+    def _listed(
+        self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None
+    ) -> tuple[Bool[Tensor, "E E"], Float[Tensor, "E E"]]:
         """[e, f]: whether episode f's reward counts in episode e's return, and its weight there."""
         solves, index = kinds == kind_id(EpisodeKind.SOLVE), torch.arange(len(kinds), device=kinds.device)
         num_solved = solves.cumsum(0)
         place = num_solved - num_solved[:, None]  # of f in the list of e, in which e itself is at 0
-        earns = kinds != kind_id(EpisodeKind.PROPOSE)
-        listed = (index == index[:, None]) | (solves & (index > index[:, None]) & earns[:, None])
+        later = solves & (index > index[:, None])
+        listed = (index == index[:, None]) | (later if paid is None else later & ~paid[:, None])
         if self.window is not None:
             listed &= place < self.window
         weights = listed.double()
@@ -128,7 +130,7 @@ class EpisodeCredit(CreditRule):
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryCredit(CreditRule):
-    """Coarse credit of earlier work: every episode of a lifecycle, but a proposal, gets the sum of all its task rewards.
+    """Coarse credit of earlier work: an episode gets the sum of its lifecycle's task rewards, unless its program paid it.
 
     Source: the comparison in arXiv 2606.20002, there with division by the group's standard deviation (`model.scale=group`).
     With that scale and `method=grpo` it is DCPO (arXiv 2510.12635): a trajectory is cut where the context is edited, and every
@@ -137,19 +139,19 @@ class TrajectoryCredit(CreditRule):
     """
 
     def __call__(self, table: CreditTable) -> Returns:
-        """The same number for all E episodes, a proposal's own for it; valid where no task reward is missing."""
+        """The same number for all E episodes, but for those that were paid; valid where no task reward is missing."""
         total = table.known_rewards[..., table.solves].sum(dim=-1, keepdim=True)
         complete = table.valid[..., table.solves].all(dim=-1, keepdim=True)
-        apart = table.kinds == kind_id(EpisodeKind.PROPOSE)
-        values = torch.where(apart, table.known_rewards, total)
-        return Returns(values, (complete | apart) & table.valid, table.kinds)
+        paid = torch.zeros_like(table.solves) if table.paid is None else table.paid
+        values = torch.where(paid, table.known_rewards, total)
+        return Returns(values, (complete | paid) & table.valid, table.kinds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCredit(CreditRule):
     """Ordinary task-by-task RL: each episode gets only its own reward, so nothing rewards a useful context."""
 
-    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
+    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
         return torch.eye(len(kinds), dtype=torch.float64, device=kinds.device)
 
     def __call__(self, table: CreditTable) -> Returns:

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from cod_lightning.rewards.base import WorldReward as WorldReward
     from cod_lightning.rewards.base import rewards_of as rewards_of
     from cod_lightning.rewards.base import scored as scored
+    from cod_lightning.rewards.base import summed as summed
     from cod_lightning.rewards.judge import JudgeReward as JudgeReward
     from cod_lightning.rewards.pairwise import Pairwise as Pairwise
     from cod_lightning.rewards.pairwise import PairwiseJudge as PairwiseJudge
-    from cod_lightning.rewards.proposals import ProposalReward as ProposalReward
-    from cod_lightning.rewards.proposals import paid as paid
     from cod_lightning.rewards.siblings import SiblingReward as SiblingReward
     from cod_lightning.rewards.siblings import compared as compared
 
@@ -28,10 +27,9 @@ __getattr__ = lazily(
     __name__,
     {
         "answer": "BrokenRule FormatReward LengthReward NewFacts",
-        "base": "ContextReward Reward RewardPart Rewards WorldReward rewards_of scored",
+        "base": "ContextReward Reward RewardPart Rewards WorldReward rewards_of scored summed",
         "judge": "JudgeReward",
         "pairwise": "Pairwise PairwiseJudge",
-        "proposals": "ProposalReward paid",
         "siblings": "SiblingReward compared",
     },
 )

@@ -1,8 +1,8 @@
 """The reward of an episode: the sum of named, weighted parts, each of which may ask somewhere else.
 
 `world` (what the environment gave a solve episode) and `context` (what the context mechanism gave an update) are always there;
-`data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`, of `SiblingReward`
-(`siblings.py`) for what compares siblings, or of `ProposalReward` (`proposals.py`) for what a proposal is worth.
+`data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`, or of `SiblingReward`
+(`siblings.py`) for what compares siblings.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ def test_torn_and_foreign_lines_are_counted_by_reason_and_the_others_kept(tmp_pa
     )
     (played,) = file.groups()
     assert [life.sibling for life in played.group.lifecycles] == [0, 1]
-    assert file.left_out == {"schema 0, not 1": 1, "torn or damaged": 5}
+    assert file.left_out == {"schema 0, not 2": 1, "torn or damaged": 5}
 
 
 def test_siblings_played_again_after_a_resume_begin_a_group_of_their_own(tmp_path):
