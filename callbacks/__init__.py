@@ -9,16 +9,14 @@ from cod_lightning.lazy import lazily
 
 if TYPE_CHECKING:
     from cod_lightning.callbacks.evaluation import Evaluation as Evaluation
-    from cod_lightning.callbacks.lifecycle_table import LifecycleTable as LifecycleTable
-    from cod_lightning.callbacks.mismatch_guard import MismatchGuard as MismatchGuard
+    from cod_lightning.callbacks.notes import MismatchGuard as MismatchGuard
     from cod_lightning.callbacks.notes import Notes as Notes
     from cod_lightning.callbacks.progress import Progress as Progress
-    from cod_lightning.callbacks.step_profile import StepProfile as StepProfile
     from cod_lightning.callbacks.tensorboard import PositionCurve as PositionCurve
-    from cod_lightning.callbacks.tensorboard import Sample as Sample
     from cod_lightning.callbacks.throughput import Staleness as Staleness
     from cod_lightning.callbacks.throughput import Throughput as Throughput
-    from cod_lightning.callbacks.token_budget import TokenBudget as TokenBudget
+    from cod_lightning.callbacks.throughput import TokenBudget as TokenBudget
+    from cod_lightning.callbacks.transcripts import LifecycleTable as LifecycleTable
     from cod_lightning.callbacks.transcripts import Transcripts as Transcripts
     from cod_lightning.callbacks.weight_sync import WeightSync as WeightSync
 
@@ -26,15 +24,11 @@ __getattr__ = lazily(
     __name__,
     {
         "evaluation": "Evaluation",
-        "lifecycle_table": "LifecycleTable",
-        "mismatch_guard": "MismatchGuard",
-        "notes": "Notes",
+        "notes": "MismatchGuard Notes",
         "progress": "Progress",
-        "step_profile": "StepProfile",
-        "tensorboard": "PositionCurve Sample",
-        "throughput": "Staleness Throughput",
-        "token_budget": "TokenBudget",
-        "transcripts": "Transcripts",
+        "tensorboard": "PositionCurve",
+        "throughput": "Staleness Throughput TokenBudget",
+        "transcripts": "LifecycleTable Transcripts",
         "weight_sync": "WeightSync",
     },
 )

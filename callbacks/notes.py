@@ -1,10 +1,17 @@
-"""What a training rollout shows and a user should know before hours pass."""
+"""What a training shows and a user should know before hours pass: notes, and how far engine and training are apart."""
 
+import math
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
 from cod_lightning.callbacks.runner import RolloutCallback
+from cod_lightning.errors import EngineMismatch
+from cod_lightning.ranges import Count, Positive
 from cod_lightning.types import EpisodeKind, Group, StopReason
 
 _CUT = 0.5
@@ -75,3 +82,52 @@ def _differ(group: Group) -> bool:
     curves = {tuple(solve.reward for solve in life.solves) for life in whole}
     attempts = {attempt.episode.reward for life in whole for attempt in life.attempts}
     return len(whole) < 2 or len(curves) > 1 or len(attempts) > 1
+
+
+_KL = "train/mismatch_kl"
+
+
+class MismatchGuard(Callback):
+    """Looks at `train/mismatch_kl` (nats a token) after each update.
+
+    The self-test of `WeightSync` looks at one fixed prompt; this looks at everything that is trained on.
+
+    Args:
+        warn_at: A warning, once, from here on. Engines in bfloat16 are usually below 0.01.
+        stop_at: The run ends when so much is reached in `patience` updates in a row.
+        patience: How many.
+    """
+
+    def __init__(self, warn_at: Positive = 0.02, stop_at: Positive = 0.2, patience: Count = 3) -> None:
+        self.warn_at, self.stop_at, self.patience = warn_at, stop_at, patience
+        self.num_in_a_row = 0
+        self.warned = False
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if (logged := trainer.callback_metrics.get(_KL)) is None:
+            return
+        divergence = float(logged)
+        far = math.isnan(divergence) or divergence >= self.stop_at
+        self.num_in_a_row = self.num_in_a_row + 1 if far else 0
+        if self.num_in_a_row >= self.patience:
+            raise EngineMismatch(
+                f"{_KL} is {divergence:.3g} nats a token, and was {self.stop_at:g} or more in {self.patience} updates in a row: "
+                "what the engine samples from is not the policy that is trained. Let both compute in one precision "
+                "(data.engine.dtype, trainer.precision), look at engine/self_test_gap, or add --model.mismatch TokenMask; "
+                "to go on all the same, raise stop_at of callbacks.MismatchGuard."
+            )
+        if divergence >= self.warn_at and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"{_KL} is {divergence:.3g} nats a token, {self.warn_at:g} or more: engine and training drift apart; the run "
+                f"ends at {self.stop_at:g}. --model.mismatch TokenTruncate corrects for it.",
+                stacklevel=2,
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"num_in_a_row": self.num_in_a_row, "warned": self.warned}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.num_in_a_row, self.warned = state_dict["num_in_a_row"], state_dict["warned"]

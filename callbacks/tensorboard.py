@@ -1,4 +1,4 @@
-"""What TensorBoard shows after a validation: success by position, the contexts behind it, and one lifecycle as text."""
+"""What TensorBoard shows after a validation: success by position, and one lifecycle as text."""
 
 import re
 from collections.abc import Sequence
@@ -14,9 +14,8 @@ from torch.utils.tensorboard.summary import hparams
 from cod_lightning.callbacks.checkpoints import RunConfig
 from cod_lightning.callbacks.runner import RolloutCallback
 from cod_lightning.evaluation.metrics import by_position
-from cod_lightning.markdown import fenced, visible
 from cod_lightning.rollout import story
-from cod_lightning.types import Group, Lifecycle
+from cod_lightning.types import Group
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,18 +36,14 @@ Curve = tuple[int, tuple[float, ...]]
 
 
 class PositionCurve(RolloutCallback):
-    """After every validation: a picture of success by position, earlier ones behind it, and some lifecycles' contexts.
+    """After every validation: a picture of success by position, earlier ones behind it, and a lifecycle through the first pack.
 
     After the first, the settings of the run, to compare runs by.
-
-    Args:
-        num_texts: Lifecycles whose contexts are shown as text.
     """
 
-    def __init__(self, num_texts: int = 4) -> None:
-        self.num_texts = num_texts
+    def __init__(self) -> None:
         self.history: list[Curve] = []
-        self._texts: list[str] = []
+        self._text = ""
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         success = tuple(by_position(trainer.callback_metrics, "val/success/position_"))
@@ -66,42 +61,17 @@ class PositionCurve(RolloutCallback):
                             show_settings(logger, yaml.safe_load(callback.text), metrics)
                 picture = pixels(position_figure(self.history))
                 logger.experiment.add_image("val/position_curve", picture, step, dataformats="HWC")
-                logger.experiment.add_text("val/contexts", "\n\n".join(self._texts), step)
+                logger.experiment.add_text("val/lifecycle", self._text, step)
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        if label == "validation":
-            lifecycles = [lifecycle for group in groups for lifecycle in group.lifecycles]
-            self._texts = [contexts_as_markdown(lifecycle) for lifecycle in lifecycles[: self.num_texts]]
+        if label == "validation" and groups:
+            self._text = story.as_markdown(groups[0].lifecycles[0])
 
     def state_dict(self) -> dict[str, Any]:
         return {"history": [[step, list(success)] for step, success in self.history]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history = [(step, tuple(success)) for step, success in state_dict["history"]]
-
-
-class Sample(RolloutCallback):
-    """Shows as `val/lifecycle` how the policy of that moment lived through one held-out pack, the same one each time.
-
-    Args:
-        pack: Index of the pack among those of a validation; the last one where there are fewer.
-    """
-
-    def __init__(self, pack: int = 0) -> None:
-        self.pack = pack
-        self._text = ""
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.sanity_checking or not self._text or not trainer.is_global_zero:
-            return
-        for logger in trainer.loggers:
-            if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_text("val/lifecycle", self._text, trainer.global_step)
-
-    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        if label == "validation" and groups:
-            chosen = groups[min(self.pack, len(groups) - 1)]
-            self._text = story.as_markdown(chosen.lifecycles[0])
 
 
 def show_settings(logger: TensorBoardLogger, config: dict[str, Any], metrics: Sequence[str]) -> None:
@@ -118,16 +88,6 @@ def show_settings(logger: TensorBoardLogger, config: dict[str, Any], metrics: Se
     writer = logger.experiment._get_file_writer()
     for summary in hparams(shown, dict.fromkeys(metrics, 0.0)):
         writer.add_summary(summary)
-
-
-def contexts_as_markdown(lifecycle: Lifecycle) -> str:
-    """The context that each task was solved with and what came of it, as a code block that a policy's text cannot end."""
-    lines = [f"{lifecycle.pack_id} #{lifecycle.sibling}"]
-    for solve in lifecycle.solves:
-        outcome = {True: "solved", False: "not solved", None: "missing"}[solve.success]
-        lines.append(f"position {solve.position}: {outcome}; context: {solve.context_before or '(none)'}")
-    text = "\n".join(visible(line).replace("\n", "\n    ") for line in lines)
-    return fenced("\n".join("\n    ".join(story.wrapped(line)) for line in text.split("\n")))
 
 
 def position_figure(history: Sequence[Curve]) -> "Figure":

@@ -1,4 +1,4 @@
-"""Keeps what was played: lifecycles as JSON lines, to be read, or replayed into the same advantages.
+"""Keeps what was played: lifecycles as JSON lines, to be read, or replayed into the same advantages; and as Parquet tables.
 
 Beside those of training stands what the training forward gave their tokens.
 """
@@ -9,7 +9,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import torch
@@ -17,14 +17,18 @@ from torch import Tensor
 
 from cod_lightning.callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
-from cod_lightning.errors import FAULT_LOG, DataError, check_at_least
+from cod_lightning.errors import FAULT_LOG, DataError
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
+from cod_lightning.ranges import Natural
 from cod_lightning.rollout import policy_logprobs, transcript
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 from cod_lightning.whole_file import without_link, write_whole
+
+if TYPE_CHECKING:
+    from cod_lightning.rollout.table import TableWriter
 
 _MOST_TRACEBACKS, _LONGEST_TRACEBACK = 100, 20_000
 _REPLACED = ("test", "predict")
@@ -44,9 +48,7 @@ class Transcripts(RolloutCallback):
         test_packs: Groups kept of each condition of each suite, the first ones.
     """
 
-    def __init__(self, train_per_rollout: int = 4, test_packs: int = 64) -> None:
-        for key, value in {"train_per_rollout": train_per_rollout, "test_packs": test_packs}.items():
-            check_at_least(f"Transcripts.{key}", value, 0, "0 keeps none.")
+    def __init__(self, train_per_rollout: Natural = 4, test_packs: Natural = 64) -> None:
         self.train_per_rollout, self.test_packs = train_per_rollout, test_packs
         self._begun: set[str] = set()
         """Labels whose file this object has written to."""
@@ -175,7 +177,7 @@ class LogprobWriter:
     def _records(self, rows: Batch, logprobs: Tensor, places: list[int]) -> Iterator[PolicyLogprobs]:
         assert self.update is not None, "rows of no update"
         num_tokens = self.update.action_mask.sum(dim=1)
-        for (number, g, k, e), (ids, values) in _episodes(rows, logprobs, places).items():
+        for (number, g, k, e), (ids, values, advantages) in _episodes(rows, logprobs, places).items():
             if len(ids) == int(
                 num_tokens[self.update.episode == number].sum()
             ):  # else the update needs some of its rows only
@@ -187,6 +189,7 @@ class LogprobWriter:
                     episode=e,
                     updates=self._trainer.global_step - step,
                     digest=digest(ids),
+                    advantage=round(sum(advantages) / len(advantages), 6),
                     logprobs=array("f", values),
                 )
 
@@ -202,16 +205,16 @@ class LogprobWriter:
 
 def _episodes(
     rows: Batch, logprobs: Tensor, places: list[int]
-) -> dict[tuple[int, int, int, int], tuple[list[int], list[float]]]:
-    """Action ids and their log-probs by number and (g, k, e) of the episode."""
+) -> dict[tuple[int, int, int, int], tuple[list[int], list[float], list[float]]]:
+    """Action ids, their log-probs and advantages by number and (g, k, e) of the episode."""
     mask, found = rows.action_mask[places], {}
     counts = mask.sum(dim=1).tolist()
-    ids, values = (of[places][mask].cpu().split(counts) for of in (rows.token_ids, logprobs))
+    known = (rows.token_ids, logprobs, rows.token_advantages)
+    kinds = (of[places][mask].cpu().split(counts) for of in known)
     index = torch.column_stack([rows.episode, rows.place])[places].tolist()
-    for key, its_ids, its_values in zip(index, ids, values, strict=True):
-        own = found.setdefault(tuple(key), ([], []))
-        own[0].extend(its_ids.tolist())
-        own[1].extend(its_values.tolist())
+    for key, *its in zip(index, *kinds, strict=True):
+        for own, more in zip(found.setdefault(tuple(key), ([], [], [])), its, strict=True):
+            own.extend(more.tolist())
     return found
 
 
@@ -225,3 +228,42 @@ def _lines_before(path: Path, num_updates: int) -> Iterator[bytes]:
                 continue
             if record.step + record.updates < num_updates and line.endswith(b"\n"):
                 yield line
+
+
+class LifecycleTable(RolloutCallback):
+    """Writes `lifecycles/LABEL.parquet` under the run's folder, a row an episode (columns: `cod_lightning/rollout/table.py`).
+
+    A file is complete or absent: it replaces an earlier one when the stage ends. Of training every rank above 0 writes
+    what it played to `train.rankR.parquet`; the other files hold what all ranks played.
+
+    Args:
+        labels: Rollouts that are written: predict, validation, train, test_SUITE_CONDITION.
+    """
+
+    def __init__(self, labels: Sequence[str] = ("predict",)) -> None:
+        self.labels = tuple(labels)
+        self._writers: dict[str, TableWriter] = {}
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        super().teardown(trainer, pl_module, stage)
+        while self._writers:
+            self._writers.popitem()[1].finish()
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Leave earlier files as they were."""
+        while self._writers:
+            self._writers.popitem()[1].discard()
+
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
+        if label not in self.labels or self._trainer.sanity_checking or not groups:
+            return
+        writer = self._writers.get(label) or self._open(label)
+        for group in groups:
+            writer.add(label, self._trainer.global_step, group)
+
+    def _open(self, label: str) -> "TableWriter":
+        from cod_lightning.rollout.table import TableWriter
+
+        run = Path(self._trainer.default_root_dir).resolve().name
+        self._writers[label] = TableWriter(lifecycles_file(self._trainer, label, "parquet"), run=run)
+        return self._writers[label]

@@ -1,11 +1,9 @@
 """A file that is there as a whole or not at all; a link in its place is replaced and never followed, since a run may be foreign."""
 
-import io
 import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -44,15 +42,3 @@ def without_link(path: Path) -> Path:
     if path.is_symlink():
         path.unlink()
     return path
-
-
-def write_figure(stem: Path, figure: Any) -> list[Path]:
-    """The same for a figure of matplotlib, as STEM.png and STEM.svg, which are returned. A dollar sign in its texts is one."""
-    written = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]
-    for path in written:
-        file = io.BytesIO()
-        for text in figure.findobj(lambda part: hasattr(part, "set_parse_math")):
-            text.set_parse_math(False)
-        figure.savefig(file, format=path.suffix[1:])
-        write_whole(path, file.getvalue())
-    return written

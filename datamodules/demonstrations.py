@@ -15,15 +15,16 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism, Scripted
 from cod_lightning.credit.table import episode_table, facts_of
-from cod_lightning.datamodules.checks import check_asks, check_first_prompt, check_ids, first_pack, unplayable
+from cod_lightning.datamodules.checks import check_ids, check_prompts, first_pack, unplayable
 from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, Players, TextEnv, beside
-from cod_lightning.errors import ConfigError, answering, check_at_least
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import Agent, Ask, ConnectTheDots, Program, Written
 from cod_lightning.models import TinyPolicy
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, collate
+from cod_lightning.ranges import Count
 from cod_lightning.ranks import share
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
@@ -50,7 +51,7 @@ class DemonstrationDataModule(ItemDataModule):
         program: Which episodes are shown.
         pack_size: N, tasks of a pack.
         num_updates: Optimizer updates of the warm start.
-        packs_per_update: Packs whose episodes make one update.
+        packs_per_update: Packs whose episodes make one update, `num_packs` at most.
         num_packs: Different packs; more updates than these hold go over them again.
         max_new_tokens: Most tokens of one response; of a closed vocabulary, its end of turn apart.
         seed: Seed of the packs and of the demonstrators' choices; linked to `seed_everything`.
@@ -62,26 +63,21 @@ class DemonstrationDataModule(ItemDataModule):
         env: TextEnv,
         context: ContextMechanism,
         program: Program = ConnectTheDots(),  # noqa: B008  (frozen)
-        pack_size: int = 4,
-        num_updates: int = 1500,
-        packs_per_update: int = 3,
-        num_packs: int = 1500,
-        max_new_tokens: int = 16,
+        pack_size: Count = 4,
+        num_updates: Count = 1500,
+        packs_per_update: Count = 3,
+        num_packs: Count = 1500,
+        max_new_tokens: Count = 16,
         seed: int = 1,
         words: list[str] | None = None,
     ) -> None:
         super().__init__()
-        for key, value in (
-            ("num_updates", num_updates),
-            ("packs_per_update", packs_per_update),
-            ("pack_size", pack_size),
-        ):
-            check_at_least(f"warm_start.{key}", value, 1, "Leave it out for the default.")
-        if num_packs < packs_per_update:
-            expected = f"at least warm_start.packs_per_update={packs_per_update}"
-            raise ConfigError("warm_start.num_packs", num_packs, expected, "Raise it.")
         self.env, self.context, self.program = env, context, program
-        self.pack_size, self.num_updates, self.packs_per_update = pack_size, num_updates, packs_per_update
+        self.pack_size, self.num_updates, self.packs_per_update = (
+            pack_size,
+            num_updates,
+            min(packs_per_update, num_packs),
+        )
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
         self._words = None if words is None else tuple(words)
 
@@ -102,8 +98,8 @@ class DemonstrationDataModule(ItemDataModule):
         self._speak_as(policy)
         first = first_pack(self.env, self.pack_size, self.seed)
         check_ids(self.env, first, self.seed)
-        check_first_prompt(self.env, self.context, first.tasks[0], self._window, self.chat, self.max_new_tokens)
-        check_asks(self.program, self.env, first, self.chat, self.context, self._window, self.max_new_tokens)
+        room = (self._window, self.max_new_tokens)
+        check_prompts(self.env, self.context, self.program, first, self.chat, *room)
         needed, shown = self.tokens_needed(policy) if isinstance(policy, TinyPolicy) else (0, "")
         if needed > self.max_new_tokens:
             expected, remedy = f"at least {needed}, {shown}", f"Set it to {needed} or more."

@@ -16,10 +16,6 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.training.stream import Sealed
 
 
-def _unread(key: str, part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
-    return ConfigError(key, type(part).__name__, expected, "`check` says what it breaks.")
-
-
 class ItemDataModule(L.LightningDataModule):
     """A DataModule whose loaders are `SizedItems`."""
 
@@ -42,17 +38,16 @@ class ItemDataModule(L.LightningDataModule):
     @property
     def words(self) -> tuple[str, ...]:
         """The closed vocabulary of environment, context and program, in the order of the ids; empty for a language model."""
-        spoken = (
+        words: tuple[str, ...] = ()
+        for key, part, vocabulary in (
             ("data.env", self.env, beside(self.env, Vocabulary)),
             ("data.context", self.context, beside(self.context, Words)),
-        )
-        for key, part, vocabulary in spoken:
-            with answering(partial(_unread, key, part), "one whose words() can be read"):
-                words = vocabulary.words()
-            if not isinstance(words, tuple):
-                expected = f"one whose words() gives a tuple, in the same order in every process, and no {type(words).__name__}"
-                raise ConfigError(key, type(part).__name__, expected, "Make it one; sort what comes from a set.")
-        words = beside(self.env, Vocabulary).words() + beside(self.context, Words).words()
+        ):
+            refused = partial(ConfigError, key, type(part).__name__, remedy="`check` says what it breaks.")
+            with answering(refused, "one whose words() gives a tuple, in the same order in every process"):
+                if not isinstance(found := vocabulary.words(), tuple):
+                    raise TypeError(f"a {type(found).__name__}")
+                words += found
         return words + tuple(word for word in self.program.words() if words and word not in words)
 
     def words_for(self, policy: Policy) -> tuple[str, ...]:
@@ -61,13 +56,8 @@ class ItemDataModule(L.LightningDataModule):
         if not policy.reads_sentences:
             return words
         if words:
-            expected = "one whose words() is empty, since the policy reads sentences"
-            raise ConfigError(
-                "data.env",
-                type(self.env).__name__,
-                expected,
-                "Set protocol=natural, or choose model.policy=TinyPolicy.",
-            )
+            expected, remedy = "one whose words() is empty, since the policy reads sentences", "Set protocol=natural."
+            raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
         if self._sentences is None:
             from cod_lightning.datamodules.sentences import sentences
 

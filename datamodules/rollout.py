@@ -11,18 +11,13 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from cod_lightning.contexts.base import ContextMechanism, Stored, beside
 from cod_lightning.datamodules.checks import (
-    check_asks,
+    asked_of,
     check_baseline,
-    check_comparing,
-    check_first_prompt,
     check_ids,
     check_names,
     check_pair,
-    check_reuse,
-    check_rounds,
-    check_sampling,
-    check_served,
-    check_sizes,
+    check_prompts,
+    check_siblings,
     check_staleness,
     check_trainable,
     check_turns,
@@ -31,12 +26,13 @@ from cod_lightning.datamodules.checks import (
 from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.envs.checks import check_share
+from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, DataError, answering
 from cod_lightning.evaluation.conditions import OF_TRAINED, Condition, ConditionKind
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
+from cod_lightning.ranges import Count, Natural, Several, Share
 from cod_lightning.ranks import check_shares, num_ranks, share
 from cod_lightning.rewards import RewardPart, rewards_of
 from cod_lightning.rollout.chat import Chat
@@ -86,8 +82,6 @@ class RolloutDataModule(ItemDataModule):
         rollouts_per_epoch: Rollouts between two validations.
         val_packs: Held-out packs of a validation, one lifecycle each.
         max_new_tokens: Most tokens of one response.
-        temperature: Sampling temperature in training; the ratio of the loss holds at 1 only.
-        top_p: Nucleus sampling in training; the ratio of the loss holds at 1 only.
         enable_thinking: Handed to the chat template.
         rewrite_history: Follow a template that rewrites earlier turns (Qwen3's drops their thoughts), at the price of more token
             rows; false keeps all as it was said. Null follows it while thinking is on.
@@ -98,7 +92,7 @@ class RolloutDataModule(ItemDataModule):
         suites: What `test`, and the end of `fit`, evaluates.
         baseline: A model behind a chat endpoint that plays the suites, too; null: none.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
-        frozen: What plays one kind of episodes in place of the trained policy (`training.frozen.FrozenRole`); null: nothing.
+        frozen: What plays one kind of episodes, which are then not trained on (`training.frozen.FrozenRole`); null: nothing.
         deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
         max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
@@ -112,42 +106,35 @@ class RolloutDataModule(ItemDataModule):
         program: Program = ConnectTheDots(),  # noqa: B008  (frozen; the CLI's default)
         source: PackSource | None = None,
         replay: Replay | None = None,
-        pack_size: int = 4,
-        group_size: int = 8,
-        packs_per_rollout: int = 32,
-        updates_per_rollout: int = 2,
-        passes_per_rollout: int = 1,
+        pack_size: Several = 4,
+        group_size: Count = 8,
+        packs_per_rollout: Count = 32,
+        updates_per_rollout: Count = 2,
+        passes_per_rollout: Count = 1,
         shuffle_episodes: bool = False,
-        resample_packs: int = 0,
-        max_staleness: int = 0,
+        resample_packs: Natural = 0,
+        max_staleness: Natural = 0,
         in_order: bool = True,
         buffer: PriorityBuffer | None = None,
-        rollouts_per_epoch: int = 10,
-        val_packs: int = 256,
-        max_new_tokens: int = 16,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
+        rollouts_per_epoch: Count = 10,
+        val_packs: Count = 256,
+        max_new_tokens: Count = 16,
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
         system_prompt: str = "",
         stop_strings: list[str] | None = None,
-        thinking_budget: int | None = None,
+        thinking_budget: Count | None = None,
         suites: list[Suite] | None = None,
         baseline: Engine | None = None,
         rewards: dict[str, RewardPart] | None = None,
         frozen: FrozenRole | None = None,
         deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
-        max_failed_fraction: float = 0.5,
+        max_failed_fraction: Share = 0.5,
         seed: int = 1,
     ) -> None:
         super().__init__()
-        check_sizes(
-            pack_size, group_size, packs_per_rollout, updates_per_rollout, rollouts_per_epoch, val_packs, max_new_tokens
-        )
-        check_sampling(temperature, top_p)
-        check_reuse(passes_per_rollout, resample_packs)
-        check_share("data.max_failed_fraction", max_failed_fraction, "1 never stops.")
+        check_num_tasks("data.pack_size", pack_size)
         self.env, self.context, self.engine, self.program = env, context, engine, program
         program.check(pack_size)
         outline(program, pack_size)
@@ -156,15 +143,17 @@ class RolloutDataModule(ItemDataModule):
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
         self.shuffle_episodes = shuffle_episodes
         self.max_staleness, self.in_order, self.buffer, self.val_packs = max_staleness, in_order, buffer, val_packs
-        self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
+        self.max_new_tokens = max_new_tokens
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
-        self.stop_strings, self.thinking_budget = tuple(stop_strings or ()), thinking_budget
+        self.stop_strings, self.thinking_budget = (
+            tuple(stop_strings or ()),
+            thinking_budget if enable_thinking else None,
+        )
         self.suites, self.baseline = tuple(suites or ()), baseline
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
-        check_comparing(self.rewards, program)
-        check_rounds(program, pack_size, self.rewards, source)
+        check_siblings(self.rewards, program, pack_size)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
         stored = None
@@ -226,19 +215,18 @@ class RolloutDataModule(ItemDataModule):
         `elsewhere` does not ask what the engine needs of the machine, for a run that will be on another one.
         """
         if self._chat is None:
-            check_pair(self.engine, policy, self.frozen)
+            check_pair(self.engine, policy)
             if not elsewhere:
-                check_served(self.engine, policy)
+                self.engine.check(asked_of(policy))
             tokenizer = policy.tokenizer(self.words_for(policy))
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
-            check_turns(self.stop_strings, self.thinking_budget, self.max_new_tokens, chat, self.engine, self.env)
+            check_turns(self.stop_strings, self.thinking_budget, chat)
             with self.runner.phase("sampling the first pack"):
                 first = first_pack(self.env, self.pack_size, self.seed)
                 check_ids(self.env, first, self.seed)
-                check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
-            room = (policy.window, self.max_new_tokens)
-            check_asks(self.program, self.env, first, chat, self.context, *room)
+                room = (policy.window, self.max_new_tokens)
+                check_prompts(self.env, self.context, self.program, first, chat, *room)
             for part in self.rewards.values():
                 part.check()
             if self.frozen is not None:
@@ -344,16 +332,16 @@ class RolloutDataModule(ItemDataModule):
     def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
         """Siblings of each pack, played by the engine's weights as they are now, or, in training, as its source has them."""
         if label != "train":
-            return run_groups(packs, num_siblings, self._setting(self.temperature), label=label)
+            return run_groups(packs, num_siblings, self._setting(), label=label)
         collected = self.packs.collected(packs, num_siblings, self.engine.policy_version)
         return (
             run_groups(packs, num_siblings, self._training_setting(), label=label) if collected is None else collected
         )
 
     def _training_setting(self) -> Setting:
-        return replace(self._setting(self.temperature), program=self.program)
+        return replace(self._setting(), program=self.program)
 
-    def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
+    def _setting(self, temperature: float = 1.0, suite: Suite | None = None) -> Setting:
         config = getattr(getattr(self.learner, "model", None), "config", None)
         sampler = Sampler(
             engine=self.engine,
@@ -361,7 +349,7 @@ class RolloutDataModule(ItemDataModule):
             window=self.learner.policy.window,
             max_new_tokens=self.max_new_tokens,
             temperature=temperature,
-            top_p=self.top_p if suite is None else suite.top_p,
+            top_p=1.0 if suite is None else suite.top_p,
             top_k=0 if suite is None else suite.top_k,
             min_p=0.0 if suite is None else suite.min_p,
             stop_strings=self.stop_strings,
@@ -374,8 +362,10 @@ class RolloutDataModule(ItemDataModule):
         )
         policy = self.learner.policy
         by_kind = sampler.by_kind(policy.adapter_kinds)
-        if (frozen := self.frozen) is not None:
-            by_kind = {frozen.kind: frozen.sampler(sampler, policy, self.chat.stop_ids, self._run.strategy.root_device)}
+        frozen = self.frozen
+        if frozen is not None and not (by_kind and frozen.path is None):  # its own adapter stays as it is
+            device = self._run.strategy.root_device
+            by_kind = {**by_kind, frozen.kind: frozen.sampler(sampler, policy, self.chat.stop_ids, device)}
         return Setting(
             env=self.env,
             mechanism=self.context,
@@ -387,7 +377,7 @@ class RolloutDataModule(ItemDataModule):
         )
 
     def _for_scorers(self, groups: Mapping[int, Group]) -> Played:
-        return Played(groups, self._setting(self.temperature))
+        return Played(groups, self._setting())
 
     def _num_ahead(self) -> float:
         """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer
@@ -396,5 +386,5 @@ class RolloutDataModule(ItemDataModule):
         epochs = math.inf if (end := trainer.max_epochs) is None or end < 0 else end - trainer.current_epoch - 1
         steps = math.inf if trainer.max_steps < 0 else trainer.max_steps - trainer.global_step
         # a group that is overtaken may be one version older
-        most = self.max_staleness - (not self.in_order) if self.buffer is None else math.inf
+        most = self.max_staleness - (self.rollouts.flies and not self.in_order) if self.buffer is None else math.inf
         return min(most, self.stream.num_needed(epochs, steps))

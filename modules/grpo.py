@@ -16,17 +16,18 @@ from transformers import PreTrainedModel
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, without_adapter
 from cod_lightning.credit.baselines import Baseline, GroupMean
-from cod_lightning.credit.credited import AdaptiveRED, credited
+from cod_lightning.credit.credited import AdaptiveRED, Credited, credited
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
-from cod_lightning.credit.table import kind_id
+from cod_lightning.credit.table import EpisodeTable, kind_id
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
-from cod_lightning.modules.checks import check_combination, check_kinds, check_numbers, check_terms
+from cod_lightning.modules.checks import check_combination, check_terms
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, PolicyLoss
-from cod_lightning.objective.mismatch import MismatchCorrection, corrected
+from cod_lightning.objective.mismatch import MismatchCorrection, corrected, mismatch_sums
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
+from cod_lightning.ranges import Count, Natural, NonNegative, Positive, Share
 from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.critics import Critic, CriticAtWork
@@ -87,35 +88,24 @@ class GRPOModule(PolicyModule):
         trained_kinds: list[Literal["solve", "update", "write"]] | None = None,
         filter_packs: bool = False,
         optimizer: OptimizerName = "adamw",
-        lr: float = 1e-6,
-        betas: tuple[float, float] = (0.9, 0.999),
-        weight_decay: float = 0.0,
-        warmup_updates: int = 0,
-        final_lr_fraction: float = 1.0,
-        gradient_clip_val: float | None = 1.0,
-        token_budget: int = 16_384,
+        lr: Positive = 1e-6,
+        betas: tuple[Share, Share] = (0.9, 0.999),
+        weight_decay: NonNegative = 0.0,
+        warmup_updates: Natural = 0,
+        final_lr_fraction: Share = 1.0,
+        gradient_clip_val: Positive | None = 1.0,
+        token_budget: Count = 16_384,
         terms: list[LossTerm] | None = None,
         scorers: dict[str, Scorer] | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        check_numbers(lr, betas, weight_decay, warmup_updates, token_budget, gradient_clip_val, final_lr_fraction)
         self.policy, self.credit, self.baseline, self.critic = policy, credit, baseline, critic
         self.critic_at_work: CriticAtWork | None = None
         self.scale: Literal["none", "group", "batch"] = scale
         self.mismatch = mismatch
-        self.trained_kinds = check_kinds(trained_kinds)
+        self.trained_kinds = tuple(map(EpisodeKind, trained_kinds or EpisodeKind))
         self.reweight, self.loss, self.filter_packs = reweight, loss, filter_packs
-        self.credited = partial(
-            credited,
-            rule=credit,
-            baseline=baseline,
-            scale=scale,
-            reweight=reweight,
-            kinds=self.trained_kinds,
-            filtered=filter_packs,
-        )
-        """Advantages of a rollout of all ranks."""
         self._take_optimizer(optimizer, lr, betas, weight_decay)
         self.warmup_updates = warmup_updates
         self.final_lr_fraction = final_lr_fraction
@@ -146,6 +136,8 @@ class GRPOModule(PolicyModule):
         if stage == "fit":
             check_combination(self, data)
             self.check_scorers(data)
+            if data.frozen is not None:  # what another policy samples says nothing on this one
+                self.trained_kinds = tuple(kind for kind in self.trained_kinds if kind is not data.frozen.kind)
             self.ahead = data.max_staleness > 0 or data.packs.collects
 
     def configure_model(self) -> None:
@@ -171,6 +163,18 @@ class GRPOModule(PolicyModule):
             return min(1.0, (update + 1) / max(1, self.warmup_updates)) * (1 - (1 - self.final_lr_fraction) * done)
 
         return self._optimized(factor)
+
+    def credited(self, table: EpisodeTable) -> Credited:
+        """Advantages of a rollout of all ranks."""
+        return credited(
+            table,
+            self.credit,
+            self.baseline,
+            self.scale,
+            self.reweight,
+            self.trained_kinds,
+            filtered=self.filter_packs and self.baseline.compares,
+        )
 
     def weights_synced(self) -> None:
         """The engine has the weights of now."""
@@ -253,7 +257,10 @@ class GRPOModule(PolicyModule):
             num_episodes=update.num_episodes,
         )
         old = logprobs if part.old_logprobs is None else part.old_logprobs
-        inputs, apart = corrected(inputs, old, self.mismatch, measured=~part.is_replayed)
+        apart = mismatch_sums(inputs, old, measured=~part.is_replayed)
+        if self.mismatch is not None:
+            inputs, num_corrected = corrected(inputs, old, self.mismatch)
+            apart = replace(apart, num_corrected=num_corrected)
         out = self.loss(inputs)
         loss, figures = out.loss, dict[str, float]()  # terms of one scorer have its missing tokens in common
         for term in self.terms:

@@ -21,7 +21,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
-from cod_lightning.extras import require
 from cod_lightning.forward.attention import is_grouped, use_grouped_attention
 from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.last_layer import predicting, read_only_at
@@ -34,7 +33,6 @@ from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import num_ranks, rank
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.stochastic_adamw import StochasticAdamW
 from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
 from cod_lightning.types import EpisodeKind
 from cod_lightning.whole_file import without_link
@@ -124,6 +122,8 @@ class PolicyModule(L.LightningModule):
         kind: Any = AdamW
         trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         if self.optimizer_name == "adamw_stochastic":
+            from cod_lightning.training.stochastic_adamw import StochasticAdamW
+
             kind = partial(StochasticAdamW, seed=self.seed)
             # FSDP2 sums in float32, DDP in the weights' own
             if num_ranks() == 1 and not isinstance(self._model, FSDPModule):
@@ -184,18 +184,20 @@ class PolicyModule(L.LightningModule):
     def check_strategy(self, name: str) -> None:
         """Raise `ConfigError` where a strategy of that class cannot train this policy with this optimizer, or its package is not
         there."""
-        if self.optimizer_name not in _OF_TORCH:
-            require("bitsandbytes", "model.optimizer", self.optimizer_name)
-        if name == ModelParallelStrategy.__name__ and self.policy.adapter_kinds:
+        is_sharded = name == ModelParallelStrategy.__name__
+        if is_sharded and self.policy.adapter_kinds:
             expected = (
                 "ddp with model.policy.adapters=by_role: ranks that share layers out all have to use the same adapter"
             )
             raise ConfigError("trainer.strategy", name, expected, "Choose trainer.strategy=ddp, or adapters=shared.")
-        if name == ModelParallelStrategy.__name__ and self.optimizer_name not in _OF_TORCH:
+        if self.optimizer_name in _OF_TORCH:
+            return
+        if is_sharded:
             expected = f"{' or '.join(_OF_TORCH)} with strategy=fsdp2, since those of bitsandbytes do not take shares of parameters"
-            raise ConfigError(
-                "model.optimizer", self.optimizer_name, expected, "Choose adamw, or trainer.strategy=ddp."
-            )
+            raise ConfigError("model.optimizer", self.optimizer_name, expected, "Choose adamw, or ddp.")
+        from cod_lightning.extras import require
+
+        require("bitsandbytes", "model.optimizer", self.optimizer_name)
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
         """The same model, its parameters shared out between ranks where the strategy wants it (FSDP2)."""

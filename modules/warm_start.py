@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.errors import ConfigError, check_at_least, check_positive
+from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
+from cod_lightning.ranges import Count, Natural, NonNegative, Positive, Share
 from cod_lightning.ranks import gathered
 from cod_lightning.training.update import padded
 
@@ -34,16 +35,15 @@ class WarmStartModule(PolicyModule):
         self,
         policy: Policy,
         optimizer: OptimizerName = "adamw",
-        lr: float = 3e-3,
-        betas: tuple[float, float] = (0.9, 0.95),
-        weight_decay: float = 0.0,
-        warmup_updates: int = 50,
-        gradient_clip_val: float = 1.0,
-        token_budget: int | None = None,
+        lr: Positive = 3e-3,
+        betas: tuple[Share, Share] = (0.9, 0.95),
+        weight_decay: NonNegative = 0.0,
+        warmup_updates: Natural = 50,
+        gradient_clip_val: Positive = 1.0,
+        token_budget: Count | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        check_positive("warm_start.lr", lr, "A tiny policy's is about 3e-3.")
         if not policy.has_weights:
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
@@ -51,7 +51,6 @@ class WarmStartModule(PolicyModule):
         if policy.adapter_kinds:
             expected = "shared in a warm start, whose adapter is merged into its base"
             raise ConfigError("model.policy.adapters", "by_role", expected, "Set warm_start.policy.adapters to shared.")
-        check_at_least("warm_start.token_budget", token_budget, 1, "Null takes an update whole.")
         self._take_optimizer(optimizer, lr, betas, weight_decay)
         self.policy, self.warmup_updates, self.gradient_clip_val = policy, warmup_updates, gradient_clip_val
         self.token_budget = token_budget

@@ -198,7 +198,7 @@ HEALTHY = {
     "smoke, GRPO": Planted("", choices=("method=grpo",), keys=lambda _: SUITED),
     "smoke, credit by task and window": Planted(
         "",
-        choices=("--model.credit.style=sliding_window_mean", "--model.credit.window=2", "--model.credit.discount=null"),
+        choices=("--model.credit.mean=true", "--model.credit.window=2", "--model.credit.discount=1.0"),
         keys=lambda _: SUITED,
     ),
     "smoke, GSPO": Planted("", choices=("method=grpo", "--model.loss=GSPO"), keys=lambda _: SUITED),

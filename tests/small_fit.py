@@ -23,11 +23,31 @@ def quiet_trainer(folder, *callbacks, **options):
     return L.Trainer(**(quiet | own | length | options))
 
 
+class Updates(L.Callback):
+    """Keeps what each update trained on, and the logged values after it whose names begin so."""
+
+    def __init__(self, begin="train/"):
+        self.begin, self.batches, self.values = begin, [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batches.append(batch)
+        logged = trainer.callback_metrics.items()
+        self.values.append({name: float(value) for name, value in logged if name.startswith(self.begin)})
+
+
+def small_policy():
+    return TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+
+
+def small_data(engine=None, world=None, **options):
+    """Rollouts of four packs in words, two updates of each; `options` say otherwise."""
+    sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
+    sizes |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
+    return RolloutDataModule(world or WordWorld(), PlainContext(), engine or TransformersEngine(), **(sizes | options))
+
+
 def small_fit(folder, *callbacks, engine=None, world=None, lr=1e-2, mismatch=None, module=None, **sizes):
     """`Trainer.fit` with these callbacks; `sizes` are options of the DataModule, `module` further ones of the module."""
     torch.manual_seed(0)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    options = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
-    options |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
-    data = RolloutDataModule(world or WordWorld(), PlainContext(), engine or TransformersEngine(), **(options | sizes))
-    quiet_trainer(folder, *callbacks).fit(GRPOModule(policy, lr=lr, mismatch=mismatch, **module or {}), data)
+    module = GRPOModule(small_policy(), lr=lr, mismatch=mismatch, **module or {})
+    quiet_trainer(folder, *callbacks).fit(module, small_data(engine, world, **sizes))

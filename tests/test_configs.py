@@ -1,6 +1,8 @@
 """Every shipped YAML is composed, type-checked and built."""
 
+import pkgutil
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,8 @@ def test_a_method_says_what_belongs_to_a_loss_so_that_nothing_of_another_is_left
     assert said.keys() >= {"loss", "baseline", "scale", "reweight"}
 
 
+for one in pkgutil.iter_modules(losses.__path__):
+    vars(losses).update(vars(import_module(f"{losses.__name__}.{one.name}")))  # they are imported when they are named
 SEAMS = {"loss": (PolicyLoss, losses), "credit": (CreditRule, returns), "baseline": (Baseline, baselines)}
 NAMED = [
     (key, value)
@@ -169,9 +173,9 @@ BY_NAME = {
     "quickstart, compacting": ("quickstart context=compacting_compact", "data.context.budget", 6),
     "a rule's credit": ("smoke credit=TaskCredit", "model.credit", "TaskCredit"),
     "a lifecycle's credit": ("smoke credit=TrajectoryCredit", "model.credit", "TrajectoryCredit"),
-    "the paper's credit": ("smoke --model.credit.style mean --model.credit.discount null", "model.credit.style", "mean"),
-    "a mean that fades": ("smoke --model.credit.style discounted_mean --model.credit.discount 0.8", "model.credit.discount", 0.8),
-    "the next task's credit": ("smoke --model.credit.style sliding_window_mean --model.credit.window 2 "
+    "the paper's credit": ("smoke --model.credit.mean true --model.credit.discount 1.0", "model.credit.mean", True),
+    "a mean that fades": ("smoke --model.credit.mean true --model.credit.discount 0.8", "model.credit.discount", 0.8),
+    "the next task's credit": ("smoke --model.credit.mean true --model.credit.window 2 "
         "--model.credit.discount null", "model.credit.window", 2),
     "attempts": ("smoke program=Anchored", "data.program.fraction", 0.25),
     "a program within": ("smoke program=Counterfactual --data.program.program Anchored --data.program.program.attempts 3",

@@ -146,7 +146,7 @@ def test_advantages_are_those_of_the_library_with_and_without_tilt(one_file, see
     rewards = torch.rand(5, 6, 7, generator=generator)
     # every second time failures are long, so that negative advantages outweigh positive ones
     num_tokens = (20 * (1.5 - rewards)).long() if seed % 2 else (1 + 20 * rewards).long()
-    module = GRPOModule(SamePolicy(), credit=EpisodeCredit(style="discounted", discount=0.5))
+    module = GRPOModule(SamePolicy(), credit=EpisodeCredit(mean=False, discount=0.5))
     found = module.credited(table_of(rewards, num_tokens).flat())
     assert (found.temperature > 0) == bool(seed % 2)
     own = one_file.advantages_of(rewards, num_tokens, 0.5)
@@ -331,7 +331,7 @@ def test_the_first_updates_are_the_librarys_on_the_same_rows(one_file, small, pl
         episode.reward *= 4  # so that gradients are clipped, too
     module = Module(
         SamePolicy(played.policy, small),
-        credit=EpisodeCredit(style="discounted", discount=small.discount),
+        credit=EpisodeCredit(mean=False, discount=small.discount),
         lr=small.lr,
         betas=(0.9, 0.95),
         final_lr_fraction=0.2,

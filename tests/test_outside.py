@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from cod_lightning.clients import ChatClient
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, Scripted, Words
-from cod_lightning.credit.returns import CreditRule, Returns
+from cod_lightning.credit.returns import CreditRule
 from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import Vocabulary
 from cod_lightning.objective.losses.base import LossOutputs, PolicyLoss, metrics_of
@@ -83,10 +83,9 @@ class Remote(AsyncWorld):
 class HalfOfLater(CreditRule):
     """An episode's own reward, and half of every later one."""
 
-    def __call__(self, table):
-        later = table.known_rewards.flip(-1).cumsum(-1).flip(-1) - table.known_rewards
-        valid = table.valid.flip(-1).cummin(-1).values.flip(-1)
-        return Returns(table.known_rewards + 0.5 * later, valid, table.kinds)
+    def weights(self, kinds):
+        each = len(kinds)
+        return 0.5 * torch.ones(each, each).triu() + 0.5 * torch.eye(each)
 
 
 @dataclass(frozen=True)
@@ -419,7 +418,7 @@ BAD = {
         "class Lost(Latest):\n    def worth(self, episode):\n        return 0.0\n    def choose(self, stored, rollout):\n"
         "        return [[ReplayedEpisode(one, 1.0) for one in rollout.episodes] for _ in rollout.updates]\n",
         ("--data.replay", "outside.Lost"),
-        ("data.replay is Lost", "expected a replay that chooses episodes that are stored", "--ckpt_path last"),
+        ("data.replay is Lost", "expected a replay that answers `choose` (KeyError", "--ckpt_path last"),
     ),
     "a replay whose state does not load": (
         "def refuse(self, state_dict):\n    raise KeyError('seen')\nLatest.load_state_dict = refuse\n",
@@ -429,7 +428,7 @@ BAD = {
     "a replay with a loss that takes old tokens for its own": (
         "",
         ("--model.loss", "cod_lightning.objective.losses.RLOO"),
-        ("data.replay is Latest", "expected null with model.loss=RLOO", "Choose method=loop, grpo, cispo or rec"),
+        ("data.replay is Latest", "expected left out with model.loss=RLOO", "Choose method=loop, grpo, cispo or rec"),
     ),
     "a teacher with another tokenizer": (
         "",

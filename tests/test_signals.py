@@ -217,7 +217,7 @@ def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served
         "overlong": made("cod_lightning.methods.overlong.OverlongReward", zero_tokens=1, full_tokens=4, penalty=0.1),
         "rule": made(f"{REWARDS}.BrokenRule", pattern="[0-3]", penalty=0.1, kinds=["solve", "update"]),
     }
-    scorer = made(f"{TRAINING}.scorers.VLLMScorer", url=served.url, model="teacher")
+    scorer = made(f"{TRAINING}.vllm_scorer.VLLMScorer", url=served.url, model="teacher")
     term = made("cod_lightning.objective.terms.ForwardKL")
     whole = assert_resumed_and_the_same_on_two_ranks(
         tmp_path,

@@ -15,7 +15,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, only_from
 from tests.checkpoints.test_checkpoint import content, model
 from tests.records import group
-from tests.reports.made_runs import write_config, write_run
+from tests.reports.made_runs import write_run
 
 PAYLOAD = "from pathlib import Path\nPath(__file__).with_name('proof').touch()\nclass Thing: pass\n"
 
@@ -29,28 +29,6 @@ def foreign(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
     yield folder
     sys.modules.pop("payload", None)
-
-
-@pytest.mark.parametrize("named", ["payload.Thing", "payload.sub.Thing", "cod_lightning.cli.sys.modules"])
-def test_a_report_imports_no_foreign_module(foreign, capsys, named):
-    write_config(foreign, credit=named)
-    before = list(sys.path)
-    assert main(["report", str(foreign)]) == 0
-    assert "payload" not in sys.modules
-    assert not (foreign / "proof").exists()
-    assert sys.path == before
-
-
-def test_a_report_about_a_trusted_run_imports_what_it_names(foreign):
-    write_config(foreign, credit="payload.Thing")
-    assert main(["report", str(foreign), "--trust"]) == 0
-    assert (foreign / "proof").exists()
-
-
-def test_a_report_still_knows_our_own_credit(foreign):
-    write_config(foreign)
-    assert main(["report", str(foreign)]) == 0
-    assert "Advantages are computed again" in (foreign / "report.html").read_text()
 
 
 @pytest.mark.parametrize("command", ["export", pytest.param("deploy", marks=pytest.mark.slow)])

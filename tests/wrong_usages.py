@@ -146,8 +146,8 @@ references --worlds levers --pack_size x
 references --world levers ## --world
 worlds --env levers
 report nowhere afile ## nowhere
-report --plots ## runs
-report nowhere --plot ## nowhere
+report ## runs
+report nowhere --plots ## nowhere
 completion zsh
 sweep --config smoke credit=EpisodeCredit,TaskCredit --launcher basic --jobs x
 sweep --config smoke credit=EpisodeCredit,TaskCredit --outt x
@@ -281,18 +281,14 @@ fit --help modle
 SMOKE --model.lrr 3
 SMOKE --model.lr abc
 SMOKE --model.lr -1
-SMOKE --model.lr 0
 SMOKE --model.lr nan
 SMOKE model.lrr=3
 SMOKE model.lr
-SMOKE --data.pack_size 0
 SMOKE --data.pack_size 1
 SMOKE --data.pack_size 1000000
 SMOKE --data.pack_size 2.5
 SMOKE --data.group_size 1
 SMOKE --data.packs_per_rollout 5 --data.updates_per_rollout 4
-SMOKE --data.val_packs 0
-SMOKE --data.max_new_tokens 0
 SMOKE --data.max_new_tokens 1000000000000000000000000000000
 SMOKE --seed_everything -3
 SMOKE --seed_everything 99999999999
@@ -300,24 +296,17 @@ SMOKE --torch_threads 0
 SMOKE --torch_threads -2
 SMOKE --checkpoint_every 0
 SMOKE --keep_checkpoints 0
-SMOKE --sampled_token_budget 0
 SMOKE --sampled_token_budget -5
-SMOKE --model.betas [1,2] ## model.betas | 1.0, 2.0
+SMOKE --model.betas [1,2] ## model.betas | 2
 SMOKE --model.scale big
-SMOKE --model.token_budget 0
-SMOKE --model.gradient_clip_val -1
 SMOKE --model.policy.hidden_size 63
 SMOKE --model.policy.num_heads 0
 SMOKE --model.policy.window 0
 SMOKE --model.policy.hidden 64
 SMOKE --model.optimizer sgd
-SMOKE --data.max_staleness -1 ## data.max_staleness | -1
 SMOKE --data.max_staleness 2 --data.resample_packs 1 ## data.max_staleness | resample_packs
 SMOKE --data.deadlines.turn_s -1
 SMOKE --data.deadlines.turns 3
-SMOKE --data.max_failed_fraction 2
-SMOKE --data.temperature -1
-SMOKE --data.top_p 0
 SMOKE --data.suites nosuch
 SMOKE --data.suites [nosuch]
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
@@ -430,11 +419,8 @@ SMOKE --data.env null
 SMOKE --data.context null
 SMOKE --data.engine.max_slots 0
 SMOKE --data.engine.max_dialogues 0
-SMOKE --data.packs_per_rollout 0
-SMOKE --data.updates_per_rollout 0
 SMOKE --data.pack_sise 3
 SMOKE --data.group_size x
-SMOKE --data.group_size -1
 SMOKE --data.seed 3 ## data.seed | seed_everything
 SMOKE --data.rewards.length nowhere.R
 SMOKE --data.source nowhere.S
@@ -443,8 +429,6 @@ SMOKE --data.replay nowhere.S
 SMOKE --data.program nowhere.P
 SMOKE --data.val_packs -2
 SMOKE --data.min_groups 3
-SMOKE --model.warmup_updates -1
-SMOKE --model.weight_decay -1
 SMOKE --model.weight_decay x
 SMOKE --model.terms 3
 SMOKE --model.terms [x]
@@ -550,11 +534,7 @@ SMOKE --trainer.devices auto,2
 SMOKE --trainer.strategy fsdp
 SMOKE --model.lr 1,000
 SMOKE --model.lr 1e-3x
-SMOKE --model.lr inf
 SMOKE --model.lr [1e-3] ## model.lr | 0.001
-SMOKE --data.temperature nan
-SMOKE --data.top_p 2
-SMOKE --data.rollouts_per_epoch 0
 SMOKE --data.packs_per_rollout 1000000000
 SMOKE --data.val_packs 1000000000000
 SMOKE --data.deadlines 5
@@ -595,7 +575,6 @@ SMOKE --output_dir x
 SMOKE --trainer.max_time 60
 SMOKE --sampled_token_budget 1M
 SMOKE --data.deadlines.turn_s 5m
-SMOKE --model.final_lr_fraction 2
 SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
 SMOKE source=Bandit ## data.source | Bandit
 SMOKE recipe=qwen3 ## model.policy
@@ -628,48 +607,24 @@ sweep --config smoke seed_everything=1,-1 ## seed_everything | -1
 """
 """Commands that build parsers of Lightning, or more."""
 SIGNALS = """
-WARM replay=SelfImitation --data.replay.init_args.max_age 0 ## data.replay.max_age
-WARM replay=SignalReplay --data.replay.init_args.priority -1 ## data.replay.priority
 WARM replay=SignalReplay method=rloo ## data.replay
-WARM method=sdpo --model.loss.init_args.beta 0 ## model.loss.beta
-WARM baseline=Accepted --model.baseline.init_args.at_least nan ## model.baseline
-MIXED source=Bandit --data.source.init_args.temperature 0 ## data.source.temperature | 0
-MIXED source=Bandit --data.source.init_args.step_size 2 ## data.source.step_size | 2
-WARM source=Growth --data.source.init_args.rollouts_per_stage 0 ## data.source.rollouts_per_stage | 0
-WARM source=Growth --data.source.init_args.num_tasks [4,2] ## data.source.num_tasks | [4, 2]
+MIXED source=Bandit --data.source.init_args.temperature 0 ## data.source | temperature | 0
 WARM source=Growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
-WARM source=Growth --data.source.init_args.num_tasks null --data.source.init_args.max_turns [99] ## data.source.max_turns | 99
 WARM source=Revisits --data.source.init_args.by luck
 WARM source=Revisits --data.source.init_args.back never
-WARM source=Revisits source.back=near --data.source.share 1 ## data.source.share | 1
-WARM source=Revisits source.back=near --data.source.capacity 0 ## data.source.capacity | 0
-WARM source=Revisits source.back=near --data.source.candidates 0 ## data.source.candidates | 0
-WARM source=Revisits source.by=failure --data.source.solved_max 1 ## data.source.solved_max | 1
-WARM source=Revisits source.by=failure --data.source.solved_min 0.9 ## data.source.solved_max | 0.75 | solved_min=0.9
-WARM replay=SelfImitation --data.replay.init_args.max_episodes 0 ## data.replay.max_episodes | 0
-WARM replay=SelfImitation --data.replay.init_args.max_tokens 0 ## data.replay.max_tokens | 0
-WARM replay=SelfImitation --data.replay.init_args.episodes_per_update 0 ## data.replay.episodes_per_update | 0
-WARM replay=SelfImitation --data.replay.init_args.warmup_rollouts -1 ## data.replay.warmup_rollouts | -1
-WARM replay=SelfImitation --data.replay.init_args.coefficient 0 ## data.replay.coefficient | 0
-WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms.JSD.beta | 1.0
-WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"coefficient":0}}] ## model.terms.JSD.coefficient | 0
+WARM replay=SelfImitation --data.replay.init_args.coefficient 0 ## data.replay | coefficient | 0
+WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms | beta | 1.0
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{}}] ## model.terms | teacher
-WARM --model.terms [{PATH:"TERMS.ForwardKL",ARGS:{"coefficient":-1}}] ## model.terms.ForwardKL.coefficient | -1
 WARM --model.terms [{PATH:"TERMS.KL",ARGS:{"estimator":"k9"}}] ## estimator | k9
-WARM --model.terms [{PATH:"TERMS.KL",ARGS:{"coefficient":-1}}] ## model.terms.KL.coefficient | -1
-WARM --model.terms [{PATH:"TERMS.EntropyBonus",ARGS:{"coefficient":0}}] ## model.terms.EntropyBonus.coefficient | 0
 WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.CheckpointScorer",ARGS:{"path":"nowhere"}}} ## model.scorers.teacher.path | nowhere
-WARM KL_TO_TEACHER BY_WORLD{}}}} ## teachers | {}
 WARM KL_TO_TEACHER BY_WORLD{"levers":{PATH:"SEES_MORE"}}}}} ## model.scorers.teachers.levers | PrivilegedScorer
-WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
-WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://127.0.0.1:9","model":"m"}}} ## teacher.url | :9
-WARM --model.scorers {"teacher":{PATH:"SEES_MORE",ARGS:{}}} ## model.scorers | teacher
+WARM KL_TO_TEACHER {"teacher":{PATH:"SERVED.VLLMScorer",ARGS:{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
+WARM KL_TO_TEACHER {"teacher":{PATH:"SERVED.VLLMScorer",ARGS:{"url":"http://127.0.0.1:9","model":"m"}}} ## teacher.url | :9
 WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"["}}} ## data.rewards.NewFacts.pattern | [
 WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"a","bonus":-1.0}}} ## data.rewards.NewFacts.bonus | -1.0
-WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards.PartlyKnown.share | 1.0
+WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards | share | 1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"transcripts":"nowhere"}}} ## PartlyKnown.transcripts | nowhere
-WARM --data.rewards.noisy NoisyJudge --data.rewards.noisy.false_positive 2 ## data.rewards.NoisyJudge.false_positive | 2
-WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.error 0.5 ## data.rewards.NoisyPairwiseJudge.error | 0.5
+WARM --data.rewards.noisy NoisyJudge --data.rewards.noisy.false_positive 2 ## data.rewards | false_positive | 2
 WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
 WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.weight nan ## weight | nan
 WARM --data.rewards.pairs NoisyPairwiseJudge program=Anchored ## data.rewards.pairs | NoisyPairwiseJudge | data.program=Anchored
@@ -682,24 +637,14 @@ WARM PAIRWISE.rubric a --data.rewards.pairs.max_retries -1 ## data.rewards.Pairw
 WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric rubric.txt ## data.rewards.JudgeReward.rubric | rubric.txt
 WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric list.yaml ## data.rewards.JudgeReward.model
 WARM --data.frozen.kind both ## data.frozen | both
-WARM --data.frozen.kind solve ## data.frozen.kind | solve | model.trained_kinds
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
 WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
 WARM --model.trained_kinds [write] ## model.trained_kinds | write
-WARM program=ProposeAndSolve --data.program.solves 1 ## data.program.solves | 1
+WARM program=ProposeAndSolve --data.program.solves 1 ## data.program | solves | 1
 WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 | data.pack_size
-WARM program=ProposeAndSolve ## data.pack_size | 4 | Set it to 8
 WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data.program | Alchemy | program=ConnectTheDots
-WARM --data.program Anchored --data.program.program ProposeAndSolve --data.program.program.solves 2 ## data.program | Anchored
-WARM --data.program Anchored --data.program.positions [4] ## data.program.positions | [4] | 1 to 3
 WARM program=ProposeAndSolve --data.rewards.use EntryUse ## data.rewards.use | EntryUse | ProposeAndSolve
-WARM program=ProposeAndSolve source=Growth --data.source.init_args.num_tasks [2,4] ## data.source.num_tasks | ProposeAndSolve
-WARM program=ProposeAndSolve --data.program.solves 2 --data.frozen.kind write ## data.frozen.kind | write | [solve, update]
-WARM --data.frozen.kind write --model.trained_kinds [solve] ## data.frozen.kind | write
-WARM --model.trained_kinds [] ## model.trained_kinds | []
-WARM method=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1
 WARM method=nft replay=SignalReplay ## data.replay | NFT
-WARM --data.max_staleness -1 ## data.max_staleness | -1
 WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | resample_packs
 """
 """Of teachers, replay, curricula, judges, roles and rollouts ahead, each in a training that would begin with a warm start."""
@@ -713,6 +658,7 @@ _SHORT = {
     "ARGS": '"init_args"',
     "TERMS": "cod_lightning.objective.terms",
     "SCORERS": "cod_lightning.training.scorers",
+    "SERVED": "cod_lightning.training.vllm_scorer",
     "SEES_MORE": "cod_lightning.methods.privileged.PrivilegedScorer",
     "PAIRWISE": "--data.rewards.pairs PairwiseJudge --data.rewards.pairs",
     "LEARNED": "cod_lightning.methods.learned_reward",

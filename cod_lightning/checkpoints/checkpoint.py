@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import Tensor
 from torch.distributed.checkpoint import metadata as metadata_records
 from torch.distributed.checkpoint.api import CheckpointException
@@ -19,7 +20,10 @@ from cod_lightning.adapters import adapter_weights
 from cod_lightning.checkpoints.integrity import EXTRA, METADATA
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models.base_weights import BaseWeights
+from cod_lightning.whole_file import sync
 
+UNFINISHED = ".writing"
+"""Ends the name of a checkpoint that is being written, or was when the run was killed."""
 _IN_SHARDS = "state_dict."
 """What the names of the module's tensors begin with in shards, as ModelParallelStrategy writes them."""
 _IN_METADATA = {
@@ -191,3 +195,32 @@ def _unreadable(path: Path, error: BaseException, key: str = "ckpt_path") -> Dat
         f": {error}" if isinstance(error, pickle.UnpicklingError) and "which no checkpoint holds" in str(error) else ""
     )
     return DataError(f"{key} is {path}; it cannot be read as a checkpoint ({type(error).__name__}{said}). Use another.")
+
+
+class DurableIO(TorchCheckpointIO):
+    """Lightning's own collects the file in memory, writes it to TMPDIR and moves it, without a sync."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """The file of before, or the new one, whatever happens in between. Raises `OSError` where there is no room."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f"{target.name}{UNFINISHED}")
+        try:
+            with beside.open("wb") as file:  # torch given a path hides the reason of a failure
+                torch.save(checkpoint, file)
+            sync(beside)
+            beside.replace(target)
+            sync(target.parent)
+        except Exception:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+class ShardReader(TorchCheckpointIO):
+    """Lightning's reader of single files; a folder's weights are put together. Of an optimizer's shards it reads nothing."""
+
+    def load_checkpoint(self, path: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        if not Path(path).is_dir():
+            return super().load_checkpoint(path, *args, **kwargs)
+        found = read_checkpoint(path)
+        return {**found.content, "state_dict": found.module_state()}

@@ -45,7 +45,7 @@ _CLASSES = {
     "baseline": "baseline=LeaveOneOut",
 }
 """Keys without a group of files: how a class is chosen for them."""
-_FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots", "--dry_run", "--dry-run")
+_FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_run", "--dry-run")
 """Options without a value."""
 _OF_FIT = ("ckpt_path", "weights_only")
 
@@ -133,8 +133,8 @@ def _put(pair: tuple[str, str | None]) -> str:
 def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Each key as it was typed, with its value: `--KEY VALUE`, `--KEY=VALUE`, `KEY=VALUE`; None behind a flag or a word.
 
-    >>> list(keys_of(["fit", "--model.lr", "-1", "env=levers", "--profile", "--ckpt_path", "epoch=3.ckpt"]))
-    [('fit', None), ('--model.lr', '-1'), ('env', 'levers'), ('--profile', None), ('--ckpt_path', 'epoch=3.ckpt')]
+    >>> list(keys_of(["fit", "--model.lr", "-1", "env=levers", "--trust", "--ckpt_path", "epoch=3.ckpt"]))
+    [('fit', None), ('--model.lr', '-1'), ('env', 'levers'), ('--trust', None), ('--ckpt_path', 'epoch=3.ckpt')]
     """
     rest = list(argv)
     while rest:

@@ -20,7 +20,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.checkpoints.resume import newest
+from cod_lightning.checkpoints.folder import newest
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.memory import plan_of
 from cod_lightning.commands.plan import PlanCLI

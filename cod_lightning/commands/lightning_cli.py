@@ -29,10 +29,8 @@ from cod_lightning.callbacks import Progress
 from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
 from cod_lightning.callbacks.metrics_file import MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
-from cod_lightning.checkpoints.changes import check_changes
-from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.checkpoints.io import ShardReader
-from cod_lightning.checkpoints.resume import AUTO, LAST, named, newest
+from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
+from cod_lightning.checkpoints.folder import AUTO, NEWEST, named, newest
 from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import choosable, config_names
@@ -168,7 +166,7 @@ class CodCLI(LightningCLI):
         if isinstance(seed, int) and not isinstance(seed, bool) and not 0 <= seed < 2**32:  # True draws one
             raise ConfigError("seed_everything", seed, "between 0 and 4294967295", "1 is the default.")
         path = config.get("ckpt_path")
-        if path is not None and path != LAST and not (path == AUTO and self.subcommand == "fit"):
+        if path is not None and path != NEWEST and not (path == AUTO and self.subcommand == "fit"):
             named(path)
 
     def plain_trainer(self) -> None:
@@ -188,8 +186,8 @@ class CodCLI(LightningCLI):
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
         check_folder(self.root, "trainer.default_root_dir")
         config.trainer.default_root_dir = str(self.root)
-        if (wanted := config.get("ckpt_path")) in (LAST, AUTO):
-            found = newest(self.root / "checkpoints", needed=wanted == LAST)
+        if (wanted := config.get("ckpt_path")) in (NEWEST, AUTO):
+            found = newest(self.root / "checkpoints", needed=wanted == NEWEST)
             config.ckpt_path = found and str(found)
 
     def instantiate_classes(self) -> None:
@@ -240,6 +238,8 @@ class CodCLI(LightningCLI):
             trainer.strategy.checkpoint_io = ShardReader()
         if fitting and path:
             count = trainer.num_devices * trainer.num_nodes
+            from cod_lightning.checkpoints.changes import check_changes
+
             check_changes(read_checkpoint(path), resolved, count, accepted=config.accept_changes)
             check_shards(path, trainer.strategy)
         return trainer
@@ -345,7 +345,7 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
         if free != root:
             rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
         return free
-    if (asked := config.get("ckpt_path")) in (LAST, AUTO):
+    if (asked := config.get("ckpt_path")) in (NEWEST, AUTO):
         others = (one for one in Path("runs").glob("*") if one.name.removeprefix(f"{name}-").isdecimal())
         others = sorted(others, key=lambda one: int(one.name.rpartition("-")[2]))
         found = [one for one in (root, *others) if any((one / "checkpoints").glob("*"))]

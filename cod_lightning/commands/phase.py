@@ -24,12 +24,11 @@ from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
 from cod_lightning.checkpoints.sources import class_paths, sources
 from cod_lightning.commands.config_files import overlaid, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
-from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder
-from cod_lightning.modules import WarmStartModule
 from cod_lightning.modules.policy import OptimizerName
+from cod_lightning.ranges import Count, Natural, Positive
 from cod_lightning.trusted import check_harmless
 
 _NAMING = ("path", "weights", "tasks", "first")
@@ -45,19 +44,19 @@ class WarmStart:
     `env`, `program` and `policy` change single arguments of the run's own, or name another `class_path`.
     """
 
-    num_updates: int = 1500
+    num_updates: Count = 1500
     """Optimizer updates."""
-    packs_per_update: int = 3
+    packs_per_update: Count = 3
     """Packs whose episodes make one update."""
-    num_packs: int = 1500
+    num_packs: Count = 1500
     """Different packs; more updates than these hold go over them again."""
     optimizer: OptimizerName = "adamw"
     """As in `model.optimizer`."""
-    lr: float = 3e-3
+    lr: Positive = 3e-3
     """Largest learning rate; after its warm-up it falls linearly to 0."""
-    warmup_updates: int = 50
+    warmup_updates: Natural = 50
     """Updates over which the learning rate rises linearly from 0."""
-    token_budget: int | None = None
+    token_budget: Count | None = None
     """Most tokens of a micro-batch, padding included; null takes an update whole."""
     teacher: dict[str, Any] | None = None
     """How good the demonstrations are: `data.env.teacher` for the warm start alone."""
@@ -67,7 +66,7 @@ class WarmStart:
     """Likewise of `data.program`."""
     policy: dict[str, Any] | None = None
     """Likewise of `model.policy`; an adapter whose `path` is null is trained over the policy that is named here."""
-    pack_size: int | None = None
+    pack_size: Count | None = None
     """Tasks of a demonstrated pack; null takes `data.pack_size`."""
 
 
@@ -128,7 +127,7 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "warm_start"
     check_folder(cache, "COD_LIGHTNING_CACHE")
-    unbuilt = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
+    unbuilt = _started(argv, execute=False)
     folder, made = cache / _key(unbuilt.parser.dump(unbuilt.config)), unbuilt.datamodule.env
     cache.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_own(cache)
@@ -149,12 +148,19 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     return folder / "policy", made
 
 
+def _started(argv: Sequence[str], *, execute: bool = True) -> Any:
+    from cod_lightning.datamodules import DemonstrationDataModule
+    from cod_lightning.modules import WarmStartModule
+
+    return start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=execute)
+
+
 def _train_into(folder: Path, argv: Sequence[str]) -> None:
     """Train in a folder beside it, which takes its place once it is whole; the lock is held."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
         working = Path(beside) / "run"
         to = ["--trainer.default_root_dir", str(working)]
-        cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *argv, *to])
+        cli = _started(["fit", *argv, *to])
         save_policy(cli, working / "policy")
         write_manifest(working / "policy", folder.name)
         if folder.is_symlink():

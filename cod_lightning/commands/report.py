@@ -6,7 +6,6 @@ from pathlib import Path
 
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.errors import ConfigError
-from cod_lightning.trusted import OWN, only_from
 
 
 def run(argv: Sequence[str]) -> int:
@@ -20,12 +19,6 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--out", type=Path, default=None, metavar="FILE", help="Default: RUN_DIR/report.html of the first run."
     )
-    parser.add_argument("--plots", action="store_true", help="Also write the curves as PNG and SVG, beside the report.")
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="Let a run's config name a credit rule or baseline of another package; naming one runs its module.",
-    )
     options = parser.parse_args(list(argv))
     if twice := [run for run, count in Counter(map(Path.resolve, options.runs)).items() if count > 1]:
         raise ConfigError("RUN_DIR", twice[0], "every run once, since runs are compared", "Leave one out.")
@@ -36,9 +29,7 @@ def run(argv: Sequence[str]) -> int:
     from cod_lightning.reports import page
     from cod_lightning.reports.report import read_runs, report_data
 
-    with only_from(OWN, trust=options.trust):
-        runs = read_runs(options.runs)
-    overview, lifecycles = report_data(runs)
+    overview, lifecycles = report_data(read_runs(options.runs))
     for one in overview["runs"]:
         for note in one["notes"]:
             print(f"note: {one['name']}: {note}")
@@ -49,9 +40,4 @@ def run(argv: Sequence[str]) -> int:
             "--out", out, f"a file that can be written ({error})", "Choose another with --out."
         ) from error
     print(f"{out} ({size / 1e6:.1f} MB, {len(lifecycles['lifecycles']):,} lifecycles)")
-    if options.plots:
-        from cod_lightning.reports.plots import write_plots
-
-        for path in write_plots(runs, out):
-            print(path)
     return 0

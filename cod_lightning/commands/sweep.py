@@ -304,20 +304,17 @@ def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
 
     from cod_lightning.reports.sweeps.compare import compare, write_results
     from cod_lightning.reports.sweeps.page import page, sentences
-    from cod_lightning.reports.sweeps.plots import write_plots
     from cod_lightning.terminal import Screen
 
     stem: Path = options.results or roots[0] / "sweep_results"
     results = compare([root.resolve() for root in roots], options.reference)
     write_results(stem.with_name(f"{stem.name}.json"), results)
-    plots = write_plots(results, stem)
     command = shlex.join(["python", "-m", "cod_lightning", "sweep", *argv])
-    text = page(results, "Runs compared", command, [plot for plot in plots if plot.suffix == ".png"])
-    write_whole(stem.with_name(f"{stem.name}.md"), text)
+    write_whole(stem.with_name(f"{stem.name}.md"), page(results, "Runs compared", command))
     screen = Screen()
     for sweep in results["sweeps"]:
         screen.print(Text(f"\n{sweep['config']}, suite {sweep['suite']}:"))
         for sentence in [*sentences(sweep), *(f"Note: {note}" for note in sweep["notes"])]:
             screen.print(Padding(Text(sentence), (0, 0, 0, 2)))
-    print(f"\nWritten to {stem}.json, .md and {len(plots)} plots")
+    print(f"\nWritten to {stem}.json and .md")
     return 0

@@ -16,16 +16,14 @@ from cod_lightning.callbacks import (
     Notes,
     PositionCurve,
     Progress,
-    Sample,
     Staleness,
     Throughput,
     TokenBudget,
     Transcripts,
     WeightSync,
 )
-from cod_lightning.checkpoints.changes import check_same_policy, differences
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.checkpoints.resume import checkpoints_of
+from cod_lightning.checkpoints.folder import checkpoints_of
 from cod_lightning.commands import phase
 from cod_lightning.commands.config_files import Expanded
 from cod_lightning.commands.evaluate import evaluate
@@ -39,6 +37,7 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
+from cod_lightning.ranges import Count
 from cod_lightning.ranks import check_shares
 
 _MOST_CAUSES = 2
@@ -57,10 +56,8 @@ class TrainCLI(CodCLI):
         super().add_arguments_to_parser(parser)
         text = "A supervised start before `fit`, unless it is cached; null starts from model.policy. Keys: --warm_start.help."
         parser.add_argument("--warm_start", type=phase.WarmStart | str | None, default=None, help=text)
-        text = "Write profile/summary.md, where the time of a step of `fit` went, and profile/trace.json.gz."
-        parser.add_argument("--profile", action="store_true", help=text)
         text = "End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer."
-        parser.add_argument("--sampled_token_budget", type=int | None, default=None, help=text)
+        parser.add_argument("--sampled_token_budget", type=Count | None, default=None, help=text)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
@@ -113,7 +110,7 @@ class TrainCLI(CodCLI):
             from cod_lightning.commands import memory
 
             self.memory_plan = memory.announce(self.model, data, config.trainer)
-        check_pair(data.engine, policy, data.frozen)
+        check_pair(data.engine, policy)
         if config.warm_start is not None:
             check_played(self.model, data)
             began = self._began_with(checkpoints)
@@ -123,6 +120,8 @@ class TrainCLI(CodCLI):
 
     def _began_with(self, checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
         """The config whose warm start is meant: of the checkpoints' runs, which are compared with what they began with."""
+        from cod_lightning.checkpoints.changes import differences
+
         runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
         runs = runs or [self.asked | {"seed_everything": self._own().seed_everything}]
         for run in runs:
@@ -145,6 +144,8 @@ class TrainCLI(CodCLI):
         if not checkpoints:
             self._note_untrained()
             return
+        from cod_lightning.checkpoints.changes import check_same_policy
+
         words = self.datamodule.words_for(self.model.policy)
         for one in checkpoints:
             check_same_policy(one, self.asked, words, accepted=self._own().accept_changes)
@@ -174,17 +175,11 @@ class TrainCLI(CodCLI):
             Staleness(),
             Progress(),
             PositionCurve(),
-            Sample(),
             budget,
         ]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        looking: list[Callback] = []
-        if self._own().profile and self.subcommand == "fit":
-            from cod_lightning.callbacks import StepProfile
-
-            looking.append(StepProfile())
         evaluation = Evaluation(by_checkpoint=bool(self.checkpoints))
-        return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation, *looking]
+        return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then write the report."""
@@ -235,7 +230,7 @@ class TrainCLI(CodCLI):
         if self.trainer.is_global_zero:
             from cod_lightning.commands import report
 
-            report.run([str(self.root), "--trust"])
+            report.run([str(self.root)])
 
 
 def check_training(module: Any, data: Any, ranks: int, strategy: str) -> None:

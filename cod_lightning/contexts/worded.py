@@ -70,10 +70,3 @@ def check_protocol(protocol: str, wordings: Collection[str]) -> None:
     """Raise `ConfigError` unless there is a wording of that name."""
     if protocol not in wordings:
         raise ConfigError("data.context.protocol", protocol, " or ".join(wordings), "Use natural for real models.")
-
-
-def check_count(key: str, value: int, least: int, most: int | None = None) -> None:
-    """Raise `ConfigError` unless the whole number is within bounds."""
-    if value < least or (most is not None and value > most):
-        expected = f"at least {least}" if most is None else f"in {least}..{most:,}"
-        raise ConfigError(f"data.context.{key}", value, expected, "Leave it out for the default.")

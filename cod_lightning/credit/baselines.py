@@ -1,6 +1,5 @@
 """From returns to advantages: an episode is compared with its siblings' at the same position of the same pack."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from cod_lightning.credit.returns import Returns
 from cod_lightning.credit.table import EpisodeTable
-from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import NotPositive
 
 
 @dataclass(frozen=True)
@@ -123,12 +122,8 @@ class AsymRE(Baseline):
     tensor([ 0.6000, -0.4000])
     """
 
-    shift: float = -0.1
+    shift: NotPositive = -0.1
     """Added to the mean, in units of reward; at most 0."""
-
-    def __post_init__(self) -> None:
-        if not -math.inf < self.shift <= 0:
-            raise ConfigError("model.baseline.shift", self.shift, "finite, and at most 0", "-0.1 is a usual value.")
 
     def __call__(self, returns: Returns) -> Advantages:
         total, count = _sums(returns)
@@ -151,11 +146,6 @@ class Accepted(Baseline):
 
     at_least: float | None = None
     """Accept returns from here on, in units of reward; null accepts those above the mean of their siblings."""
-
-    def __post_init__(self) -> None:
-        if self.at_least is not None and not math.isfinite(self.at_least):
-            remedy = "Leave it out to accept what is better than its siblings."
-            raise ConfigError("model.baseline.at_least", self.at_least, "a finite number, or null", remedy)
 
     @property
     def compares(self) -> bool:

@@ -31,7 +31,7 @@ from torch import Tensor
 from cod_lightning.credit.baselines import Advantages, Baseline, by_packs, deviation, divided
 from cod_lightning.credit.returns import CreditRule, Returns
 from cod_lightning.credit.table import EpisodeTable, kind_id
-from cod_lightning.errors import ConfigError, check_at_least, check_between, check_positive
+from cod_lightning.ranges import Count, Positive, Share
 from cod_lightning.types import EpisodeKind
 
 Scale = Literal["none", "group", "batch"]
@@ -53,29 +53,16 @@ class AdaptiveRED:
     tensor([ 0.7052, -0.3545])
     """
 
-    min_temperature: float = 0.8
+    min_temperature: Positive = 0.8
     """Strongest tilt."""
-    max_temperature: float = 100.0
+    max_temperature: Positive = 100.0
     """Weakest tilt."""
-    tolerance: float = 0.05
+    tolerance: Positive = 0.05
     """Width of the bisection interval at which it stops."""
-    max_rounds: int = 20
+    max_rounds: Count = 20
     """Halvings at most."""
-    trigger: float = 1e-6
+    trigger: Share = 1e-6
     """The sum counts as negative below -trigger * sum_e |s_e n_e|."""
-
-    def __post_init__(self) -> None:
-        for key in ("max_temperature", "tolerance"):
-            check_positive(f"model.reweight.{key}", getattr(self, key), "Leave it out for the default.")
-        check_at_least("model.reweight.max_rounds", self.max_rounds, 1, "20 is the default.")
-        check_between("model.reweight.trigger", self.trigger, 0, 1, "1e-6 is the default.")
-        if not 0 < self.min_temperature < self.max_temperature:
-            raise ConfigError(
-                "model.reweight.min_temperature",
-                self.min_temperature,
-                f"in (0, {self.max_temperature})",
-                "0.8 is the paper's.",
-            )
 
     def __call__(
         self,

@@ -1,19 +1,18 @@
 """From rewards to returns: what an episode is credited with, by position in the pack.
 
-A rule is a frozen dataclass that YAML names with `model.credit.class_path`. Every rule says which returns are valid: those
-for which no reward that they need is missing.
+A rule is a frozen dataclass that YAML names with `model.credit.class_path`. It gives the weight of each reward in each return,
+R_e = sum_f w_ef r_f.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cod_lightning.credit.table import CreditTable, EpisodeTable, kind_id
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.ranges import Count, PositiveShare
 from cod_lightning.types import EpisodeKind
 
 
@@ -31,21 +30,20 @@ class Returns:
 class CreditRule(ABC):
     """Rewards to returns, lifecycle by lifecycle."""
 
-    def check(self, num_tasks: int) -> None:
-        """Raise `ConfigError` if the rule has no meaning for packs of that many tasks."""
-
-    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
-        """[e, f]: the weight of episode f's reward in the return of episode e, for rules that credit each episode apart."""
-        raise ConfigError(
-            "model.credit",
-            type(self).__name__,
-            "a rule that credits each episode with what came of it, since attempts from a snapshot measure only that",
-            "Choose credit=EpisodeCredit, or a data.program without attempts.",
-        )
-
     @abstractmethod
+    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
+        """[e, f]: the weight of episode f's reward in the return of episode e; of those that are `paid`, its own alone counts."""
+
     def __call__(self, table: CreditTable) -> Returns:
-        """The return of every episode in the table."""
+        """Weighted sums of rewards, valid where an episode's own reward and those with a weight are known.
+
+        In float64, which neither autocast nor TF32 rounds.
+        """
+        weights = self.weights(table.kinds, table.paid).double()
+        needed = (weights != 0) | torch.eye(len(weights), dtype=torch.bool, device=weights.device)
+        missing = (~table.valid).double() @ needed.double().T
+        values = (table.known_rewards.double() @ weights.T).to(table.rewards)
+        return Returns(values, missing == 0, table.kinds)
 
     def of_all(self, table: EpisodeTable) -> Returns:
         """[N] the returns of lifecycles' own episodes, whatever orders they have."""
@@ -72,49 +70,14 @@ class EpisodeCredit(CreditRule):
     tensor([[[0.5000, 0.4500, 1.0000]]])
     """
 
-    style: Literal["mean", "sliding_window_mean", "discounted", "discounted_mean"] = "mean"
-    """mean of the list; mean of its first `window` entries; sum of discount**k times entry k; or that sum divided by the
-    sum of its factors (ours: returns of early and late positions then have one size, however long the pack)."""
-    window: int | None = None
-    """Entries that count for `sliding_window_mean`, at least 1 and at most the pack's tasks."""
-    discount: float | None = None
-    """Factor per task for `discounted` and `discounted_mean`, in (0, 1]."""
-
-    def __post_init__(self) -> None:
-        if (self.window is not None) != (self.style == "sliding_window_mean"):
-            raise ConfigError(
-                "model.credit.window", self.window, "a number exactly with style=sliding_window_mean", "Set both."
-            )
-        if (self.discount is not None) != self.style.startswith("discounted"):
-            expected = "a number exactly with style=discounted or discounted_mean"
-            raise ConfigError("model.credit.discount", self.discount, expected, "Set both.")
-        check_at_least("model.credit.window", self.window, 1, "2 looks one task ahead.")
-        if self.discount is not None and not 0 < self.discount <= 1:
-            raise ConfigError("model.credit.discount", self.discount, "a number in (0, 1]", "0.6 is a usual value.")
-
-    def check(self, num_tasks: int) -> None:
-        if self.window is not None and self.window > num_tasks:
-            raise ConfigError(
-                "model.credit.window",
-                self.window,
-                f"at most data.pack_size={num_tasks}, since no later task is there to count",
-                "Lower it, or use style=mean, which takes all of them.",
-            )
-
-    def __call__(self, table: CreditTable) -> Returns:
-        """Weighted sums of rewards-to-go, all episodes at once; in float64, which neither autocast nor TF32 rounds."""
-        listed, weights = self._listed(table.kinds, table.paid)
-        missing = (~table.valid).double() @ listed.double().T
-        values = (table.known_rewards.double() @ weights.T).to(table.rewards)
-        return Returns(values, missing == 0, table.kinds)
+    mean: bool = True
+    """Divide by the sum of the factors, so that returns of early and late positions have one size; else the list is summed."""
+    window: Count | None = None
+    """Entries of the list that count, the first ones; null: all."""
+    discount: PositiveShare = 1.0
+    """Factor per task: entry k counts discount**k times."""
 
     def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
-        return self._listed(kinds, paid)[1]
-
-    def _listed(
-        self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None
-    ) -> tuple[Bool[Tensor, "E E"], Float[Tensor, "E E"]]:
-        """[e, f]: whether episode f's reward counts in episode e's return, and its weight there."""
         solves, index = kinds == kind_id(EpisodeKind.SOLVE), torch.arange(len(kinds), device=kinds.device)
         num_solved = solves.cumsum(0)
         place = num_solved - num_solved[:, None]  # of f in the list of e, in which e itself is at 0
@@ -122,10 +85,8 @@ class EpisodeCredit(CreditRule):
         listed = (index == index[:, None]) | (later if paid is None else later & ~paid[:, None])
         if self.window is not None:
             listed &= place < self.window
-        weights = listed.double()
-        if self.discount is not None:
-            weights = weights * self.discount ** place.clamp_min(0).double()
-        return listed, weights if self.style == "discounted" else weights / weights.sum(dim=1, keepdim=True)
+        weights = listed * self.discount ** place.clamp_min(0).double()
+        return weights / weights.sum(dim=1, keepdim=True) if self.mean else weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +99,9 @@ class TrajectoryCredit(CreditRule):
     normalisation it has, and how it averages over segments, we do not know.
     """
 
-    def __call__(self, table: CreditTable) -> Returns:
-        """The same number for all E episodes, but for those that were paid; valid where no task reward is missing."""
-        total = table.known_rewards[..., table.solves].sum(dim=-1, keepdim=True)
-        complete = table.valid[..., table.solves].all(dim=-1, keepdim=True)
-        paid = torch.zeros_like(table.solves) if table.paid is None else table.paid
-        values = torch.where(paid, table.known_rewards, total)
-        return Returns(values, (complete | paid) & table.valid, table.kinds)
+    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
+        solves, own = kinds == kind_id(EpisodeKind.SOLVE), torch.eye(len(kinds), device=kinds.device).double()
+        return solves.double().expand_as(own) if paid is None else torch.where(paid[:, None], own, solves.double())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +110,3 @@ class TaskCredit(CreditRule):
 
     def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
         return torch.eye(len(kinds), dtype=torch.float64, device=kinds.device)
-
-    def __call__(self, table: CreditTable) -> Returns:
-        return Returns(table.known_rewards, table.valid, table.kinds)

@@ -42,11 +42,6 @@ class CreditTable:
         """Rewards, 0 where missing, whatever is stored there."""
         return torch.where(self.valid, self.rewards, 0.0)
 
-    @property
-    def solves(self) -> Bool[Tensor, " E"]:
-        """Which episodes solve a task."""
-        return self.kinds == kind_id(EpisodeKind.SOLVE)
-
 
 class EpisodeFacts(NamedTuple):
     """What credit needs to know of an episode, in plain values, as ranks exchange it.

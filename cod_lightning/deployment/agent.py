@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import Scripted, Stored, beside
+from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
 from cod_lightning.errors import DataError, EnvironmentFailure, note_fault
@@ -118,9 +118,9 @@ class DeployedAgent:
     def _state(self, version: ContextVersion | None = None) -> Any:
         """The state of this version of the context, or of the current one."""
         kept, mechanism = version or self.store.current(), self.setting.mechanism
-        if kept.state:
-            return self._left[1] if kept.state == self._left[0] else beside(mechanism, Stored).load(kept.state)
-        return beside(mechanism, Scripted).adopt(kept.text) if kept.text else mechanism.empty()
+        if not kept.state:
+            return mechanism.empty()
+        return self._left[1] if kept.state == self._left[0] else beside(mechanism, Stored).load(kept.state)
 
     def _dumped(self, episode: Episode) -> str | None:
         """The state that the episode leaves; None where it leaves the state that was there."""

@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError
 
 SCHEMA = 3
-"""1, which had neither states nor digests, and 2, which kept every text as a whole, are read and brought to 3."""
 _TABLES = {
     "identity": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
     "episodes": "id INTEGER PRIMARY KEY, task TEXT NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, "
@@ -32,7 +31,6 @@ _ONCE = {"episodes": ", UNIQUE (position, kind)"}
 OWN = ("schema", "rows")
 """Keys of `identity` that the store keeps for itself; `rows` is how many each table has."""
 _OF_CONTEXT = ("context_before", "context_after", "state_before", "state_after")
-_OLDER = ("1", "2")
 _RECENT, _NEAR = 8, 8
 """Rows whose texts stay in memory; how far back an episode of the same kind is looked for, to be compared with."""
 
@@ -50,11 +48,14 @@ class FolderRows:
 
     def begin(self) -> None:
         """The tables of a new file; a transaction is open."""
-        self._create()
-        self._begin({"identity": 2, "episodes": 0, "contexts": 0, "solved": 0})
+        for table, columns in _TABLES.items():
+            self.db.execute(f"CREATE TABLE {table} ({columns}, digest TEXT NOT NULL{_ONCE.get(table, '')}) STRICT")
+        nums = json.dumps({"identity": 2, "episodes": 0, "contexts": 0, "solved": 0})
+        for key, value in zip(OWN, (str(SCHEMA), nums), strict=True):
+            self._insert("identity", [key, value])
 
     def open(self) -> None:
-        """Look at a file that is there, and bring an older one to this schema. Raises `DataError` for one of another kind."""
+        """Look at a file that is there. Raises `DataError` for one of another schema or kind."""
         items = self.db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
         tables = {name for kind, name, _ in items if kind == "table"}
         row = None
@@ -65,56 +66,11 @@ class FolderRows:
                         f"{self.path} has a {kind}, {name!r:.40}, that is no agent's. Name another --state."
                     )
             row = self.db.execute("SELECT value FROM identity NOT INDEXED WHERE key = 'schema'").fetchone()
-        if row is not None and row[0] in _OLDER:
-            self._migrate(row[0])
-        elif row is None or row[0] != str(SCHEMA):
+        if row is None or row[0] != str(SCHEMA):
             found = "no agent's tables" if row is None else f"schema {row[0]}"
-            raise DataError(f"{self.path} holds {found}; this version reads schema {SCHEMA}. Name another --state.")
+            remedy = "Deploy it with the version that wrote it, or name another --state."
+            raise DataError(f"{self.path} holds {found}; this version reads schema {SCHEMA}. {remedy}")
         list(self.all("identity"))
-
-    def _create(self) -> None:
-        for table, columns in _TABLES.items():
-            self.db.execute(f"CREATE TABLE {table} ({columns}, digest TEXT NOT NULL{_ONCE.get(table, '')}) STRICT")
-
-    def _migrate(self, schema: str) -> None:
-        """Make a store of an older schema one of this schema."""
-        guarded = schema != "1"
-        with self.transaction():
-            nums = self._nums() if guarded else {}
-            for table in _TABLES:
-                self.db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
-            self._create()
-            for table in _TABLES:
-                num = 0
-                for row in self.db.execute(f"SELECT * FROM old_{table} NOT INDEXED ORDER BY rowid"):
-                    values, num = list(_whole(table, row) if guarded else row), num + 1
-                    self._insert(table, self._brought(table, values))
-                if num != nums.setdefault(table, num):
-                    raise ValueError(f"{num} {table} are left of {nums[table]}")
-            for table in reversed(_TABLES):  # contexts refer to episodes
-                self.db.execute(f"DROP TABLE old_{table}")
-            if guarded:
-                self.set("schema", str(SCHEMA))
-            else:
-                self.db.execute("DELETE FROM identity WHERE key = 'schema'")
-                solved = self.db.execute("SELECT COUNT(*) FROM episodes WHERE kind = 'solve'").fetchone()[0]
-                self._begin(nums | {"identity": nums["identity"] + 1, "solved": solved})
-        with suppress(sqlite3.OperationalError):  # another process reads, or there is no room for a copy
-            self.db.execute("VACUUM")
-
-    def _brought(self, table: str, row: list[Any]) -> list[Any]:
-        """A row of an older schema as one of this."""
-        if table == "episodes":
-            return [*row[:-1], self.packed(table, self.before(row[0], row[3]), texts_of(json.loads(row[-1])))]
-        if table == "contexts":
-            texts = [row[4], row[5] if len(row) > 5 else ""]
-            return [*row[:4], self.packed(table, row[0] - 1, texts)]
-        return row
-
-    def _begin(self, nums: dict[str, int]) -> None:
-        """The store's own keys."""
-        for key, value in zip(OWN, (str(SCHEMA), json.dumps(nums)), strict=True):
-            self.db.execute("INSERT INTO identity VALUES (?, ?, ?)", (key, value, _digest("identity", [key, value])))
 
     def put(self, table: str, *row: Any) -> None:
         self._insert(table, row)

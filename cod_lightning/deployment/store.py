@@ -28,7 +28,7 @@ class ContextVersion:
     text: str
     """The context for readers."""
     state: str
-    """Its state as the mechanism dumps it; empty for an empty context, and where schema 1 kept the text alone."""
+    """Its state as the mechanism dumps it; empty for an empty context."""
     reason: str
     """`start`, `update`, `task` (its reward or its turns changed the state) or `revert to N`."""
     created: float

@@ -1,6 +1,5 @@
 """What a run recorded, as causes look at it: metrics by update, its first and its latest lifecycles, its evaluation."""
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import yaml
 
 from cod_lightning.diagnosis.notes import Dependence
 from cod_lightning.errors import ConfigError
+from cod_lightning.reports.curves import read_metrics
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.trusted import read_config
@@ -119,7 +119,7 @@ def read_evidence(folder: Path) -> Evidence:
     return Evidence(
         folder=folder,
         config=_config(folder / "config.yaml"),
-        metrics=_metrics([*sorted(folder.glob("metrics-*.csv")), metrics]),
+        metrics=read_metrics(folder)[0],
         groups=list(chain.from_iterable(map(_ends, filter(Path.is_file, lives)))),
         suites=_suites(folder / "evaluation.json"),
     )
@@ -131,28 +131,6 @@ def _config(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _metrics(paths: Iterable[Path]) -> dict[str, dict[int, float]]:
-    """Numbers by column and update; where a resumed run repeats an update, the later row counts."""
-    found: dict[str, dict[int, float]] = {}
-    for path in filter(Path.is_file, paths):
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            for row in csv.DictReader(line.replace("\0", "") for line in file):
-                if (update := _number(row.get("step"))) is None:
-                    continue
-                for column, text in row.items():
-                    if column and (value := _number(text)) is not None:
-                        found.setdefault(column, {})[int(update)] = value
-    return found
-
-
-def _number(text: object) -> float | None:
-    try:
-        value = float(str(text))
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def _suites(path: Path) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """What a world breaks of its contract, found by playing it: `python -m cod_lightning check`.
 
-Each rule is a generator that yields a sentence for everything that breaks it. What a rule's own code meets (an exception of the
-world's) is such a sentence as well.
+Gymnasium's own checker comes first, then six rules that it does not know: packs go by identity, a task is the same whatever was
+played before it, any text is a legal action, a closed vocabulary is complete, splits share no world, proposals become tasks. Then
+references play. Each rule is a generator that yields a sentence for everything that breaks it; an exception of the world's is one,
+too.
 """
 
 import copy
 import random
-import re
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -15,16 +16,12 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.async_world import AsyncWorld
-from cod_lightning.envs.base import TextEnv, Vocabulary, beside
-from cod_lightning.envs.gymnasium_world import GymnasiumTask
-from cod_lightning.envs.question_world import QuestionTask
+from cod_lightning.envs.base import Players, Proposals, TextEnv, Vocabulary, beside
 from cod_lightning.envs.wrapped import innermost
-from cod_lightning.evaluation.conformance_form import begun, drawn, first_steps, first_task, members, stepped
 from cod_lightning.evaluation.conformance_play import verdicts_on_play
-from cod_lightning.evaluation.conformance_proposals import verdict_on_proposals
-from cod_lightning.evaluation.conformance_turns import copied, ended, influenced, out_of_turns
-from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
-from cod_lightning.types import Pack, Split
+from cod_lightning.evaluation.conformance_turns import GARBAGE, drawn, ended, gymnasiums_own, members, unlike
+from cod_lightning.evaluation.verdicts import Broken, Verdict, Violation, verdict_on
+from cod_lightning.types import Message, Pack, Role, Split, Task
 
 SLOW_S = 0.1
 """A step of a world that takes longer is named: a rollout makes thousands of them."""
@@ -35,7 +32,6 @@ _DRAWS = 150
 _DRAWS_S = 2.0
 _MOST_SHARED = 0.1
 """Of the packs of a split; in a world of very many rules one is drawn again by chance."""
-_SHARED = "tasks of a pack share what is hidden"
 
 
 def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pack_size: int) -> Iterator[Verdict]:
@@ -51,37 +47,27 @@ def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pac
     for rule, look in (
         ("name, max_turns, properties and words() are in place", lambda: members(world)),
         ("sample_pack draws packs of each split", draw),
-        ("reset, rules and step return what they should", lambda: first_steps(world, packs[0])),
+        ("reset and step pass gymnasium's own checker", lambda: gymnasiums_own(world, packs[0])),
     ):
         yield (verdict := verdict_on(rule, look))
         if verdict.broken:  # everything else would fail for the same reason
             return
     before = [*map(repr, packs)]
     yield (slow := _slow(world, packs[:20]))
-    few, broken = packs[: 2 if slow.broken else 20], bool(slow.broken)
+    few, found = packs[: 2 if slow.broken else 20], [slow]
     for rule, look in (
-        ("a task is the same whatever was played before it", lambda: influenced(world, mechanism, few[:5])),
-        ("sample_pack is a pure function of its arguments", lambda: _impure(world, few)),
-        ("packs have the asked length, and ids of their own", lambda: _lengths(world)),
-        ("rules are the same for all tasks of a pack", lambda: _rules(world, few)),
-        ("a deep copy is a snapshot: it steps alike and apart", lambda: copied(world, few)),
+        ("a task is the same in a copy, and whatever was played before it", lambda: unlike(world, mechanism, few)),
+        ("sample_pack is a pure function, and packs have ids of their own", lambda: _impure(world, few)),
         ("any text is a legal action, and a task ends within max_turns", lambda: ended(world, mechanism, few[:5])),
         ("a closed vocabulary lists every word that is shown", lambda: _words(world, mechanism, few)),
-        ("draws leave Python's global generator alone", lambda: _global_draws(world)),
     ):
-        broken += bool((verdict := verdict_on(rule, look)).broken)
-        yield verdict
-    late = verdict_on("a task that runs out of turns is TRUNCATED", lambda: out_of_turns(world, mechanism, few[:5]))
-    yield Verdict(late.rule, remark=" ".join(late.broken), look=bool(late.broken))
-    yield (splits := _splits(world, num_packs))
-    broken += bool(splits.broken)
-    hidden = _constant(few) if pack_size > 1 else []
-    yield (proposals := verdict_on_proposals(world, mechanism, few[:5], hidden))
-    broken += bool(proposals.broken)
-    yield _spelled(world, few)
-    yield _repeated(packs)
-    yield _unshared(packs)
-    if broken:  # a world without an end would be played for ever
+        found.append(verdict_on(rule, look))
+        yield found[-1]
+    found.append(_splits(world, num_packs))
+    yield found[-1]
+    found.append(verdict_on_proposals(world, mechanism, few[:5], _constant(few) if pack_size > 1 else []))
+    yield found[-1]
+    if any(one.broken for one in found):  # a world without an end would be played for ever
         yield Verdict("play by references", remark="left out until the rules above hold")
     else:
         yield from verdicts_on_play(world, mechanism, packs)
@@ -94,6 +80,16 @@ def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pac
 
 
 def _impure(world: TextEnv, packs: Sequence[Pack]) -> Broken:
+    ids = set[str]()
+    for index, length in enumerate((1, 2, _LONG)):
+        pack = drawn(world, Split.TEST, index, length)
+        if len(pack) != length:
+            yield f"a pack of {length} tasks was asked for and one of {len(pack)} came"
+        if len({task.id for task in pack.tasks}) < len(pack):
+            yield f"two tasks of pack {pack.id} have the same id"
+        if pack.id in ids:
+            yield f"two packs have the id {pack.id}"
+        ids.add(pack.id)
     other = copy.deepcopy(world)
     for index, pack in enumerate(packs):
         asked = {"split": pack.split, "index": index, "num_tasks": len(pack)}
@@ -164,74 +160,6 @@ def _fields(spec: object) -> tuple[Field[Any], ...]:
     return fields(spec) if is_dataclass(spec) else ()
 
 
-def _lengths(world: TextEnv) -> Broken:
-    if [world.name.strip()] != world.name.splitlines():
-        yield f"name is {world.name!r:.60}; expected a line of text, since it is part of every pack's id"
-    ids = set[str]()
-    for index, length in enumerate((1, 2, _LONG)):
-        pack = drawn(world, Split.TEST, index, length)
-        if len(pack) != length:
-            yield f"a pack of {length} tasks was asked for and one of {len(pack)} came"
-        if len({task.id for task in pack.tasks}) < len(pack):
-            yield f"two tasks of pack {pack.id} have the same id"
-        if pack.id in ids:
-            yield f"two packs have the id {pack.id}"
-        ids.add(pack.id)
-
-
-def _rules(world: TextEnv, packs: Sequence[Pack]) -> Broken:
-    for pack in packs:
-        own, texts = copy.deepcopy(world), set[str]()
-        for task in pack.tasks:
-            begun(own, task)
-            texts.add(own.rules)
-        if len(texts) > 1:
-            yield f"rules differ between tasks of pack {pack.id}"
-
-
-def _spelled(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
-    """A word of the rules that only some packs have, and that is a value of the pack's specification."""
-    rule = "rules do not spell what is hidden"
-    shown: list[set[str]] = []
-    try:
-        shown += [set(re.findall(r"\w+", first_task(world, pack)[0].rules)) for pack in packs]
-    except Exception:
-        return Verdict(rule, remark="left out until rules can be read")
-    common = set[str].intersection(*shown)
-    for pack, words in zip(packs, shown, strict=True):
-        values = set[str].intersection(*(set(re.findall(r"\w+", repr(task.spec))) for task in pack.tasks))
-        if own_words := sorted((words - common) & values):
-            remark = (
-                f"those of pack {pack.id} say {own_words[0]!r}, as its specification does and other packs' rules do not"
-            )
-            return Verdict(rule, remark=f"{remark}; a mistake, if that is hidden", look=True)
-    return Verdict(rule)
-
-
-def _repeated(packs: Sequence[Pack]) -> Verdict:
-    """Whether most later tasks are an earlier one of their pack again, so that a context carries answers, not what is hidden."""
-    rule = "tasks of a pack differ"
-    later = [task.repeat for pack in packs for task in pack.tasks[1:]]
-    remark = f"{sum(later)} of {len(later)} later tasks are an earlier one of their pack again"
-    if 2 * sum(later) <= len(later):
-        return Verdict(rule)
-    return Verdict(rule, remark=f"{remark}: a context that notes answers solves them; ask for smaller packs", look=True)
-
-
-def _unshared(packs: Sequence[Pack]) -> Verdict:
-    """Whether any field of the specification is the pack's, so that there is something which a context can carry.
-
-    Left open where specifications are not the world's own: rows of a list share what their group does.
-    """
-    specs = [pack.tasks[0].spec for pack in packs]
-    if not all(_fields(spec) and not isinstance(spec, (QuestionTask, GymnasiumTask)) for spec in specs):
-        return Verdict(_SHARED, remark="not looked at; see that the tasks of each group do")
-    if any(len({repr(getattr(spec, name)) for spec in specs}) > 1 for name in _constant(packs)):
-        return Verdict(_SHARED)
-    remark = "no field of `spec` is the same in all tasks of a pack and another one in other packs: what could a context carry?"
-    return Verdict(_SHARED, remark=remark, look=True)
-
-
 def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
     words = beside(world, Vocabulary).words()
     if not words:
@@ -242,28 +170,24 @@ def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -
     for pack in packs:
         own = copy.deepcopy(world)
         for task in pack.tasks:
-            shown = begun(own, task)
-            for method, text in (("reset", shown), ("rules", own.rules), ("step", stepped(own, "?")[0])):
-                for word in sorted(set(text.split()) - known):
-                    known.add(word)
-                    yield f"{method} shows {word!r:.60}, which words() does not list"
+            shown, _ = own.reset(options={"task": task})
+            for method, text in (("reset", shown), ("rules", own.rules), ("step", own.step("?")[0])):
+                yield from _unlisted(method, text, known)
             system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
-            for word in sorted(set(system.split()) - {*known, *beside(mechanism, Words).words(), *own.rules.split()}):
-                known.add(word)
-                yield f"{type(mechanism).__name__}.prepare shows {word!r:.60}, which its words() does not list"
+            noted = {*known, *beside(mechanism, Words).words(), *own.rules.split()}
+            yield from _unlisted(f"{type(mechanism).__name__}.prepare", system, noted)
 
 
-def _global_draws(world: TextEnv) -> Broken:
-    before = random.getstate()
-    own, _ = first_task(world, drawn(world, Split.TRAIN, 0, 2))
-    own.step("?")
-    if random.getstate() != before:
-        yield "random.random() or the like was called; draw from random.Random(derive_seed(...))"
+def _unlisted(who: str, text: str, known: set[str]) -> Broken:
+    for word in sorted(set(text.split()) - known):
+        known.add(word)
+        yield f"{who} shows {word!r:.60}, which words() does not list"
 
 
 def _slow(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
     taken: dict[str, list[float]] = {"sample_pack": [], "reset": [], "step": []}
-    try:
+
+    def time_calls() -> Broken:
         for index, pack in enumerate(packs):
             if sum(map(sum, taken.values())) > len(packs) * SLOW_S:
                 break
@@ -276,13 +200,83 @@ def _slow(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
                 begun = time.perf_counter()
                 call()
                 taken[name].append(time.perf_counter() - begun)
-    except (Exception, SystemExit) as error:
-        return Verdict("calls are quick", (f"raised {type(error).__name__}: {str(error)[:200]}",))
-    medians = {name: statistics.median(times) for name, times in taken.items() if times}
-    # Those of a blocking world wait in threads, and hold up no other; those of an asynchronous one are awaited.
-    waits = {"reset", "step"} if world.traits.blocking or isinstance(innermost(world), AsyncWorld) else set[str]()
-    slow = tuple(
-        f"{name} takes {median:.2f} s" for name, median in medians.items() if median > SLOW_S and name not in waits
-    )
-    shown = ", ".join(f"{name} {median * 1000:.2f} ms" for name, median in medians.items())
-    return Verdict(f"calls take less than {SLOW_S:g} s", slow, shown)
+        # Those of a blocking world wait in threads, and hold up no other; those of an asynchronous one are awaited.
+        waits = {"reset", "step"} if world.traits.blocking or isinstance(innermost(world), AsyncWorld) else set[str]()
+        for name, times in taken.items():
+            if name not in waits and statistics.median(times) > SLOW_S:
+                yield f"{name} takes {statistics.median(times):.2f} s"
+
+    verdict = verdict_on(f"calls take less than {SLOW_S:g} s", time_calls)
+    shown = (f"{name} {statistics.median(times) * 1000:.2f} ms" for name, times in taken.items() if times)
+    return replace(verdict, remark=", ".join(shown))
+
+
+def verdict_on_proposals(
+    world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack], hidden: Sequence[str]
+) -> Verdict:
+    """Where an agent proposes tasks (`Proposals`); `hidden` names the fields of a task that are the same within every pack."""
+    none: list[str] = []
+
+    def look() -> Broken:
+        for pack in packs:
+            yield from _proposed(world, mechanism, pack, hidden, none)
+
+    return replace(verdict_on("proposals: offer asks for a task, proposed makes one", look), remark="".join(none[:1]))
+
+
+def _proposed(
+    world: TextEnv, mechanism: ContextMechanism, pack: Pack, hidden: Sequence[str], none: list[str]
+) -> Broken:
+    words = beside(world, Vocabulary).words()
+    known = {*words, *beside(mechanism, Words).words()} if words else None
+    own, offers = copy.deepcopy(world), list[str]()
+    for task in pack.tasks:
+        own.reset(options={"task": task})
+        offers.append(beside(own, Proposals).offer)
+    offer: Any = offers[0]
+    if not isinstance(offer, str):
+        raise Violation(f"offer is a {type(offer).__name__}; expected text")
+    if len(set(offers)) > 1:
+        yield f"offer differs between tasks of pack {pack.id}"
+    if not offer:
+        none.append("the world asks for none")
+        return
+    if known is not None:
+        yield from _unlisted("offer", offer, known)
+    texts: list[str] = [*GARBAGE]
+    try:
+        teacher = beside(world, Players).demonstrator(pack)
+    except NotImplementedError:
+        pass
+    else:
+        system = mechanism.prepare(mechanism.empty(), own.rules, offer).system
+        said = teacher.propose((Message(Role.SYSTEM, system), Message(Role.USER, offer)), random.Random(0))
+        if known is not None:
+            yield from _unlisted("the demonstrator's proposal", said, known)
+        if beside(own, Proposals).proposed(said, pack.tasks[0]) is None:
+            yield f"the demonstrator proposes {said!r:.60}, which is no task; write its `propose` (of a Play: `proposal`)"
+        texts.insert(0, said)
+    for text in texts:
+        yield from _made(world, own, text, pack.tasks[-1], hidden, known)
+
+
+def _made(world: TextEnv, own: TextEnv, text: str, task: Task, hidden: Sequence[str], known: set[str] | None) -> Broken:
+    """What is wrong with the task that this text makes of a pack's."""
+    before = repr(task)
+    made: Any = beside(own, Proposals).proposed(text, task)
+    if repr(task) != before:
+        yield f"proposed({text!r:.40}) changes the pack's own task; make one by dataclasses.replace"
+    if made is None:
+        return
+    if not isinstance(made, Task):
+        raise Violation(f"proposed({text!r:.40}) gave a {type(made).__name__}; expected a Task or None")
+    if beside(own, Proposals).proposed(text, task) != made:
+        yield f"proposed({text!r:.40}) makes another task when it is asked again"
+    if type(made.spec) is not type(task.spec):
+        raise Violation(f"proposed({text!r:.40}) made a task with a {type(made.spec).__name__} as its spec")
+    for name in hidden:
+        if repr(getattr(made.spec, name, None)) != repr(getattr(task.spec, name)):
+            yield f"proposed({text!r:.40}) changes {name}, which is the same in all tasks of a pack; a proposal may not"
+    if known is not None:
+        shown, _ = copy.deepcopy(world).reset(options={"task": made})
+        yield from _unlisted(f"the task of proposed({text!r:.40})", shown, known)

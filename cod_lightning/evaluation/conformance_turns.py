@@ -1,17 +1,43 @@
-"""What a world breaks of its contract from turn to turn, and from task to task. See `conformance.py`."""
+"""What a world breaks of its contract in its members and in its tasks, from turn to turn. See `conformance.py`."""
 
+import contextlib
 import copy
+import dataclasses
+import inspect
 import math
 import random
+import re
+import signal
+import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
+from typing import Any
+
+import gymnasium
+from gymnasium.utils.env_checker import check_env
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import Players, Reference, Stepped, TextEnv, Variants, beside
-from cod_lightning.evaluation.conformance_form import begun, first_task, stepped
-from cod_lightning.evaluation.verdicts import Broken
-from cod_lightning.types import EpisodeStatus, Message, Pack, Role, Task
+from cod_lightning.envs.base import (
+    HiddenRules,
+    Players,
+    Proposals,
+    Reference,
+    Stepped,
+    TextEnv,
+    Tools,
+    Traits,
+    Variants,
+    Vocabulary,
+    beside,
+)
+from cod_lightning.envs.for_people import ForPeople
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.evaluation.verdicts import Broken, Violation
+from cod_lightning.types import EpisodeStatus, Message, Pack, Role, Split, Task
 
+DRAW_S = 10.0
+"""Seconds after which a pack counts as one that is never found."""
 GARBAGE = (
     "",
     " ",
@@ -28,29 +54,115 @@ GARBAGE = (
     "<answer>\u0661</answer>",
 )
 """What a language model may say some day."""
+_KINDS = (Players, Vocabulary, HiddenRules, Variants, Proposals, Tools, ForPeople)
+_SAID_OF_EVERY_WORLD = re.compile("different from the unwrapped version|does not have a spec|not having a spec")
 _Answer = Callable[[Sequence[Message]], str]
 
 
-def copied(world: TextEnv, packs: Sequence[Pack]) -> Broken:
-    """What `copy.deepcopy` does not copy, or copies of too little."""
+def members(world: TextEnv) -> Broken:
+    """What is wrong with attributes, properties, companions and words."""
+    if not isinstance(own := world.companions, tuple) or not all(isinstance(one, type) for one in own):
+        raise Violation(f"companions is {own!r:.60}; expected a tuple of classes, such as (MyPlayers,)")
+    for field in dataclasses.fields(Traits):
+        if hasattr(world, field.name):
+            yield f"{field.name} has no effect here; set traits = Traits({field.name}=...)"
+    for kind in _KINDS:
+        for name in vars(kind):
+            if not name.startswith("_") and hasattr(type(world), name):
+                yield f"{name} has no effect here; move it to a class of {kind.__name__} and name that in companions"
+    name, max_turns = getattr(world, "name", None), getattr(world, "max_turns", None)
+    if not isinstance(name, str) or [name.strip()] != name.splitlines():
+        yield f"name is {name!r:.60}; set it in __init__ to a line of text, which is part of every pack's id"
+    if not isinstance(max_turns, int) or max_turns < 1:
+        yield f"max_turns is {max_turns!r:.60}; set it in __init__ to a whole number, at least 1"
+    for whole, properties in (
+        (world, ("rules", "success", "status")),
+        (beside(world, Proposals), ("offer",)),
+        (beside(world, Tools), ("schemas", "results")),
+    ):
+        for one in properties:
+            if inspect.isfunction(inspect.getattr_static(whole, one)):
+                yield f"{one} is a method; put @property before it"
+    if isinstance(world, TaskWorld) and not hasattr(world, "task_type"):
+        yield "task_type is missing; set it in the class to the class of your tasks' specs"
+    if not isinstance(words := beside(world, Vocabulary).words(), tuple):
+        expected = "a tuple, whose order is the same in every process; () if any word may be shown"
+        yield f"words() returned a {type(words).__name__}; return {expected}"
+
+
+def drawn(world: TextEnv, split: Split, index: int, num_tasks: int, **seed: int) -> Pack:
+    """The pack with that identity. Raises `Violation` where there is none after `DRAW_S` seconds, and where it is no `Pack`."""
+    with _limit(
+        f"no pack of split {split} was found in {DRAW_S:g} s: are there too few hidden rules? A loop that draws until "
+        "split_of_text(what is hidden) is the split never ends where the split has none"
+    ):
+        pack: Any = world.sample_pack(split=split, index=index, num_tasks=num_tasks, **seed)
+    if not isinstance(pack, Pack):
+        raise Violation(f"sample_pack returned a {type(pack).__name__}; return a Pack")
+    return pack
+
+
+class _FirstTask(gymnasium.Wrapper[str, str, str, str]):
+    """The world for a checker that knows no tasks: each reset begins this one."""
+
+    def __init__(self, world: TextEnv, task: Task) -> None:
+        super().__init__(world)
+        self._task = task
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        return self.env.reset(seed=seed, options={"task": self._task})
+
+    def step(self, action: str) -> Any:
+        found: Any = self.env.step(action)
+        if (
+            isinstance(found, tuple) and len(found) > 1 and found[1] != found[1]
+        ):  # the checker takes it for a copy that differs
+            raise Violation("the reward is nan; expected a number")
+        return found
+
+
+def gymnasiums_own(world: TextEnv, pack: Pack) -> Broken:
+    """What gymnasium's checker says of `reset` and `step`, and whether the rules are text."""
+    own = copy.deepcopy(world)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        check_env(_FirstTask(own, pack.tasks[0]), skip_render_check=True)
+    for one in said:
+        if not _SAID_OF_EVERY_WORLD.search(text := re.sub(r"\x1b\[\d+m|^WARN: ", "", str(one.message))):
+            yield text
+    if not isinstance(own.rules, str):
+        yield f"rules is a {type(own.rules).__name__}; expected text"
+
+
+def first_task(world: TextEnv, pack: Pack) -> tuple[TextEnv, str]:
+    """A copy of the world in the first task of the pack, and what it shows."""
+    own = copy.deepcopy(world)
+    return own, own.reset(options={"task": pack.tasks[0]})[0]
+
+
+def unlike(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
+    """Tasks that show something else in a copy, after other packs, or after earlier tasks, to the same actions."""
     for pack in packs:
         own, _ = first_task(world, pack)
         first, second = copy.deepcopy(own), copy.deepcopy(own)
         if first is own:
             yield "copy.deepcopy gives the same object again"
             return
-        steps = [repr(stepped(one, "<answer>1</answer>")) for one in (first, second, own)]
-        if steps[0] != steps[1] or steps[0] != steps[2]:
+        if len({repr(one.step("<answer>1</answer>")) for one in (first, second, own)}) > 1:
             yield f"in pack {pack.id} a copy answers otherwise than its original"
-
-
-def influenced(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
-    """Tasks that show something else after other packs, or after earlier tasks of their pack, in answer to the same actions."""
-    pack = packs[0]
-    before, *_, after = (_transcripts(world, one, mechanism) for one in (*packs, pack))
+        texts = set[str]()
+        for task in pack.tasks:
+            own.reset(options={"task": task})
+            texts.add(own.rules)
+        if len(texts) > 1:
+            yield f"rules differ between tasks of pack {pack.id}"
+    generator, packs = random.getstate(), packs[:5]
+    before, *_, after = (_transcripts(world, one, mechanism) for one in (*packs, packs[0]))
+    if random.getstate() != generator:
+        yield "random.random() or the like was called; draw from random.Random(derive_seed(...))"
     for old, new in _differing(before, after):
         why = "does the class, or the module, keep something?"
-        yield f"pack {pack.id} shows {new!r:.80} after other packs were played, and {old!r:.80} before; {why}"
+        yield f"pack {packs[0].id} shows {new!r:.80} after other packs were played, and {old!r:.80} before; {why}"
         return
     alone = beside(world, Variants).without_world_memory()
     for pack in packs:
@@ -78,40 +190,14 @@ def ended(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) ->
             yield from _to_the_end(own, _turns(own, task, mechanism, answer), f"random play of task {number}")
 
 
-def out_of_turns(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
-    """A task that would go on, had it another turn, and does not end as TRUNCATED.
-
-    Left out where a wrong answer ends a task anyway: with one turn, or in a `TaskWorld` that has no outcome for it.
-    """
-    if world.max_turns == 1 or getattr(world, "late", "") is None:
-        return
-    for pack in packs:
-        for task, answer in _random_play(world, pack):
-            own, longer = copy.deepcopy(world), copy.deepcopy(world)
-            turns = list(_turns(own, task, mechanism, answer))
-            if len(turns) < own.max_turns or own.success or own.status is not EpisodeStatus.COMPLETED:
-                continue
-            try:
-                longer.max_turns += 1
-            except AttributeError:  # a property
-                return
-            actions = iter([action for action, _ in turns])
-            if len(list(_turns(longer, task, mechanism, lambda _, actions=actions: next(actions, "?")))) > len(turns):
-                ended = (
-                    f"a task ends as completed at turn {own.max_turns}, and goes on with max_turns={longer.max_turns}"
-                )
-                yield f"{ended}; TRUNCATED says more (a TaskWorld names the outcome of such a task in `late`)"
-                return
-
-
 def _turns(own: TextEnv, task: Task, mechanism: ContextMechanism, answer: _Answer) -> Iterator[tuple[str, Stepped]]:
     """Actions and what they lead to, to the end of the task or to `max_turns`."""
-    shown = begun(own, task)
+    shown, _ = own.reset(options={"task": task})
     system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
     messages = [Message(Role.SYSTEM, system), Message(Role.USER, shown)]
     for _ in range(own.max_turns):
         action = answer(messages)
-        found = stepped(own, action)
+        found = own.step(action)
         yield action, found
         if found[2] or found[3]:
             return
@@ -167,3 +253,22 @@ def _to_the_end(own: TextEnv, turns: Iterator[tuple[str, Stepped]], played: str)
             yield f"after the end the status is {own.status}, and truncated is {truncated}"
         return
     yield f"{played} goes on after max_turns={own.max_turns}; does reset set back what counts turns?"
+
+
+@contextlib.contextmanager
+def _limit(sentence: str) -> Iterator[None]:
+    """Raise `Violation` after `DRAW_S` seconds, in the main thread, the only one that signals reach."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise Violation(sentence)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    timer = signal.setitimer(signal.ITIMER_REAL, DRAW_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, before)

@@ -1,4 +1,4 @@
-"""A suite's results as rows: the one view that the terminal's table, Markdown pages, report, plots and model card read."""
+"""A suite's results as rows: the one view that the terminal's table, the report and the model card read."""
 
 import re
 from collections.abc import Mapping

@@ -24,6 +24,8 @@ _QUERIES = 64
 """Neighbouring queries of a row whose scores are written out at a time."""
 _ROW = 2**18
 """Most scores of so many queries, all heads together, that are written out."""
+_FEW = 8
+"""So many queries of a row in half precision torch's kernel takes sooner: batched products copy their operands there."""
 _CHUNK = 2**19
 """About how many scores are written out at a time."""
 ROWS = "row_tree"
@@ -151,6 +153,8 @@ def fused(
 
 
 def _is_written_out(query: Tensor, key: Tensor, dropout: float) -> bool:
+    if query.dtype != torch.float32 and query.shape[2] <= _FEW and not query.requires_grad:
+        return False
     scores = query.shape[1] * min(query.shape[2], _QUERIES) * key.shape[2]
     return query.device.type == "cpu" and not dropout and scores <= _ROW
 

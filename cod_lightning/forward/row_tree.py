@@ -28,7 +28,7 @@ from cod_lightning.forward.attention import ROWS, is_grouped
 
 _PAYS_SMALL, _PAYS_ON_A_CPU, _PAYS = 0.5, 0.9, 0.95
 """Most nodes that are worth it, as a share of the rows' places: for models narrower than `_SMALL` on a CPU, others there, on a GPU.
-Lookups and further kernels take time, too (`tests/benchmarks/tree.py`)."""
+Lookups and further kernels take time, too (docs/results/speed.md)."""
 _SMALL = 512
 _KNOWN = "_cod_lightning_tree"
 """Attribute of a model: whether it takes rows as a tree."""

@@ -31,6 +31,9 @@ class Ask:
     scripted: ClassVar[bool] = False
     """Whether scripted players write it: a warm start shows it then, and evaluations of them have it."""
 
+    chooses_task: ClassVar[bool] = False
+    """Whether the answer may put another task in place of the pack's own, so that siblings play different ones."""
+
     def __init__(self, request: str = "") -> None:
         self.request = request
 

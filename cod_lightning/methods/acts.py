@@ -29,10 +29,10 @@ from cod_lightning.contexts.base import (
     UpdateDialogue,
 )
 from cod_lightning.contexts.worded import WordedWords
-from cod_lightning.errors import ConfigError
 from cod_lightning.methods.acts_wording import ACTS_WORDINGS
 from cod_lightning.methods.notebook import NotebookContext, NotebookEntries, NotebookScripted, NotebookState
 from cod_lightning.methods.notebook_wording import Operation, OperationKind
+from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.types import Episode, Message, Role
 
 
@@ -124,9 +124,6 @@ class ActsContext(NotebookContext):
             first words. Null shows all. Scripted policies do not read: leave it null in a warm start.
         penalty: As in the notebook, of an update, in programs that have updates.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
-
-    Raises:
-        ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
 
     companions = (ActsEntries, ActsScripted, ActsInTask, ActsWords, *NotebookContext.companions)
@@ -136,20 +133,14 @@ class ActsContext(NotebookContext):
     def __init__(
         self,
         protocol: Literal["natural", "compact"] = "natural",
-        budget: int = 512,
-        max_entries: int = 32,
-        max_acts: int = 4,
-        open_entries: int | None = None,
-        penalty: float = 0.1,
-        response_limit: int | None = 1000,
+        budget: Count = 512,
+        max_entries: Count = 32,
+        max_acts: Count = 4,
+        open_entries: Count | None = None,
+        penalty: NonNegative = 0.1,
+        response_limit: Count | None = 1000,
     ) -> None:
         super().__init__(protocol, budget, max_entries, 0, penalty, response_limit)
-        if not 1 <= max_acts <= 64:
-            expected = "from 1 to 64, the turns of a task that a mechanism may answer"
-            raise ConfigError("data.context.max_acts", max_acts, expected, "4 is the default.")
-        if open_entries is not None and not 1 <= open_entries <= max_entries:
-            expected = f"from 1 to data.context.max_entries={max_entries}, or null"
-            raise ConfigError("data.context.open_entries", open_entries, expected, "Null shows all entries.")
         self.wording: Any = ACTS_WORDINGS[protocol](max_entries, response_limit)
         self.max_acts, self.open_entries = max_acts, open_entries
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.lifecycles import Agent, ConnectTheDots, Program
+from cod_lightning.ranges import Count, PositiveShare, Several
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import AttemptKind, Episode, Pack, Task
 
@@ -33,13 +33,9 @@ class _Attempted(Program):
     """Of all its attempts."""
     program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
     """What it is made of; it may have attempts of its own."""
-    attempts: int
-    fraction: float = 0.25
+    attempts: Count
+    fraction: PositiveShare = 0.25
     """Of the moments, drawn by pack, sibling and position."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise ConfigError("data.program.fraction", self.fraction, "in (0, 1]", "0.25 is a usual value.")
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         attempting: Any = _Attempting(agent, pack, self)
@@ -68,16 +64,10 @@ class Anchored(_Attempted):
     """
 
     kind = AttemptKind.SAME_CONTEXT
-    attempts: int = 4
-    """M, the lifecycle's own solve episode included; at least 2."""
-    positions: tuple[int, ...] | None = None
-    """Where, counted from 0; null: everywhere but at 0."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        why = "since an attempt is compared with the others from its context"
-        if self.attempts < 2:
-            raise ConfigError("data.program.attempts", self.attempts, f"at least 2, {why}", "4 is the default.")
+    attempts: Several = 4
+    """M, the lifecycle's own solve episode included, which is compared with the others."""
+    positions: tuple[Count, ...] | None = None
+    """Where, counted from 0; null, or none: everywhere but at 0."""
 
     def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
         shows: list[Shows] = ["own"]
@@ -87,27 +77,16 @@ class Anchored(_Attempted):
     def beside(self) -> Counter[AttemptKind]:
         return self.program.beside + Counter({self.kind: self.attempts - 1})
 
-    def check(self, num_tasks: int) -> None:
-        super().check(num_tasks)
-        outside = [position for position in self.positions or () if not 1 <= position < num_tasks]
-        if outside or self.positions == ():
-            expected = f"positions from 1 to {num_tasks - 1}, since at 0 siblings share the empty context already"
-            raise ConfigError("data.program.positions", list(self.positions or ()), expected, "Null takes all of them.")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Counterfactual(_Attempted):
     """Some tasks, each the first after an update, are also attempted without the context that it wrote, to measure its worth."""
 
     kind = AttemptKind.WITHOUT_CONTEXT
-    attempts: int = 2
+    attempts: Count = 2
     """Without the context; with it there is the lifecycle's own solve episode, and what an `Anchored` inside adds."""
     instead: Literal["previous", "empty"] = "previous"
     """What the solve prompt shows: the context before the rewrite, so that its worth is what the rewrite added, or none."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least("data.program.attempts", self.attempts, 1, "2 is the default.")
 
     def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
         shows: list[Shows] = [self.instead]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError, check_positive
+from cod_lightning.ranges import Positive, PositiveShare
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
 
@@ -33,9 +33,7 @@ class Bandit(PackSource):
         temperature: Of the softmax; high draws all categories alike, low draws the one of the largest Q.
     """
 
-    compares_advantages = True
-
-    def __init__(self, step_size: float = 0.5, temperature: float = 0.2) -> None:
+    def __init__(self, step_size: PositiveShare = 0.5, temperature: Positive = 0.2) -> None:
         self.step_size, self.temperature = step_size, temperature
         self.values: dict[str, float] = {}
         """Q by category."""
@@ -43,19 +41,8 @@ class Bandit(PackSource):
         """Packs played by category."""
 
     def start(self, categories: Sequence[str], seed: int) -> None:
-        """All categories begin equal; a single one leaves nothing to choose.
-
-        Parameters are checked here: a parser that also takes null for a source would hide what `__init__` raises.
-        """
+        """All categories begin equal."""
         super().start(categories, seed)
-        if not 0 < self.step_size <= 1:
-            raise ConfigError("data.source.step_size", self.step_size, "in (0, 1]", "0.5 is the default.")
-        check_positive("data.source.temperature", self.temperature, "0.2 is the default.")
-        if len(self.categories) < 2:
-            expected = f"source=Uniform in an environment of one category ({', '.join(self.categories)})"
-            raise ConfigError(
-                "data.source", "Bandit", expected, "A bandit needs an env such as Mixture, with two worlds."
-            )
         self.values, self.num_packs = dict.fromkeys(categories, 0.0), dict.fromkeys(categories, 0)
 
     def probabilities(self) -> dict[str, float]:

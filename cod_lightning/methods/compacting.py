@@ -29,10 +29,10 @@ from cod_lightning.contexts.base import (
     beside,
 )
 from cod_lightning.contexts.inside_wording import unfit
-from cod_lightning.contexts.worded import check_count, check_protocol
 from cod_lightning.contexts.wrapped import WrappedContext, WrappedScripted
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.compacting_wording import SUMMARY_WORDINGS
+from cod_lightning.ranges import Count
 from cod_lightning.types import Message, Role
 
 
@@ -135,10 +135,7 @@ class CompactingContext(WrappedContext):
         inner: What is carried from task to task.
         protocol: Wording of the request for language models (natural) or for tiny policies (compact).
         budget: Tokens of a task's turns so far, since its beginning or the latest summary, from which on a summary is asked for.
-        summary_budget: Most tokens of a summary. It has to be below `budget`, and at most `data.max_new_tokens`.
-
-    Raises:
-        ConfigError: For a value that cannot work, with its key `data.context.*`.
+        summary_budget: Most tokens of a summary. It has to be at most `data.max_new_tokens`, and is best below `budget`.
     """
 
     companions = (CompactingBudget, CompactingInTask, CompactingScripted, CompactingWords, *WrappedContext.companions)
@@ -147,16 +144,9 @@ class CompactingContext(WrappedContext):
         self,
         inner: ContextMechanism,
         protocol: Literal["natural", "compact"] = "natural",
-        budget: int = 4096,
-        summary_budget: int = 512,
+        budget: Count = 4096,
+        summary_budget: Count = 512,
     ) -> None:
-        check_protocol(protocol, SUMMARY_WORDINGS)
-        if isinstance(inner, CompactingContext):
-            raise ConfigError("data.context.inner", "CompactingContext", "another mechanism", "Compact once.")
-        check_count("summary_budget", summary_budget, 1)
-        if budget <= summary_budget:
-            expected = f"above data.context.summary_budget={summary_budget}, since a summary has to be shorter"
-            raise ConfigError("data.context.budget", budget, expected, "4096 is the default.")
         super().__init__(inner)
         self.wording = SUMMARY_WORDINGS[protocol](summary_budget)
         self.budget, self.summary_budget = budget, summary_budget

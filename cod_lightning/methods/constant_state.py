@@ -32,9 +32,10 @@ from cod_lightning.contexts.base import (
     UpdateDialogue,
 )
 from cod_lightning.contexts.inside_wording import unfit
-from cod_lightning.contexts.worded import WordedContext, WordedScripted, check_count
+from cod_lightning.contexts.worded import WordedContext, WordedScripted
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.constant_state_wording import STATE_WORDINGS
+from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.types import Episode, Message, Role
 
 
@@ -110,9 +111,6 @@ class ConstantStateContext(WordedContext):
         budget: Most tokens of the state; a longer one is refused. At least three below `data.max_new_tokens`.
         penalty: Reward of an update that does not parse is minus this, in programs that have updates.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
-
-    Raises:
-        ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
 
     companions = (StateBudget, StateEntries, StateScripted, StateInTask, *WordedContext.companions)
@@ -122,12 +120,11 @@ class ConstantStateContext(WordedContext):
     def __init__(
         self,
         protocol: Literal["natural", "compact"] = "natural",
-        budget: int = 256,
-        penalty: float = 0.1,
-        response_limit: int | None = 1000,
+        budget: Count = 256,
+        penalty: NonNegative = 0.1,
+        response_limit: Count | None = 1000,
     ) -> None:
         super().__init__(protocol, STATE_WORDINGS, penalty, response_limit)
-        check_count("budget", budget, 1)
         self.wording, self.budget = STATE_WORDINGS[protocol](budget, response_limit), budget
 
     def text(self, state: ConstantState) -> str:

@@ -12,18 +12,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError, check_positive
 from cod_lightning.objective.losses.base import (
     LossInputs,
     LossOutputs,
     PolicyLoss,
     UpdateTokens,
-    check_clip,
     log_ratio,
     metrics_of,
     token_share,
 )
 from cod_lightning.objective.losses.ppo import clipped
+from cod_lightning.ranges import InnerShare, NonNegative, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +33,12 @@ class ClipCov(PolicyLoss):
     What differs: covariances are of the behaviour log-prob over the whole update; tokens that PPO clips may be drawn, too.
     """
 
-    ratio_low: float = 1.0
-    ratio_high: float = 1.0
-    drop_fraction: float = 2e-4
+    ratio_low: NonNegative = 1.0
+    ratio_high: NonNegative = 1.0
+    drop_fraction: InnerShare = 2e-4
     """r, of the update's action tokens."""
     cov_low: float = 1.0
     cov_high: float = 5.0
-
-    def __post_init__(self) -> None:
-        check_clip(ratio_low=self.ratio_low, ratio_high=self.ratio_high)
-        _check_fraction("drop_fraction", self.drop_fraction)
-        if not self.cov_low < self.cov_high:
-            raise ConfigError(
-                "model.loss.cov_low", self.cov_low, f"below cov_high={self.cov_high}", "1 and 5 are usual."
-            )
 
     def mark(self, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
         covariance = covariances(tokens)
@@ -73,13 +64,9 @@ class KLCov(PolicyLoss):
     covariances are of the behaviour log-prob over the whole update.
     """
 
-    penalised_fraction: float = 2e-3
+    penalised_fraction: InnerShare = 2e-3
     """k, of the update's action tokens."""
-    penalty: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check_fraction("penalised_fraction", self.penalised_fraction)
-        check_positive("model.loss.penalty", self.penalty, "1 is the paper's.")
+    penalty: Positive = 1.0
 
     def mark(self, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
         covariance = covariances(tokens).masked_fill(~tokens.action_mask, -torch.inf).flatten()
@@ -116,8 +103,3 @@ def covariances(tokens: UpdateTokens) -> Float[Tensor, "B T"]:
 
 def _num_marked(tokens: UpdateTokens, fraction: float) -> int:
     return max(1, int(fraction * int(tokens.action_mask.sum())))
-
-
-def _check_fraction(key: str, fraction: float) -> None:
-    if not 0 < fraction < 1:
-        raise ConfigError(f"model.loss.{key}", fraction, "in (0, 1)", "The paper's are between 2e-4 and 2e-2.")

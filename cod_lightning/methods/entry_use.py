@@ -1,9 +1,8 @@
 """Reward of the use of a memory: a bonus for a task that was solved with an entry of the context."""
 
-import math
 from collections.abc import Sequence
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Positive
 from cod_lightning.rewards.siblings import SiblingReward
 from cod_lightning.types import EntryEventKind, Episode, Task
 
@@ -23,9 +22,7 @@ class EntryUse(SiblingReward):
         weight: Factor of this part.
     """
 
-    def __init__(self, bonus: float = 0.5, weight: float = 1.0) -> None:
-        if not 0 < bonus < math.inf:
-            raise ConfigError("data.rewards.EntryUse.bonus", bonus, "above 0 and finite", "0.5 is the default.")
+    def __init__(self, bonus: Positive = 0.5, weight: float = 1.0) -> None:
         self.bonus, self.weight = bonus, weight
 
     async def __call__(self, episodes: Sequence[Episode], task: Task) -> list[float]:

@@ -8,7 +8,6 @@ trained while retrieval is not (Memento trains a network that selects cases, MUS
 Every record that was shown is credited with the whole reward.
 """
 
-import math
 import random
 from typing import ClassVar, Literal
 
@@ -20,8 +19,7 @@ from cod_lightning.contexts.base import ContextEntry, Entries, Prepared
 from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.contexts.records import Record, RecordContext, RecordScripted
 from cod_lightning.contexts.retrieval import Similarity, best, similarities
-from cod_lightning.contexts.worded import check_count
-from cod_lightning.errors import ConfigError, check_between
+from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode
 
@@ -79,9 +77,6 @@ class EpisodesContext(RecordContext):
         similarity: How near a record is to the task; null: by the words that they share (BM25).
         provenance: Whether a record is shown with where it comes from: handed over before the first task, or made after which task,
             and whether that one was solved.
-
-    Raises:
-        ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
 
     companions = (EpisodesEntries, EpisodesScripted, *RecordContext.companions)
@@ -92,27 +87,17 @@ class EpisodesContext(RecordContext):
         self,
         protocol: Literal["natural", "compact"] = "natural",
         select: Literal["utility", "similarity", "random"] = "utility",
-        most: int = 4,
-        candidates: int = 12,
-        utility_weight: float = 0.5,
-        learning_rate: float = 0.3,
+        most: Count = 4,
+        candidates: Count = 12,
+        utility_weight: Share = 0.5,
+        learning_rate: Share = 0.3,
         initial_worth: float = 0.5,
-        capacity: int = 1000,
-        part_tokens: int = 128,
+        capacity: Count = 1000,
+        part_tokens: Count = 128,
         similarity: Similarity | None = None,
         provenance: bool = False,
     ) -> None:
         super().__init__(protocol)
-        if select not in ("utility", "similarity", "random"):
-            raise ConfigError("data.context.select", select, "utility, similarity or random", "utility is the default.")
-        check_count("most", most, 1)
-        check_count("candidates", candidates, most)
-        check_count("capacity", capacity, 1, 100_000)
-        check_count("part_tokens", part_tokens, 1)
-        for key, value in (("utility_weight", utility_weight), ("learning_rate", learning_rate)):
-            check_between(f"data.context.{key}", value, 0, 1, "Leave it out for the default.")
-        if not math.isfinite(initial_worth):
-            raise ConfigError("data.context.initial_worth", initial_worth, "a finite number", "0.5 is the default.")
         self.select, self.most, self.candidates, self.utility_weight = select, most, candidates, utility_weight
         self.learning_rate, self.initial_worth = learning_rate, initial_worth
         self.capacity, self.part_tokens = capacity, part_tokens
@@ -154,7 +139,7 @@ class EpisodesContext(RecordContext):
         similar = scores(state.records, lambda record: record.text, observation)  # pyright: ignore
         if self.select == "similarity":
             return best(similar, self.most)
-        near = best(similar, self.candidates)
+        near = best(similar, max(self.most, self.candidates))
         worth = np.array([state.worth[index] for index in near])
         value = (1 - self.utility_weight) * _standard(similar[near]) + self.utility_weight * _standard(worth)
         order = sorted(range(len(near)), key=lambda place: (-value[place], place))

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, Several
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
 
 
@@ -25,29 +26,20 @@ class Growth(PackSource):
     """
 
     def __init__(
-        self, rollouts_per_stage: int = 10, num_tasks: list[int] | None = None, max_turns: list[int] | None = None
+        self,
+        rollouts_per_stage: Count = 10,
+        num_tasks: list[Several] | None = None,
+        max_turns: list[Count] | None = None,
     ) -> None:
         self.rollouts_per_stage = rollouts_per_stage
         self.num_tasks, self.max_turns = num_tasks, max_turns
-        self.changes_size = bool(num_tasks)
         self.num_rollouts = 0
         """Rollouts that are over."""
 
     def check(self, env: TextEnv, pack_size: int) -> None:
-        check_at_least("data.source.rollouts_per_stage", self.rollouts_per_stage, 1, "10 is usual.")
-        if not self.num_tasks and not self.max_turns:
-            expected = "stages of packs, or max_turns with stages of tasks, since otherwise nothing grows"
-            raise ConfigError("data.source.num_tasks", self.num_tasks, expected, "Set one of them, as in [2, 4].")
-        for key, stages, least in (("num_tasks", self.num_tasks, 2), ("max_turns", self.max_turns, 1)):
-            if stages and (stages != sorted(stages) or stages[0] < least):
-                expected = f"numbers from {least} on, none below the one before"
-                raise ConfigError(f"data.source.{key}", stages, expected, "Order them.")
-        if self.num_tasks and self.num_tasks[-1] > pack_size:
-            expected = f"at most data.pack_size={pack_size}, which credit and prompts were checked for"
+        if self.num_tasks and max(self.num_tasks) > pack_size:
+            expected = f"at most data.pack_size={pack_size}"
             raise ConfigError("data.source.num_tasks", self.num_tasks, expected, "Lower the last one.")
-        if self.max_turns and len(self.categories) == 1 and self.max_turns[0] >= env.max_turns:
-            expected = f"a first stage below {env.max_turns}, the turns that {env.name} gives a task"
-            raise ConfigError("data.source.max_turns", self.max_turns, expected, "Lower it, or grow num_tasks instead.")
 
     @property
     def stage(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.ranges import InnerShare
 from cod_lightning.rewards.base import Reward
 from cod_lightning.rewards.judge import Agreement
 from cod_lightning.rollout import transcript
@@ -38,9 +39,9 @@ class PartlyKnown(Reward):
         weight: Factor of the score.
     """
 
-    def __init__(self, share: float = 0.5, transcripts: str | None = None, seed: int = 0, weight: float = 1.0) -> None:
-        if not 0 < share < 1:
-            raise ConfigError("data.rewards.PartlyKnown.share", share, "in (0, 1)", "0.5 is the default.")
+    def __init__(
+        self, share: InnerShare = 0.5, transcripts: str | None = None, seed: int = 0, weight: float = 1.0
+    ) -> None:
         self.share, self.transcripts, self.seed, self.weight = share, transcripts, seed, weight
         self.agreement = Agreement()
         self._weights: Float[np.ndarray, " F"] | None = None

@@ -6,7 +6,6 @@ from typing import ClassVar
 import torch
 
 from cod_lightning.credit.credited import NO_ADVANTAGE
-from cod_lightning.errors import check_at_least, check_positive
 from cod_lightning.objective.losses.base import (
     LossInputs,
     LossOutputs,
@@ -16,6 +15,7 @@ from cod_lightning.objective.losses.base import (
     token_share,
     units_of,
 )
+from cod_lightning.ranges import NonNegative, Positive
 
 _LEAST_SHARE = 0.02
 """Shares of successes are kept within [0.02, 0.98], as in the source's code."""
@@ -40,14 +40,10 @@ class NFT(PolicyLoss):
     """
 
     compares_siblings: ClassVar[bool] = True
-    negative_weight: float = 1.0
+    negative_weight: NonNegative = 1.0
     """Weight of failures, at least 0."""
-    least_negative: float = 1.0
+    least_negative: Positive = 1.0
     """Lower bound of N in its logarithm, above 0."""
-
-    def __post_init__(self) -> None:
-        check_at_least("model.loss.negative_weight", self.negative_weight, 0, "1 is the source's.")
-        check_positive("model.loss.least_negative", self.least_negative, "1 is the source's.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         assert inputs.siblings is not None, "siblings that are not known"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cod_lightning.errors import ConfigError, check_between
+from cod_lightning.ranges import Share
 from cod_lightning.rewards.base import Reward
 from cod_lightning.rewards.judge import Agreement, material_of
 from cod_lightning.rewards.pairwise import Pairwise
@@ -32,14 +32,8 @@ class NoisyJudge(Reward):
     """
 
     def __init__(
-        self, false_positive: float = 0.1, false_negative: float = 0.1, seed: int = 0, weight: float = 1.0
+        self, false_positive: Share = 0.1, false_negative: Share = 0.1, seed: int = 0, weight: float = 1.0
     ) -> None:
-        for name, value in {"false_positive": false_positive, "false_negative": false_negative}.items():
-            check_between(f"data.rewards.NoisyJudge.{name}", value, 0, 1, "0 is a judge without errors.")
-        if false_positive + false_negative >= 1:
-            expected = f"below {1 - false_negative:g} with false_negative={false_negative}"
-            remedy = "At 1 together a verdict says nothing, and above it the opposite."
-            raise ConfigError("data.rewards.NoisyJudge.false_positive", false_positive, expected, remedy)
         self.false_positive, self.false_negative, self.seed, self.weight = false_positive, false_negative, seed, weight
         self.agreement = Agreement()
 
@@ -64,17 +58,14 @@ class NoisyPairwiseJudge(Pairwise):
     right one. To train by it alone give the part `world` the weight 0; `success` stays the environment's.
 
     Args:
-        error: Probability of an error in one verdict, in [0, 0.5).
+        error: Probability of an error in one verdict; at 0.5 a verdict says nothing.
         opponents: Siblings that an episode is compared with, an even number; null: all of them.
         seed: Of the errors.
         weight: Factor of the score.
     """
 
-    def __init__(self, error: float = 0.1, opponents: int | None = None, seed: int = 0, weight: float = 1.0) -> None:
+    def __init__(self, error: Share = 0.1, opponents: int | None = None, seed: int = 0, weight: float = 1.0) -> None:
         super().__init__(opponents, "data.rewards.NoisyPairwiseJudge")
-        if not 0 <= error < 0.5:
-            expected = "in [0, 0.5), since at 0.5 a verdict says nothing"
-            raise ConfigError("data.rewards.NoisyPairwiseJudge.error", error, expected, "0 is a judge without errors.")
         self.error, self.seed, self.weight = error, seed, weight
 
     async def preferred(self, first: Episode, second: Episode, task: Task) -> float:

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Entries, Prepared, TokenView, UpdateDialogue
 from cod_lightning.contexts.blocks import faults
 from cod_lightning.contexts.provenance import Provenance
-from cod_lightning.contexts.worded import WordedContext, WordedScripted, check_count
+from cod_lightning.contexts.worded import WordedContext, WordedScripted
 from cod_lightning.methods.notebook_wording import WORDINGS, Operation, OperationKind
+from cod_lightning.ranges import Count, Natural, NonNegative
 from cod_lightning.types import Episode, Message
 
 
@@ -82,9 +83,6 @@ class NotebookContext(WordedContext):
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
         provenance: Whether an entry is shown with where it comes from: handed over before the first task, or written after which
             task, and whether that one was solved. It counts in the budget.
-
-    Raises:
-        ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
 
     companions = (NotebookEntries, NotebookScripted, *WordedContext.companions)
@@ -94,18 +92,15 @@ class NotebookContext(WordedContext):
     def __init__(
         self,
         protocol: Literal["natural", "compact"] = "natural",
-        budget: int = 512,
-        max_entries: int = 32,
-        corrections: int = 0,
-        penalty: float = 0.1,
-        response_limit: int | None = 1000,
+        budget: Count = 512,
+        max_entries: Count = 32,
+        corrections: Natural = 0,
+        penalty: NonNegative = 0.1,
+        response_limit: Count | None = 1000,
         provenance: bool = False,
     ) -> None:
         super().__init__(protocol, WORDINGS, penalty, response_limit)
         self.provenance = Provenance(provenance, protocol)
-        check_count("budget", budget, 1)
-        check_count("max_entries", max_entries, 1, 1000)
-        check_count("corrections", corrections, 0)
         self.wording = WORDINGS[protocol](max_entries, response_limit)
         self.budget, self.max_entries, self.corrections = budget, max_entries, corrections
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cod_lightning.envs.base import Proposals, TextEnv, beside
-from cod_lightning.errors import ConfigError, EnvironmentFailure, check_at_least
+from cod_lightning.errors import ConfigError, EnvironmentFailure
 from cod_lightning.lifecycles import Agent, Ask, ConnectTheDots, Program
+from cod_lightning.ranges import Several
 from cod_lightning.types import Episode, Pack, Task
 
 
@@ -25,13 +26,10 @@ class ProposeAndSolve(Program):
     different tasks.
     """
 
-    solves: int = 4
+    solves: Several = 4
     """Solve episodes of one task, at least 2, since of one the success is 0 or 1; a divisor of `data.pack_size`."""
     proposes: bool = True
     """False plays the pack's own task as often at each of these places: what proposals are compared with."""
-
-    def __post_init__(self) -> None:
-        check_at_least("data.program.solves", self.solves, 2, "4 is the default.")
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         if len(pack) % self.solves:
@@ -60,7 +58,7 @@ class Offer(Ask):
         specs: Of the tasks that were solved before, to which this one is added.
     """
 
-    scripted = True
+    scripted = chooses_task = True
 
     def __init__(self, task: Task, specs: list[object]) -> None:
         super().__init__()

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Natural, NonNegative
 from cod_lightning.rollout import transcript
 from cod_lightning.training.packs import PackChoice, PackSource
 from cod_lightning.types import Group, Pack
@@ -32,9 +33,7 @@ class RecordedGroups(PackSource):
         wait_s: Seconds in which a group that is not there yet has to come.
     """
 
-    def __init__(self, folder: str, max_staleness: int | None = None, wait_s: float = 0.0) -> None:
-        check_at_least("data.source.max_staleness", max_staleness, 0, "null takes lifecycles of any age.")
-        check_at_least("data.source.wait_s", wait_s, 0, "0 waits for nothing.")
+    def __init__(self, folder: str, max_staleness: Natural | None = None, wait_s: NonNegative = 0.0) -> None:
         self.folder, self.max_staleness, self.wait_s = Path(folder), max_staleness, wait_s
         self._read: dict[Path, int] = {}
         """Bytes of each file whose lines are known."""

@@ -11,7 +11,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cod_lightning.envs.base import TextEnv, Variants, beside
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, InnerShare, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
 
@@ -62,11 +63,11 @@ class Revisits(PackSource):
         self,
         by: Worth = "variance",
         back: Literal["same", "near", "continued"] = "same",
-        share: float = 0.5,
-        capacity: int = 256,
-        candidates: int = 8,
-        solved_min: float = 0.05,
-        solved_max: float = 0.75,
+        share: InnerShare = 0.5,
+        capacity: Count = 256,
+        candidates: Count = 8,
+        solved_min: Share = 0.05,
+        solved_max: Share = 0.75,
     ) -> None:
         self.by: Worth = by
         self.back, self.share, self.capacity, self.candidates = back, share, capacity, candidates
@@ -81,25 +82,10 @@ class Revisits(PackSource):
         """Mean worth of the latest rollout's new packs, and of those that came back."""
 
     def check(self, env: TextEnv, pack_size: int) -> None:
-        key = "data.source"
-        for name, value, known in (
-            ("by", self.by, ("variance", "regret", "failure")),
-            ("back", self.back, ("same", "near", "continued")),
-        ):
-            if value not in known:
-                raise ConfigError(f"{key}.{name}", value, f"one of {', '.join(known)}", f"{known[0]} is the default.")
-        if not 0 < self.share < 1:
-            raise ConfigError(f"{key}.share", self.share, "in (0, 1)", "0.5 is the default; source=Uniform is 0.")
-        for name, value in (("capacity", self.capacity), ("candidates", self.candidates)):
-            check_at_least(f"{key}.{name}", value, 1, "Leave it out for the default.")
-        if not self.solved_min < self.solved_max < 1:
-            expected = f"above solved_min={self.solved_min} and below 1"
-            raise ConfigError(f"{key}.solved_max", self.solved_max, expected, "0.75 is the default.")
         if self.back == "continued" and beside(env, Variants).without_world_memory() is not env:
             expected = f"same or near in {env.name}, which itself remembers earlier tasks, so that none can be taken out of turn"
-            raise ConfigError(
-                f"{key}.back", self.back, expected, "Switch the environment's memory off, or choose another."
-            )
+            remedy = "Switch the environment's memory off, or choose another."
+            raise ConfigError("data.source.back", self.back, expected, remedy)
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
         whole = first == self.num_seen + self.num_waiting

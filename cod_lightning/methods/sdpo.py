@@ -7,8 +7,8 @@ import torch
 from torch.nn.functional import logsigmoid, pad
 
 from cod_lightning.credit.credited import NO_ADVANTAGE
-from cod_lightning.errors import check_positive
 from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, units_of
+from cod_lightning.ranges import Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,8 @@ class SDPO(PolicyLoss):
     """
 
     compares_siblings: ClassVar[bool] = True
-    beta: float = 0.1
+    beta: Positive = 0.1
     """Scale of the gap in log-probs; larger is satisfied by a smaller gap."""
-
-    def __post_init__(self) -> None:
-        check_positive("model.loss.beta", self.beta, "0.1 is the default.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         assert inputs.siblings is not None, "siblings that are not known"

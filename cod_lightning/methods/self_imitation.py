@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from cod_lightning.credit.credited import NO_ADVANTAGE
-from cod_lightning.errors import ConfigError, check_positive
+from cod_lightning.ranges import Count, Natural, NonNegative, Positive
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
 
@@ -43,32 +43,22 @@ class SelfImitation(Replay):
 
     def __init__(
         self,
-        episodes_per_update: int = 64,
-        coefficient: float = 1.0,
-        warmup_rollouts: int = 200,
-        priority: float = 0.6,
-        baseline_size: int = 10_240,
-        max_episodes: int = 2048,
-        max_tokens: int = 1_000_000,
-        max_age: int = 10,
+        episodes_per_update: Count = 64,
+        coefficient: Positive = 1.0,
+        warmup_rollouts: Natural = 200,
+        priority: NonNegative = 0.6,
+        baseline_size: Count = 10_240,
+        max_episodes: Count = 2048,
+        max_tokens: Count = 1_000_000,
+        max_age: Count = 10,
     ) -> None:
         super().__init__(max_episodes, max_tokens, max_age)
-        self.episodes_per_update, self.coefficient, self.warmup_rollouts = (
-            episodes_per_update,
-            coefficient,
-            warmup_rollouts,
-        )
+        self.episodes_per_update, self.coefficient = episodes_per_update, coefficient
+        self.warmup_rollouts = warmup_rollouts
         self.priority, self.baseline_size = priority, baseline_size
         self.returns: dict[int, deque[float]] = {}
         """The latest group returns, by place in the lifecycle."""
         self.weight = 0.0
-
-    def start(self, seed: int) -> None:
-        super().start(seed)
-        for key, least in (("episodes_per_update", 1), ("warmup_rollouts", 0), ("priority", 0), ("baseline_size", 1)):
-            if not least <= getattr(self, key) < math.inf:
-                raise ConfigError(f"data.replay.{key}", getattr(self, key), f"at least {least}", "Leave it out.")
-        check_positive("data.replay.coefficient", self.coefficient, "Leave data.replay out to replay nothing.")
 
     def worth(self, episode: RecordedEpisode) -> float:
         better = episode.episode_return - episode.group_return > NO_ADVANTAGE

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from cod_lightning.credit.credited import NO_ADVANTAGE
-from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import without_visit
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
@@ -31,23 +31,16 @@ class SignalReplay(Replay):
         max_age: Policy versions that a stored episode may be behind.
     """
 
-    fills_in = True
-
     def __init__(
         self,
         same_pack_only: bool = False,
-        priority: float = 0.6,
-        max_episodes: int = 2048,
-        max_tokens: int = 1_000_000,
-        max_age: int = 10,
+        priority: NonNegative = 0.6,
+        max_episodes: Count = 2048,
+        max_tokens: Count = 1_000_000,
+        max_age: Count = 10,
     ) -> None:
         super().__init__(max_episodes, max_tokens, max_age)
         self.same_pack_only, self.priority = same_pack_only, priority
-
-    def start(self, seed: int) -> None:
-        super().start(seed)
-        if not 0 <= self.priority < math.inf:
-            raise ConfigError("data.replay.priority", self.priority, "at least 0, and finite", "0.6 is the default.")
 
     def choose(
         self, stored: Sequence[RecordedEpisode], rollout: RecordedRollout

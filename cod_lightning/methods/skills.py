@@ -7,7 +7,6 @@ Differs: skills are text and not code; what a later use earns reaches the update
 the task that it begins; and a skill that was revised starts its record anew.
 """
 
-import math
 import re
 from typing import ClassVar, Literal
 
@@ -25,10 +24,10 @@ from cod_lightning.contexts.base import (
     UpdateDialogue,
 )
 from cod_lightning.contexts.blocks import KEEP, faults
-from cod_lightning.contexts.worded import WordedContext, check_count
-from cod_lightning.errors import ConfigError
+from cod_lightning.contexts.worded import WordedContext
 from cod_lightning.methods.skills_scripted_wording import SkillsScripted
 from cod_lightning.methods.skills_wording import NONE, WORDINGS, Skill, SkillOperation
+from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.types import Episode
 
 
@@ -93,19 +92,14 @@ class SkillsContext(WordedContext):
     def __init__(
         self,
         protocol: Literal["natural", "compact"] = "natural",
-        max_skills: int = 16,
-        budget: int = 1024,
-        trial: int = 3,
+        max_skills: Count = 16,
+        budget: Count = 1024,
+        trial: Count = 3,
         least_worth: float = 0.2,
-        penalty: float = 0.1,
-        response_limit: int | None = 1000,
+        penalty: NonNegative = 0.1,
+        response_limit: Count | None = 1000,
     ) -> None:
         super().__init__(protocol, WORDINGS, penalty, response_limit)
-        check_count("max_skills", max_skills, 1, 999)
-        check_count("budget", budget, 1)
-        check_count("trial", trial, 1)
-        if not math.isfinite(least_worth):
-            raise ConfigError("data.context.least_worth", least_worth, "a finite number", "0.2 is the default.")
         self.wording = WORDINGS[protocol](max_skills, response_limit)
         self.max_skills, self.budget, self.trial, self.least_worth = max_skills, budget, trial, least_worth
 

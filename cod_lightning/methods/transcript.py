@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from cod_lightning.contexts.base import Budget, ContextEntry, Entries, Prepared
 from cod_lightning.contexts.records import Record, RecordContext, RecordScripted
-from cod_lightning.contexts.worded import check_count
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count
 from cod_lightning.types import Episode
 
 _ABOUT = "All that you were shown and answered in earlier tasks here, as far as there is room."
@@ -60,18 +60,14 @@ class TranscriptContext(RecordContext):
         protocol: Wording for language models (natural) or for tiny policies (compact).
         budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept.
             It has to be below the policy's window, where the rules, the task and its responses need room, too.
-
-    Raises:
-        ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
 
     companions = (TranscriptBudget, TranscriptEntries, TranscriptScripted, *RecordContext.companions)
 
     State: ClassVar[type[Struct]] = TranscriptState
 
-    def __init__(self, protocol: Literal["natural", "compact"] = "natural", budget: int = 8192) -> None:
+    def __init__(self, protocol: Literal["natural", "compact"] = "natural", budget: Count = 8192) -> None:
         super().__init__(protocol)
-        check_count("budget", budget, 1)
         self.budget = budget
 
     def text(self, state: TranscriptState) -> str:

@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import check_at_least, check_between
 from cod_lightning.objective.losses.base import Level, LossInputs, log_ratio, units_of
+from cod_lightning.ranges import Positive, Share
 
 _NAMES = ("logprob_gap", "mismatch_kl", "mismatch_ess")
 _LARGEST = 20.0
@@ -87,11 +87,8 @@ class TokenTruncate(MismatchCorrection):
     brings you off-policy RL training"); their bound is 2.
     """
 
-    max_weight: float = 2.0
+    max_weight: Positive = 2.0
     """Largest weight of a token."""
-
-    def __post_init__(self) -> None:
-        _check_bounds(self.max_weight)
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         weights = _weights(sampled, self.level)
@@ -105,13 +102,10 @@ class TokenMask(MismatchCorrection):
     Source: IcePop (arXiv 2510.18855), whose bounds are 0.5 and 5.
     """
 
-    min_weight: float = 0.5
+    min_weight: Share = 0.5
     """Smallest weight that is kept."""
-    max_weight: float = 5.0
+    max_weight: Positive = 5.0
     """Largest weight that is kept."""
-
-    def __post_init__(self) -> None:
-        _check_bounds(self.max_weight, self.min_weight)
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         weights = _weights(sampled, self.level)
@@ -128,7 +122,7 @@ class SequenceTruncate(TokenTruncate):
     """
 
     level: ClassVar[Level] = "episode"
-    max_weight: float = 2.0
+    max_weight: Positive = 2.0
     """Largest weight of an episode."""
 
 
@@ -140,38 +134,30 @@ class SequenceMask(TokenMask):
     """
 
     level: ClassVar[Level] = "episode"
-    min_weight: float = 0.0
+    min_weight: Share = 0.0
     """Smallest weight that is kept."""
-    max_weight: float = 2.0
+    max_weight: Positive = 2.0
     """Largest weight that is kept."""
 
 
 def corrected(
-    inputs: LossInputs,
-    old_logprobs: Float[Tensor, "B T"],
-    correction: MismatchCorrection | None,
-    measured: Bool[Tensor, " B"] | None = None,
-) -> tuple[LossInputs, MismatchSums]:
-    """What the loss is to look at, and how far apart engine and training are. Without a correction the loss sees what it saw.
-
-    With one, its ratio is policy / old, and advantages are multiplied by the weights. Rows that are not `measured` (replayed ones,
-    whose d comes of their age) are corrected alike and left out of the sums.
-    """
+    inputs: LossInputs, old_logprobs: Float[Tensor, "B T"], correction: MismatchCorrection
+) -> tuple[LossInputs, float]:
+    """What the loss is to look at: its ratio is policy / old, advantages are multiplied by the weights; and how many tokens were
+    cut or taken away."""
     sampled = replace(inputs, policy_logprobs=old_logprobs.detach())
-    mask = inputs.action_mask if measured is None else inputs.action_mask & measured[:, None]
-    sums = mismatch_sums(replace(sampled, action_mask=mask))
-    if correction is None:
-        return inputs, sums
     weights, unbounded = correction(sampled)
     num_corrected = float(((weights != unbounded) & inputs.action_mask).sum())
-    weighed = replace(
-        inputs, behaviour_logprobs=sampled.policy_logprobs, advantages=inputs.advantages * weights.detach()
-    )
-    return weighed, replace(sums, num_corrected=num_corrected)
+    advantages = inputs.advantages * weights.detach()
+    return replace(inputs, behaviour_logprobs=sampled.policy_logprobs, advantages=advantages), num_corrected
 
 
-def mismatch_sums(sampled: LossInputs) -> MismatchSums:
-    """Of a micro-batch whose `policy_logprobs` are the old policy's."""
+def mismatch_sums(
+    inputs: LossInputs, old_logprobs: Float[Tensor, "B T"], measured: Bool[Tensor, " B"] | None = None
+) -> MismatchSums:
+    """How far apart engine and training are in the measured rows, all of them by default: in replayed ones d comes of their age."""
+    mask = inputs.action_mask if measured is None else inputs.action_mask & measured[:, None]
+    sampled = replace(inputs, policy_logprobs=old_logprobs.detach(), action_mask=mask)
     d = log_ratio(sampled)[sampled.action_mask].double()
     weight = d.clamp(-_LARGEST, _LARGEST).exp()
     return MismatchSums(
@@ -189,8 +175,3 @@ def _weights(sampled: LossInputs, level: Level) -> Float[Tensor, "B T"]:
     """exp of each unit's summed log-ratio, at its tokens."""
     units = units_of(level, sampled)
     return units.spread(units.sum(log_ratio(sampled)).clamp(-_LARGEST, _LARGEST).exp())
-
-
-def _check_bounds(max_weight: float, min_weight: float = 0.0) -> None:
-    check_at_least("model.mismatch.max_weight", max_weight, 1, "A token on which both agree has 1.")
-    check_between("model.mismatch.min_weight", min_weight, 0, 1, "A token on which both agree has 1.")

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError, check_positive
+from cod_lightning.ranges import InnerShare, Positive
 
 REFERENCE = "reference"
 """Name of the policy as it was when training began; every other name is a key of `model.scorers`."""
@@ -98,17 +98,12 @@ class KL(LossTerm):
     counted (`train/NAME_missing`).
     """
 
-    coefficient: float = 0.01
+    coefficient: Positive = 0.01
     """Weight of the divergence, above 0."""
     to: str = REFERENCE
     """The other model: reference, or a key of `model.scorers`."""
     estimator: Estimator = "k2"
     """How it is estimated from the sampled tokens."""
-
-    def __post_init__(self) -> None:
-        check_positive("model.terms.KL.coefficient", self.coefficient, "Leave the term out for 0.")
-        if self.estimator not in ("k1", "k2", "k3"):
-            raise ConfigError("model.terms.KL.estimator", self.estimator, "k1, k2 or k3", "k2 is the default.")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -139,17 +134,12 @@ class JSD(LossTerm):
     forward KL pulls by r.
     """
 
-    coefficient: float = 1.0
+    coefficient: Positive = 1.0
     """Weight of the divergence, above 0."""
     to: str = "teacher"
     """The other model: reference, or a key of `model.scorers`."""
-    beta: float = 0.5
+    beta: InnerShare = 0.5
     """Share of the teacher in M, in (0, 1). Divided by beta the gradient tends to that of forward KL as beta falls to 0."""
-
-    def __post_init__(self) -> None:
-        check_positive("model.terms.JSD.coefficient", self.coefficient, "Leave the term out for 0.")
-        if not 0 < self.beta < 1:
-            raise ConfigError("model.terms.JSD.beta", self.beta, "in (0, 1)", "0.5 is symmetric; KL is reverse KL.")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -185,13 +175,10 @@ class ForwardKL(LossTerm):
     reweighted.
     """
 
-    coefficient: float = 1.0
+    coefficient: Positive = 1.0
     """Weight of the divergence, above 0."""
     to: str = "teacher"
     """The other model: reference, or a key of `model.scorers`."""
-
-    def __post_init__(self) -> None:
-        check_positive("model.terms.ForwardKL.coefficient", self.coefficient, "Leave the term out for 0.")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -214,11 +201,8 @@ class EntropyBonus(LossTerm):
     """Minus the entropy of each action token's distribution, which training thereby makes larger."""
 
     entropy_gradient: ClassVar[bool] = True
-    coefficient: float = 0.001
+    coefficient: Positive = 0.001
     """Weight of the mean entropy (nats), above 0."""
-
-    def __post_init__(self) -> None:
-        check_positive("model.terms.EntropyBonus.coefficient", self.coefficient, "Leave the term out for 0.")
 
     def __call__(self, inputs: TermInputs) -> TermSums:
         """Entropies are 0 where no action token is."""
@@ -234,11 +218,8 @@ class ObservationLoss(LossTerm):
     """
 
     observes: ClassVar[bool] = True
-    coefficient: float = 0.01
+    coefficient: Positive = 0.01
     """Weight of an observation token beside an action token, above 0."""
-
-    def __post_init__(self) -> None:
-        check_positive("model.terms.ObservationLoss.coefficient", self.coefficient, "Leave the term out for 0.")
 
     @property
     def logged_as(self) -> str:

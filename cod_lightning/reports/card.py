@@ -116,7 +116,6 @@ def figures(config: dict[str, Any]) -> list[tuple[str, str]]:
         "packs of a rollout": data["packs_per_rollout"],
         "updates of a rollout": data["updates_per_rollout"] * data.get("passes_per_rollout", 1),
         "most tokens of a response": data["max_new_tokens"],
-        "sampling temperature, top-p": f"{data['temperature']:g}, {data['top_p']:g}",
         "world": _described(data["env"]),
         "context": _described(data["context"]),
         "precision": config["trainer"].get("precision") or "32-true",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class Series:
 
     label: str
     """What tells it from the other lines of its panel; empty where it is the only one."""
-    x: list[float]
+    x: list[int]
     y: list[float]
 
 
@@ -71,24 +72,41 @@ Panels = dict[str, list[Series]]
 """Title -> lines."""
 
 
-def read_curves(folder: Path) -> tuple[Panels, list[str]]:
-    """The panels of a run, and notes for the reader."""
+def read_metrics(folder: Path) -> tuple[dict[str, dict[int, float]], list[str]]:
+    """Numbers by column and step, of all parts of a run, and notes for the reader. The later row of a step counts."""
     parts = [*sorted(folder.glob("metrics-*.csv"), key=lambda path: _natural(path.stem)), *folder.glob("metrics.csv")]
     notes = [] if (folder / "metrics.csv").exists() else ["There is no metrics.csv, so training curves are missing."]
-    points: dict[str, dict[float, float]] = {}
+    points: dict[str, dict[int, float]] = {}
     skipped = 0
     for path in parts:
         try:
             with path.open(encoding="utf-8", errors="replace", newline="") as file:
                 for row in csv.DictReader(line.replace("\0", "") for line in file):
-                    skipped += not _collect(row, points)
+                    if (step := _float(row.get("step"))) is None:
+                        skipped += 1
+                        continue
+                    for column, text in row.items():
+                        if column and (value := _float(text)) is not None:
+                            points.setdefault(column, {})[int(step)] = value
         except (OSError, csv.Error) as error:
             notes.append(f"{path.name} was read in part only ({error}).")
     if skipped:
         notes.append(f"{skipped:,} rows of metrics.csv have no step and were left out.")
     if parts and not points:
         notes.append("metrics.csv holds no numbers.")
-    return _panels(points), notes
+    return points, notes
+
+
+def read_curves(folder: Path) -> tuple[Panels, list[str]]:
+    """The panels of a run, and notes for the reader."""
+    points, notes = read_metrics(folder)
+    found: dict[str, list[Series]] = {}
+    for column in sorted((one for one in points if not _HIDDEN.fullmatch(one)), key=_natural):
+        panel, label = _placed(column)
+        x, y = zip(*_thinned(sorted(points[column].items())), strict=True)
+        found.setdefault(panel, []).append(Series(label, list(x), list(y)))
+    order = [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
+    return {_TITLES.get(name, name): found[name] for name in order}, notes
 
 
 def read_checkpoint_curves(folder: Path) -> Panels:
@@ -119,27 +137,6 @@ def read_checkpoint_curves(folder: Path) -> Panels:
     }
 
 
-def _collect(row: dict[str | None, str | None], points: dict[str, dict[float, float]]) -> bool:
-    """Put a row's numbers in place; where a resumed run repeats a step, the later part counts."""
-    step = _float(row.get("step"))
-    if step is None:
-        return False
-    for column, text in row.items():
-        if column and not _HIDDEN.fullmatch(column) and (value := _float(text)) is not None:
-            points.setdefault(column, {})[step] = value
-    return True
-
-
-def _panels(points: dict[str, dict[float, float]]) -> Panels:
-    found: dict[str, list[Series]] = {}
-    for column in sorted(points, key=_natural):
-        panel, label = _placed(column)
-        x, y = zip(*_thinned(sorted(points[column].items())), strict=True)
-        found.setdefault(panel, []).append(Series(label, list(x), list(y)))
-    order = [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
-    return {_TITLES.get(name, name): found[name] for name in order}
-
-
 def _placed(column: str) -> tuple[str, str]:
     """Panel and label of a column.
 
@@ -155,7 +152,7 @@ def _placed(column: str) -> tuple[str, str]:
     return column, ""
 
 
-def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+def _thinned(points: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
     """Every n-th point and the last one; nothing is smoothed."""
     stride = -(-len(points) // _MOST_POINTS)
     for index, (x, y) in enumerate(points):
@@ -165,9 +162,10 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, flo
 
 def _float(text: object) -> float | None:
     try:
-        return number(float(str(text)))
+        value = float(str(text))
     except ValueError:
         return None
+    return value if math.isfinite(value) else None
 
 
 def _natural(column: str) -> list[tuple[int, str]]:

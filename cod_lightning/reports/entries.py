@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 
-from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus
+from cod_lightning.types import EntryEventKind, Episode
 
 _SAME_FIRST_WORD = 0.5
 """Similarity of two entries that begin alike, such as with the same number or key, beside the share of words in common."""
@@ -108,14 +108,9 @@ class EntryHistory:
 
 
 def entry_histories(episodes: Sequence[Episode]) -> list[EntryHistory]:
-    """The histories of all entries of a lifecycle, in the order in which they came.
-
-    Of an older file, whose episodes say nothing of entries, entries are lines of contexts, shown to the tasks that began with them.
-    """
-    written = any(episode.entries is not None for episode in episodes)
-    events = (episode.entries or () for episode in episodes) if written else _events_of_lines(episodes)
+    """The histories of all entries of a lifecycle, in the order in which they came."""
     live, found = dict[str, EntryHistory](), list[EntryHistory]()
-    for index, of_episode in enumerate(events):
+    for index, of_episode in enumerate(episode.entries or () for episode in episodes):
         held = {event.key: event.text for event in of_episode if event.kind is EntryEventKind.HELD}
         if held:  # what a context from elsewhere has not, went with the one before it
             for key in [key for key, one in live.items() if held.get(key) != one.text]:
@@ -137,19 +132,6 @@ def entry_histories(episodes: Sequence[Episode]) -> list[EntryHistory]:
                 live.pop(event.key)
                 known.gone, known.why = index, event.text
     return found
-
-
-def _events_of_lines(episodes: Sequence[Episode]) -> Iterator[list[EntryEvent]]:
-    """What changed between the contexts that the episodes began with, as far as lines show it."""
-    played = [one for one in episodes if one.status is not EpisodeStatus.SKIPPED]
-    texts = [one.context_before for one in played] + [one.context_after for one in played[-1:]]
-    held = [dict.fromkeys(_lines(text)) for text in texts]
-    for index, (episode, before, after) in enumerate(zip(played, held, held[1:], strict=False)):
-        events = [] if index else [EntryEvent(EntryEventKind.HELD, line, line) for line in before]
-        if episode.kind is EpisodeKind.SOLVE:
-            events += [EntryEvent(EntryEventKind.SHOWN, line) for line in before]
-        events += [EntryEvent(EntryEventKind.CAME, line, line) for line in after if line not in before]
-        yield events + [EntryEvent(EntryEventKind.GONE, line) for line in before if line not in after]
 
 
 def _lines(text: str) -> list[str]:

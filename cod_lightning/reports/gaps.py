@@ -1,4 +1,4 @@
-"""How far the policy's log-probs, in the update that trained on a token, were from those that the sampler had for it."""
+"""What the update that trained on an episode had: its advantage, and how far the policy's log-probs were from the sampler's."""
 
 import json
 import re
@@ -27,6 +27,7 @@ class EpisodeGaps:
     """Policy minus sampler, nats; above 0 where the token has become likelier."""
     updates: int
     """Optimizer updates that had moved the policy since it sampled them."""
+    advantage: float
 
 
 Gaps = list[list[EpisodeGaps | None]]
@@ -67,7 +68,7 @@ class LogprobFile:
             self.left_out["about other tokens than the lifecycle's"] += 1
             return None
         gaps = [policy - sampled for policy, sampled in zip(record.logprobs, behaviour, strict=True)]
-        return EpisodeGaps(gaps, record.updates)
+        return EpisodeGaps(gaps, record.updates, record.advantage)
 
     def _index(self) -> None:
         with self.path.open("rb") as file:

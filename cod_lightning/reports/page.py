@@ -25,7 +25,7 @@ _ESCAPED = re.compile("[<>&\u2028\u2029\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\
 _NAMES = {
     "lifecycles": ("file", "step", "sibling", "group", "pack", "episodes", "entries", "more_entries"),
     "episodes": (
-        *("kind", "position", "status", "success", "reward", "parts", "return", "advantage", "gap", "context_before"),
+        *("kind", "position", "status", "success", "reward", "parts", "advantage", "gap", "context_before"),
         *("context_after", "feedback", "error", "turns", "changes", "path"),
     ),
     "turns": ("observation", "response", "stop", "policy_version", "logprobs", "gaps"),

@@ -2,8 +2,7 @@
 
 Fields that `rollout/transcript.py` has too keep its names.
 
-A group becomes a `ShortGroup` as soon as it has been read, since whole lifecycles of a long run do not fit into memory; on the
-`Shelf` its texts become numbers of a string table.
+A group becomes a `ShortGroup` as soon as it has been read; on the `Shelf` its texts become numbers of a string table.
 """
 
 import json
@@ -14,7 +13,6 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from cod_lightning.reports.advantages import GroupCredit
 from cod_lightning.reports.entries import EntryHistory, entry_changes, entry_histories
 from cod_lightning.reports.gaps import EpisodeGaps, Gaps
 from cod_lightning.reports.walk import lake_of, path_of
@@ -35,8 +33,6 @@ Record = dict[str, Any]
 class ShortGroup:
     """Sibling lifecycles, still with their texts."""
 
-    file: int
-    """Number of the file that they are from."""
     pack: Record
     lives: list[Record]
     num_sampled: int
@@ -44,17 +40,8 @@ class ShortGroup:
     num_worded: int
     """Those among them with as many words as tokens, the stop token aside."""
 
-    @property
-    def size(self) -> int:
-        """About how many characters it is, if every text stood there once."""
-        turns = [turn for life in self.lives for episode in life["episodes"] for turn in episode["turns"]]
-        numbers = sum(3 * len(turn["logprobs"]) + 4 * len(turn["gaps"]) + 90 for turn in turns)
-        said = sum(len(turn["observation"]) + len(turn["response"]) for turn in turns)
-        entries = [one for life in self.lives for one in life["entries"]]
-        return numbers + said + sum(len(one["text"]) + 4 * len(one["shown"]) + 120 for one in entries)
 
-
-def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, gaps: Gaps | None = None) -> ShortGroup:
+def short_group(file: int, played: PlayedGroup, gaps: Gaps | None = None) -> ShortGroup:
     """The group without what the page does not show."""
     group, lives = played.group, []
     pack = _pack(group.pack)
@@ -68,10 +55,6 @@ def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, ga
             before = record["context_before"] if context is None else context
             changes = entry_changes(before, record["context_after"])
             record["changes"] = [[one.kind, one.before, one.after] for one in changes]
-        if credited is not None:
-            for e, record in enumerate(episodes):
-                record["return"] = number(credited.returns[index][e])
-                record["advantage"] = number(credited.advantages[index][e])
         for record, found in zip(episodes, gaps[index] if gaps else (), strict=False):
             _add_gaps(record, found)
         entries = entry_histories(life.episodes)
@@ -88,7 +71,7 @@ def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, ga
         )
     turns = [turn for life in group.lifecycles for one in life.episodes for turn in one.turns if turn.action_ids]
     worded = sum(len(turn.response.split()) == len(turn.action_ids) - (turn.stop is StopReason.STOP) for turn in turns)
-    return ShortGroup(file=file, pack=pack, lives=lives, num_sampled=len(turns), num_worded=worded)
+    return ShortGroup(pack=pack, lives=lives, num_sampled=len(turns), num_worded=worded)
 
 
 class StringTable:
@@ -171,7 +154,6 @@ def _episode(episode: Episode, pack: Record) -> Record:
     record |= {
         "reward": number(episode.reward),
         "parts": {name: number(value) for name, value in episode.parts.items()},
-        "return": None,
         "advantage": None,
         "gap": None,
         "turns": [_turn(turn) for turn in episode.turns],
@@ -198,10 +180,11 @@ def _turn(turn: Turn) -> Record:
 
 
 def _add_gaps(record: Record, found: EpisodeGaps | None) -> None:
-    """Each turn's gaps in ten thousandths of a nat; of the episode updates since it was sampled, mean and largest gap."""
+    """Each turn's gaps in ten thousandths of a nat; of the episode its advantage, later updates, mean and largest gap."""
     if found is None or not found.gaps:
         return
     sizes, rest = [abs(gap) for gap in found.gaps], iter(found.gaps)
+    record["advantage"] = number(found.advantage)
     record["gap"] = {
         "updates": found.updates,
         "mean": number(sum(sizes) / len(sizes)),

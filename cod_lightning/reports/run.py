@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.advantages import Credit, credit_of
 from cod_lightning.reports.curves import Panels, read_checkpoint_curves, read_curves
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.suites import STALE, read_suites
@@ -26,8 +25,6 @@ class RunFolder:
     suites: dict[str, dict[str, Any]]
     panels: Panels
     files: tuple[LifecycleFile, ...]
-    credit: Credit | str
-    """The rules of credit, or why they cannot be known."""
     config: dict[str, str]
     """`config.yaml`, flat: `model.lr` -> `0.002`."""
     notes: list[str]
@@ -48,7 +45,7 @@ def read_run(folder: Path, name: str) -> RunFolder:
     suites, notes = read_suites(folder)
     panels, more = read_curves(folder)
     config: dict[str, str] = {}
-    damage = ["There is no config.yaml, so settings and advantages are missing."]
+    damage = ["There is no config.yaml, so settings are missing."]
     if (path := folder / "config.yaml").exists():
         try:
             config, damage = dict(_flat(read_config(path), "")), []
@@ -61,7 +58,6 @@ def read_run(folder: Path, name: str) -> RunFolder:
         suites=suites,
         panels={**read_checkpoint_curves(folder), **panels},
         files=tuple(map(LifecycleFile, lives)),
-        credit=credit_of(folder / "config.yaml") if lives else "No lifecycles.",
         config=config,
         notes=[*damage, *notes, *_stale(folder), *more, *none],
     )

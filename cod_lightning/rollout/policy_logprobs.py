@@ -1,9 +1,10 @@
-"""What the training forward gave the tokens of an episode, as JSON lines beside the transcript of the same lifecycle.
+"""What an update had of an episode, advantage and log-probs of the training forward, as JSON lines beside the transcript.
 
 The transcript is written as soon as the lifecycle has been played and holds the sampler's log-probs; these are known only
 once an update trains on the episode. One line is one episode:
 
-    {"schema": 1, "step": 40, "pack": "lake/train/17", "sibling": 3, "episode": 2, "updates": 1, "digest": 9, "logprobs": [...]}
+    {"schema": 2, "step": 40, "pack": "lake/train/17", "sibling": 3, "episode": 2, "updates": 1, "digest": 9, "advantage": 0.5,
+     "logprobs": [...]}
 """
 
 import json
@@ -16,7 +17,7 @@ from cod_lightning.engines.base import digest
 from cod_lightning.errors import DataError
 from cod_lightning.types import Episode
 
-SCHEMA = 1
+SCHEMA = 2
 """Rises whenever a line of an earlier version would be misread."""
 NAME = "train_logprobs"
 """Of the files in `lifecycles/`: `train_logprobs.jsonl` belongs to `train.jsonl`."""
@@ -38,6 +39,8 @@ class PolicyLogprobs:
     """Optimizer updates between the rollout and this forward pass."""
     digest: int
     """CRC-32 of the action ids: a run that was resumed may have played the same episode again, with other words."""
+    advantage: float
+    """Mean over the action tokens."""
     logprobs: "array[float]"
     """nats"""
 
@@ -56,10 +59,11 @@ def load(line: str | bytes) -> PolicyLogprobs:
         if schema != SCHEMA:
             raise DataError(f"schema {schema!r:.20}, not {SCHEMA}")
         values = array("f", plain.pop("logprobs"))
-        if not all(map(math.isfinite, values)):
+        advantage = float(plain["advantage"])
+        if not all(map(math.isfinite, (*values, advantage))):
             raise ValueError("not finite")
         numbers = {key: int(plain[key]) for key in ("step", "sibling", "episode", "updates", "digest")}
-        return PolicyLogprobs(pack=str(plain["pack"]), logprobs=values, **numbers)
+        return PolicyLogprobs(pack=str(plain["pack"]), advantage=advantage, logprobs=values, **numbers)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError("torn or damaged") from error
 

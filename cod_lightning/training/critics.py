@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cod_lightning.errors import check_between, check_positive
 from cod_lightning.objective.batch import Batch, one_token
+from cod_lightning.ranges import Positive, Share
 from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
 
@@ -46,13 +46,9 @@ class ValueHead(Critic):
     no gradient, values are those before the rollout's step, and every row of an episode ends with its return.
     """
 
-    lr: float = 1e-2
-    gae_lambda: float = 1.0
-    """In [0, 1]; 1 is the return less the value, the least biased."""
-
-    def __post_init__(self) -> None:
-        check_positive("model.critic.lr", self.lr, "0.01 is the default.")
-        check_between("model.critic.gae_lambda", self.gae_lambda, 0, 1, "1 is the return less the value.")
+    lr: Positive = 1e-2
+    gae_lambda: Share = 1.0
+    """1 is the return less the value, the least biased."""
 
     def net(self, hidden_size: int) -> nn.Module:
         head = nn.Linear(hidden_size, 1)

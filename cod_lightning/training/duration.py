@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import NonNegative, Positive
 
 _COLUMNS = {
     "lifecycles": "train/lifecycles",
@@ -25,26 +26,16 @@ class Pace:
 
     measured: str | None = None
     """Folder of a run whose metrics.csv gives all that is not named here; its first update is left out."""
-    sampled_tokens_per_s: float | None = None
+    sampled_tokens_per_s: Positive | None = None
     """Tokens that all engines together sample in a second."""
-    trained_tokens_per_s: float | None = None
+    trained_tokens_per_s: Positive | None = None
     """Tokens that go through forward and backward in a second, on all GPUs together."""
-    sync_s: float | None = None
+    sync_s: NonNegative | None = None
     """Seconds of a weight sync; null: 0."""
-    sampled_tokens_per_task: float | None = None
+    sampled_tokens_per_task: NonNegative | None = None
     """Of a task's turns and the update after it; null: the most that data.max_new_tokens allows."""
-    trained_tokens_per_task: float | None = None
+    trained_tokens_per_task: NonNegative | None = None
     """Prompts included; null: a window for the task and one for the update."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, int | float) and not 0 <= value < math.inf:
-                raise ConfigError(
-                    f"--pace.{name}", value, "at least 0 and finite", "Leave it out where it is not known."
-                )
-        for name in ("sampled_tokens_per_s", "trained_tokens_per_s"):
-            if getattr(self, name) == 0:
-                raise ConfigError(f"--pace.{name}", 0, "above 0", "Leave it out where it is not known.")
 
 
 @dataclass(frozen=True, kw_only=True)

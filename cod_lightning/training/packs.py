@@ -72,10 +72,6 @@ class PackSource(ABC):
     """Of the environment; `start` sets them."""
     seed: int = 0
     """Of the run; `start` sets it."""
-    changes_size: bool = False
-    """Whether packs of different rollouts may have different numbers of tasks."""
-    compares_advantages: bool = False
-    """Whether it chooses by the size of advantages, of which a baseline may give all episodes the same."""
     needs_contexts: bool = False
     """Whether `observe` is shown the contexts that were written."""
     num_waiting: int = 0
@@ -149,11 +145,12 @@ class TrainingPacks:
         self.source.num_waiting = num_waiting
         with self._checked("next"):
             choices = list(self.source.next(first, count))
-        self._check(choices, count)
+        if len(choices) != count:
+            raise self._error(f"a source that names {count} packs where {count} are asked for, not {len(choices)}")
         with self._checked("next", "names packs that the environment can draw"):
             drawn = [(choice, self.pack(choice)) for choice in choices]
         if len({pack.id for _, pack in drawn}) < count:
-            raise self._error("a source that tells choices of one index apart by `visit`, since packs go by their ids")
+            raise self._error("a source that names different packs for one rollout, of one index told apart by `visit`")
         return drawn
 
     def collected(self, packs: Sequence[Pack], num_siblings: int, policy_version: int) -> list[Group] | None:
@@ -220,24 +217,6 @@ class TrainingPacks:
         name = f"{pack.id}+{choice.begin}" if choice.begin else pack.id
         name = f"{name}{_VISIT}{choice.visit}" if choice.visit else name
         return replace(pack, id=name, tasks=tasks, context=choice.context)
-
-    def _check(self, choices: list[PackChoice], count: int) -> None:
-        if len(choices) != count:
-            raise self._error(f"a source that names {count} packs where {count} are asked for, not {len(choices)}")
-        for choice in choices:
-            if not isinstance(choice, PackChoice):
-                raise self._error(f"a source whose `next` returns PackChoice, not {type(choice).__name__}")
-            if not isinstance(choice.index, int) or choice.index < 0:
-                raise self._error(f"a source that names packs by an index from 0 on, not {choice.index!r}")
-            if choice.category is not None and choice.category not in self._categories:
-                known = ", ".join(self._categories)
-                raise self._error(f"a source that names categories of the environment ({known}), not {choice.category}")
-            if choice.num_tasks is not None and not 2 <= choice.num_tasks <= self.pack_size:
-                raise self._error(f"a source whose packs have 2 to {self.pack_size} tasks, not {choice.num_tasks}")
-            if not 0 <= choice.begin < (choice.num_tasks or self.pack_size):
-                raise self._error(f"a source whose packs begin at one of their tasks, not at {choice.begin}")
-        if len(set(choices)) < count:
-            raise self._error("a source that names different packs for one rollout, none of them twice")
 
     def _checked(self, method: str, expected: str = "") -> AbstractContextManager[None]:
         return answering(self._error, f"a source that {expected or f'answers `{method}`'}")

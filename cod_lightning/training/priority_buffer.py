@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.errors import check_at_least, check_between
+from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.seeds import derive_seed
 
 
@@ -38,17 +38,12 @@ class PriorityBuffer:
         sigma: Standard deviation of the noise, in rollouts; 0 takes the newest first.
         rollouts_per_sync: Rollouts that are trained on between two weight syncs: 4 where sampling and training take alike, 2 where
             sampling is twice as fast.
-        rollouts_begun: Rollouts that are begun at every sync; those beyond `rollouts_per_sync` are dropped in the long run.
+        rollouts_begun: Rollouts that are begun at every sync, `rollouts_per_sync` at least; those beyond are dropped in time.
     """
 
-    def __init__(self, sigma: float = 2.0, rollouts_per_sync: int = 4, rollouts_begun: int = 4) -> None:
-        check_between("data.buffer.sigma", sigma, 0, 1e6, "2 is the source's, in rollouts.")
-        check_at_least(
-            "data.buffer.rollouts_per_sync", rollouts_per_sync, 1, "4 where sampling and training take alike."
-        )
-        remedy = "As many as data.buffer.rollouts_per_sync lose none."
-        check_at_least("data.buffer.rollouts_begun", rollouts_begun, rollouts_per_sync, remedy)
-        self.sigma, self.rollouts_per_sync, self.rollouts_begun = sigma, rollouts_per_sync, rollouts_begun
+    def __init__(self, sigma: NonNegative = 2.0, rollouts_per_sync: Count = 4, rollouts_begun: Count = 4) -> None:
+        self.sigma, self.rollouts_per_sync = sigma, rollouts_per_sync
+        self.rollouts_begun = max(rollouts_begun, rollouts_per_sync)
         self.waiting: list[WaitingRollout] = []
         """In the order in which they were begun."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cod_lightning.credit.credited import NO_ADVANTAGE
-from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count
 
 T = TypeVar("T")
 
@@ -79,21 +79,14 @@ class Replay(ABC):
         max_age: Policy versions that a stored episode may be behind the rollout that it joins; older ones are dropped.
     """
 
-    fills_in: bool = False
-    """Whether it replays in place of packs without signal, which some baselines have none of, or nothing else."""
-
-    def __init__(self, max_episodes: int = 2048, max_tokens: int = 1_000_000, max_age: int = 10) -> None:
+    def __init__(self, max_episodes: Count = 2048, max_tokens: Count = 1_000_000, max_age: Count = 10) -> None:
         self.max_episodes, self.max_tokens, self.max_age = max_episodes, max_tokens, max_age
         self.seed = 0
         """Of the run; `start` sets it."""
 
     def start(self, seed: int) -> None:
-        """Called once, before anything else. Raises `ConfigError` for parameters that cannot work."""
+        """Called once, before anything else."""
         self.seed = seed
-        for key in ("max_episodes", "max_tokens", "max_age"):
-            if not getattr(self, key) >= 1:
-                remedy = "Leave data.replay out to replay nothing."
-                raise ConfigError(f"data.replay.{key}", getattr(self, key), "at least 1", remedy)
 
     def worth(self, episode: RecordedEpisode) -> float:
         """How much the episode is worth storing: one of 0 or less is not. Here the size of its advantage."""

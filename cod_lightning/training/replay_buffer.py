@@ -70,9 +70,10 @@ class ReplayBuffer:
                 self._drop(episode)
         with self._checked("choose"):
             chosen = [list(of) for of in self.replay.choose(list(self.stored), rollout)]
-        self._check(chosen, len(shares))
-        places = _places(chosen, credit.table.num_packs)
-        joined = self._joined(batch, len(credit.table), chosen, places)
+            if len(chosen) != len(shares) or not all(math.isfinite(one.advantage) for of in chosen for one in of):
+                raise self._error(f"a replay that chooses for each of {len(shares)} updates, with finite advantages")
+            places = _places(chosen, credit.table.num_packs)
+            joined = self._joined(batch, len(credit.table), chosen, places)
         self._store(batch, rollout.episodes, owners)
         self._measure(rollout, joined, chosen, credit.table.num_packs)
         return joined, [[*share, *(g for (of, _), g in places.items() if of == u)] for u, share in enumerate(shares)]
@@ -119,20 +120,6 @@ class ReplayBuffer:
             updates=[list(share) for share in shares],
         )
         return rollout, [owner for _, (_, _, owner) in known]
-
-    def _check(self, chosen: Sequence[Sequence[ReplayedEpisode]], num_updates: int) -> None:
-        if len(chosen) != num_updates:
-            raise self._error(f"a replay that chooses for each of {num_updates} updates, not for {len(chosen)}")
-        for of_update in chosen:
-            for one in of_update:
-                if not isinstance(one, ReplayedEpisode):
-                    raise self._error(f"a replay whose `choose` returns ReplayedEpisode, not {type(one).__name__}")
-                if one.episode not in self.stored:
-                    raise self._error("a replay that chooses episodes that are stored")
-                if not math.isfinite(one.advantage):
-                    raise self._error(f"a replay that gives finite advantages, not {one.advantage}")
-            if len({one.episode for one in of_update}) < len(of_update):
-                raise self._error("a replay that chooses no episode twice for one update")
 
     def _joined(
         self,
@@ -185,8 +172,6 @@ class ReplayBuffer:
         """Those that are worth it, within the bounds."""
         with self._checked("worth"):
             worths = {one: float(self.replay.worth(one)) for one in (*self.stored, *episodes)}
-        if any(math.isnan(worth) for worth in worths.values()):
-            raise self._error("a replay whose `worth` is a number, not nan")
         kept = sorted(
             (one for one in worths if worths[one] > 0), key=lambda one: (-worths[one], -one.rollout, astuple(one))
         )
@@ -261,7 +246,6 @@ class ReplayBuffer:
             return
         with self._checked("load_state_dict"):
             self.replay.load_state_dict(state_dict["state"])
-        self._check_whole(state_dict)
         self.metrics = dict(state_dict["metrics"])
         self.stored, self._rows = {}, {}
         same = state_dict["num_ranks"] == num_ranks()
@@ -279,20 +263,6 @@ class ReplayBuffer:
                     versions=tuple(state_dict["versions"][number]),
                     kind=state_dict["kinds"][number],
                 )
-
-    def _check_whole(self, kept: dict[str, Any]) -> None:
-        """Raise `ConfigError` for rows that are not those of the episodes: they would be cut at the wrong places."""
-        counts = [one["num_tokens"] for one in kept["episodes"]]
-        tokens, rows = sum(counts), [*map(len, kept["lengths"])]
-        values: list[Tensor] = [torch.empty(0) if kept[name] is None else kept[name] for name in _TOKENS]
-        per_episode = {len(kept[name]) for name in ("episodes", "owners", "lengths", "versions", "kinds")}
-        whole = len(per_episode) == 1 and {tokens, *map(len, values)} == {tokens}
-        if not whole or [*map(sum, kept["lengths"])] != counts or [*map(len, kept["versions"])] != rows:
-            raise self._error("a checkpoint with the tokens of all its episodes, no more and no fewer")
-        if tokens and not (values[0].min() >= 0 and values[2].isfinite().all()):
-            raise self._error("a checkpoint with token ids and finite log-probs")
-        if not all(0 <= owner < kept["num_ranks"] for owner in kept["owners"]):
-            raise self._error(f"a checkpoint with an owner of each episode among its {kept['num_ranks']} ranks")
 
     def _checked(self, method: str) -> AbstractContextManager[None]:
         return answering(self._error, f"a replay that answers `{method}`")

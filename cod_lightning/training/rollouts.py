@@ -5,7 +5,7 @@ A rollout that was played and is not trained on yet is kept by checkpoints.
 
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,16 +19,15 @@ from cod_lightning.rollout.runner import Owed, RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.in_flight import RolloutsInFlight
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.played import PlayedPack, PlayedRollout, own_groups, restored, saved, table_of
 from cod_lightning.training.priority_buffer import PriorityBuffer
-from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
 
 if TYPE_CHECKING:
+    from cod_lightning.training.in_flight import RolloutsInFlight
     from cod_lightning.training.replay_buffer import ReplayBuffer
 
 
@@ -46,7 +45,10 @@ class Learner(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRollouts:
-    """The training rollouts of a run, one after another; everything that is settled before the run starts is a field."""
+    """The training rollouts of a run, one after another; everything that is settled before the run starts is a field.
+
+    Of a checkpoint of a run that played ahead in another form, what it kept ahead is dropped and played again.
+    """
 
     packs: TrainingPacks
     play: Callable[[Sequence[Pack]], list[Group]]
@@ -79,12 +81,12 @@ class TrainingRollouts:
     """Whether an update takes episodes of all packs, shuffled; else whole packs."""
     resample_packs: int = 0
     seed: int = 0
-    restored: dict[bool, bool] = field(default_factory=lambda: {True: False, False: False})
-    """Whether a checkpoint kept groups in flight (True), whole rollouts (False), until the first rollout is taken."""
 
     @cached_property
-    def in_flight(self) -> RolloutsInFlight:
+    def in_flight(self) -> "RolloutsInFlight":
         """Those ahead of training with an engine whose weights change meanwhile."""
+        from cod_lightning.training.in_flight import RolloutsInFlight
+
         return RolloutsInFlight(
             packs=self.packs,
             play=self.play_group,
@@ -158,7 +160,6 @@ class TrainingRollouts:
 
     def _taken(self, number: int, first: int) -> tuple[list[PlayedRollout], PlayedRollout | None]:
         """Rollouts ahead that are dropped, and the one that is trained on; None where none was begun."""
-        self._check_restored()
         if self.flies:
             taken = self.in_flight.take(number, first)
             return [], taken and PlayedRollout(packs=taken[0], parts=[taken[1]])
@@ -170,18 +171,6 @@ class TrainingRollouts:
         num_dropped, place = self.buffer.choose(number, self._max_age)
         dropped = [self.runner.ahead.take() for _ in range(num_dropped)]
         return dropped, None if place is None else self.runner.ahead.take(place)
-
-    def _check_restored(self) -> None:
-        """Refuse a checkpoint of a run that played ahead in the other form. An engine knows it once it has a model."""
-        if self.restored[not self.flies]:
-            kept = ("whole rollouts", "groups in flight")
-            raise ConfigError(
-                "ckpt_path",
-                f"a checkpoint that keeps {kept[not self.flies]} ahead of training",
-                f"one that keeps {kept[self.flies]}, as this run plays them ahead",
-                "Read it with the version that wrote it, and with that run's data.engine, data.max_staleness and data.buffer.",
-            )
-        self.restored.update({True: False, False: False})
 
     def _play_owed(self) -> None:
         """Play what a signal gave up in the run that this one goes on from, by the weights that had played it."""
@@ -342,8 +331,8 @@ class TrainingRollouts:
             self.replay.load_state_dict(state_dict["replay"])
         self.runner.ahead.drop()
         flying = state_dict.get("in_flight", [])
-        self.restored.update({True: bool(flying), False: bool(state_dict["ahead"])})
-        self.in_flight.restore(flying)
+        if flying or "in_flight" in vars(self):
+            self.in_flight.restore(flying)
         for state in state_dict["ahead"]:
             self.runner.ahead.put(restored(state, self.packs.pack))
         self.runner.owed = Owed(**state_dict["owed"]) if "owed" in state_dict else None

@@ -24,7 +24,7 @@ WORLDS = ("pde", "control", "grid")
 STUDENTS = ("student of three, no lag", "student of three, 5 versions behind")
 TEACHER, TEACHER_SEED = "teacher on levers", 100
 WORLD = "cod_lightning.rewards.WorldReward"
-MEAN = ("--model.credit.style", "mean", "--model.credit.discount", "null")
+MEAN = ("--model.credit.mean", "true", "--model.credit.discount", "1.0")
 FORWARD = "[{class_path: ForwardKL, init_args: {coefficient: 1.0, to: teacher}}]"
 
 

@@ -67,7 +67,7 @@ ROWS = {
 
 SCOPES = {"episode": "episode credit", "trajectory": "trajectory credit"}
 CREDIT = {
-    "episode": ("--model.credit.style", "mean", "--model.credit.discount", "null"),
+    "episode": ("--model.credit.mean", "true", "--model.credit.discount", "1.0"),
     "trajectory": ("credit=TrajectoryCredit",),
 }
 CREDIT_EPOCHS = 1

@@ -23,7 +23,6 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Episode, Group
-from tests.benchmarks.changes import EVERYTHING, UNDO, undo
 from tests.benchmarks.fixed_work import Endless, FixedWork, Scale
 
 
@@ -93,10 +92,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True, help="where metrics.csv goes")
     parser.add_argument("--per_turn", action="store_true")
-    parser.add_argument("--without", choices=[*UNDO, EVERYTHING], help="undo that change for speed")
     args = parser.parse_args()
-    if args.without:
-        undo(args.without)
     quieten()
     torch.set_num_threads(args.threads)
     L.seed_everything(1, verbose=False)

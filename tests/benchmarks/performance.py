@@ -20,16 +20,11 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BENCHMARKS = (
     "bench_end_to_end",
-    "bench_changes",
-    "bench_beginnings",
     "bench_rollout_roof",
     "bench_turns",
     "bench_training_roof",
     "bench_engines",
-    "bench_scaling",
     "bench_logprobs",
-    "bench_evaluation",
-    "bench_worlds",
 )
 VARIANTS = {
     "bench_end_to_end": ([], ["--long", "--turns", "8", "24", "--repeats", "3"]),

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cod_lightning.callbacks.lifecycle_table import LifecycleTable
-from cod_lightning.callbacks.transcripts import Transcripts
+from cod_lightning.callbacks.transcripts import LifecycleTable, Transcripts
 from cod_lightning.rollout.transcript import read
 from tests.lifecycle_tables import read_lifecycles
 from tests.played_run import Items, PlayedData, PlayedModule, trainer

@@ -2,7 +2,6 @@
 
 import warnings
 
-import lightning as L
 import pytest
 import torch
 from msgspec import structs
@@ -11,7 +10,7 @@ from cod_lightning.callbacks import MismatchGuard, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.objective.mismatch import TokenMask, TokenTruncate
-from tests.small_fit import small_fit
+from tests.small_fit import Updates, small_fit
 
 
 class BentEngine(TransformersEngine):
@@ -27,17 +26,8 @@ class BentEngine(TransformersEngine):
         return structs.replace(said, behaviour_logprobs=tuple(off))
 
 
-class Recorder(L.Callback):
-    def __init__(self):
-        self.batches, self.values = [], []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.batches.append(batch)
-        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")})
-
-
 def fit(folder, engine, guard, **options):
-    recorder = Recorder()
+    recorder = Updates()
     small_fit(folder, WeightSync(self_test=None), guard, recorder, engine=engine, **options)
     return recorder
 

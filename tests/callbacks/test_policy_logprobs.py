@@ -12,30 +12,15 @@ import torch
 
 from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.datamodules.rollout import RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.base import Program
 from cod_lightning.methods.attempts import Anchored
-from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump, load
 from cod_lightning.rollout.transcript import read
-from tests.small_fit import quiet_trainer
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
 
 NUM_UPDATES = 4
-
-
-class Updates(L.Callback):
-    """Keeps what each update trained on."""
-
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        self.batches.append(batch)
 
 
 def fit(
@@ -49,22 +34,8 @@ def fit(
 ) -> tuple[GRPOModule, Updates, L.Trainer]:
     """Two rollouts of four packs, two updates of each."""
     L.seed_everything(3, verbose=False)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    grpo, updates = GRPOModule(policy, **({"lr": 1e-2} | module)), Updates()
-    data = RolloutDataModule(
-        WordWorld(),
-        PlainContext(),
-        TransformersEngine(),
-        pack_size=2,
-        group_size=4,
-        packs_per_rollout=4,
-        updates_per_rollout=2,
-        rollouts_per_epoch=2,
-        val_packs=4,
-        max_new_tokens=3,
-        seed=3,
-        program=program or ConnectTheDots(),
-    )
+    grpo, updates = GRPOModule(small_policy(), **({"lr": 1e-2} | module)), Updates()
+    data = small_data(val_packs=4, seed=3, program=program or ConnectTheDots())
     own = (WeightSync(), Transcripts(train_per_rollout=kept), updates)
     trainer = quiet_trainer(folder, *own, max_steps=max_steps, limit_val_batches=0)
     trainer.fit(grpo, data, ckpt_path=resume)
@@ -127,7 +98,7 @@ def test_without_learning_every_update_finds_the_samplers_log_probs(tmp_path: Pa
         torch.testing.assert_close(list(one.logprobs), known[one.pack, one.sibling, one.episode][1], atol=1e-5, rtol=0)
 
 
-def test_every_kept_episode_with_an_advantage_has_one_line_and_no_other_has(
+def test_every_kept_episode_with_an_advantage_has_one_line_with_it_and_no_other_has(
     run: tuple[Path, GRPOModule, Updates],
 ) -> None:
     folder, _, updates = run
@@ -135,14 +106,16 @@ def test_every_kept_episode_with_an_advantage_has_one_line_and_no_other_has(
     assert len(kept) == 4
     expected, without = [], 0
     for batch in updates.batches:
-        found = zip(map(tuple, batch.place.tolist()), batch.advantages.tolist(), strict=True)
-        for (g, k, e), advantage in sorted(dict(found).items()):
+        rows = zip(map(tuple, batch.place.tolist()), batch.advantages.tolist(), strict=True)
+        for (g, k, e), advantage in sorted(dict(rows).items()):
             if batch.pack_ids[g] in kept:
                 trained = abs(advantage) > 1e-6
                 without += not trained
-                expected += [(batch.pack_ids[g], k, e)] * trained
+                expected += [(batch.pack_ids[g], k, e, advantage)] * trained
     assert without
-    assert sorted((one.pack, one.sibling, one.episode) for one in records(folder)) == sorted(expected)
+    found = sorted((one.pack, one.sibling, one.episode, one.advantage) for one in records(folder))
+    assert [one[:3] for one in found] == [one[:3] for one in sorted(expected)]
+    assert [one[3] for one in found] == pytest.approx([one[3] for one in sorted(expected)], abs=1e-5)
 
 
 def test_attempts_beside_a_lifecycle_have_no_lines(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from cod_lightning.callbacks.board import Board, Tally, success_text, train_summary, validation_summary
-from cod_lightning.callbacks.progress import Progress
+from cod_lightning.callbacks.progress import Board, Progress, success_text
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
@@ -20,7 +19,6 @@ from cod_lightning.modules import GRPOModule
 from tests.played_run import PlayedData, PlayedModule, trainer
 from tests.records import lifecycle
 from tests.small_fit import quiet_trainer
-from tests.speed import quickest
 from tests.stubs import PlainContext, WordWorld
 
 
@@ -91,12 +89,6 @@ def test_a_terminal_shows_lifecycles_and_success_by_position(tmp_path: Path) -> 
     assert callback._live is None
 
 
-def test_lightning_adds_no_bar_of_its_own(tmp_path: Path) -> None:
-    callback, _ = progress(terminal=False)
-    run = trainer(tmp_path, [callback])
-    assert run.progress_bar_callback is callback
-
-
 def test_a_rollout_that_breaks_gives_the_terminal_back(tmp_path: Path) -> None:
     callback, file = progress(terminal=True)
     stdout = sys.stdout
@@ -122,14 +114,6 @@ def test_the_display_moves_while_a_rollout_runs(tmp_path: Path) -> None:
     callback.teardown(None, None, "fit")  # pyright: ignore
 
 
-def test_a_lifecycle_costs_less_than_10_microseconds() -> None:
-    callback, _ = progress(terminal=False)
-    callback._start(Board("fit", "updates", 8))
-    callback.begin("train", 1, 3)
-    one = lifecycle("p", (True, True, False))
-    assert quickest(lambda: [callback.lifecycle(one) for _ in range(10_000)]) / 10_000 < 1e-5
-
-
 def test_a_rank_above_0_shows_and_watches_nothing(tmp_path: Path) -> None:
     callback, file = progress(terminal=True)
     callback.disable()
@@ -153,21 +137,6 @@ def test_time_left_is_reckoned_from_where_this_process_began() -> None:
     assert board.clock() == "0:20, 1:20 left"
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_a_full_board_needs_one_line_for_each_thing(width: int) -> None:
-    tally = Tally("test_heldout_blanked_context", 2048, 4)
-    tally.count(lifecycle("p", (True, True, True, True)))
-    tally.finished, tally.failed = 1999, 3
-    board = Board("fit", "updates", 1200, done=1000, began=time.monotonic() - 4000, tally=tally)
-    board.train = train_summary({f"train/reward/position_{n}": 0.5 for n in range(4)} | {"train/logprob_gap": 1e-6})
-    board.validation = validation_summary({f"val/success/position_{n}": 0.5 for n in range(4)} | {"val/cod_gain": 0.1})
-    lines = shown(board, width)
-    assert [line.split()[0] for line in lines] == ["fit", "rollout", "playing", "success", "train", "validation"]
-    assert "1,999/2,048 lifecycles" in lines[1]
-    assert "3 failed" in lines[1]
-    assert "1,000/1,200 updates  1:06:40, 13:20 left" in lines[0]
-
-
 def test_success_is_that_of_the_same_lifecycles_at_every_position() -> None:
     callback, _ = progress(terminal=False)
     callback._start(Board("fit", "updates", 8))
@@ -182,10 +151,3 @@ def test_success_is_that_of_the_same_lifecycles_at_every_position() -> None:
     assert tally.success == [0.5, 0.0, 1.0]
     assert tally.tried == [2, 1, 1]
     assert success_text([0.5, None]) == "pos0 .50  pos1  - "
-
-
-def test_numbers_keep_all_that_matters_of_them() -> None:
-    assert success_text([1.0, 0.25, 10.5]) == "pos0 1.00  pos1 .25  pos2 10.50"
-    assert train_summary({"train/reward/position_0": -0.05}) == "reward -.05"
-    assert train_summary({"warm_start/loss": 1.25}) == "loss 1.2500"
-    assert train_summary({}) == validation_summary({}) == ""

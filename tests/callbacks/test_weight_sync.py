@@ -3,7 +3,6 @@
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-import lightning as L
 import pytest
 import torch
 
@@ -12,7 +11,7 @@ from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch, TooManyFailures
 from cod_lightning.rollout.runner import RolloutRunner
-from tests.small_fit import small_fit
+from tests.small_fit import Updates, small_fit
 
 
 class ForgetfulEngine(TransformersEngine):
@@ -53,18 +52,8 @@ class SleepyEngine(TransformersEngine):
         return await super().generate(request)
 
 
-class Logged(L.Callback):
-    """The values that were there after each update."""
-
-    def __init__(self):
-        self.values = []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items()})
-
-
 def fit(folder, engine, sync):
-    logged = Logged()
+    logged = Updates("")
     small_fit(folder, sync, logged, engine=engine, lr=1e-1, rollouts_per_epoch=3)
     return logged.values
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from cod_lightning.checkpoints.folder import CheckpointFolder
-from cod_lightning.checkpoints.resume import named, newest
+from cod_lightning.checkpoints.folder import CheckpointFolder, named, newest
 from cod_lightning.errors import ConfigError, DataError
 
 

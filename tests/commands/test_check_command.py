@@ -48,7 +48,7 @@ def test_the_last_line_says_how_many_remarks_a_person_should_look_at(folder, cap
     assert capsys.readouterr().out.endswith("No rule is broken. Look at 1 remark: it may be a mistake.\n")
 
 
-@pytest.mark.parametrize(("name", "said"), [("Nameless", "name is missing"), ("Broken", "LookupError: no words")])
+@pytest.mark.parametrize(("name", "said"), [("Nameless", "name is None"), ("Broken", "LookupError: no words")])
 def test_what_the_command_itself_needs_of_a_world_is_a_broken_rule(folder, capsys, name, said):
     assert main(["check", "--env", f"own_levers.{name}"]) == 1
     shown = capsys.readouterr().out

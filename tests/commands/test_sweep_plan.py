@@ -183,7 +183,7 @@ def test_runs_of_the_study_end_by_tokens_and_meet_the_same_packs(world):
     assert suite["num_packs"] >= 512
     assert suite["controls"] == ["blanked_context"]
     assert made.axes == {"credit": "EpisodeCredit,TrajectoryCredit,TaskCredit", "seed_everything": "1,2,3,4,5"}
-    assert made.plain["model"]["credit"]["init_args"]["style"] == "mean"
+    assert made.plain["model"]["credit"]["init_args"]["mean"] is True
 
 
 @pytest.mark.parametrize(

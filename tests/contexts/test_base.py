@@ -32,24 +32,29 @@ from tests.asked import LetterTokens
 from tests.real_templates import EIGHT, family_tokenizer
 from tests.records import turn
 
-SHIPPED = {
-    type(one).__name__: one
-    for one in (
-        ActsContext(),
-        CheckedContext(HintContext()),
-        CompactingContext(SkillsContext()),
-        ConstantStateContext(),
-        EpisodesContext(),
-        HintContext(),
-        NotebookContext(),
-        SkillsContext(),
-        StackedContext([HintContext(), EpisodesContext()]),
-        StartedContext(NotebookContext()),
-        TranscriptContext(),
+
+def made(protocol):
+    """Every shipped mechanism in this wording, by name."""
+    inside = HintContext(protocol), SkillsContext(protocol), EpisodesContext(protocol), NotebookContext(protocol)
+    hint, skills, episodes, notebook = inside
+    found = (
+        *inside,
+        ActsContext(protocol),
+        CheckedContext(hint),
+        CompactingContext(skills, protocol),
+        ConstantStateContext(protocol),
+        StackedContext([hint, episodes]),
+        StartedContext(notebook),
+        TranscriptContext(protocol),
     )
-}
+    return {type(one).__name__: one for one in found}
+
+
+SHIPPED = made("natural")
 QUOTING = {
     "acts": ActsContext(),
+    "episodes": EpisodesContext(),
+    "transcript": TranscriptContext(),
     "compacting": CompactingContext(HintContext(), budget=40, summary_budget=20),
     "compacting around records": CompactingContext(EpisodesContext(), budget=40, summary_budget=20),
     "stacked": StackedContext([EpisodesContext(), HintContext()]),
@@ -62,6 +67,12 @@ def test_every_shipped_mechanism_is_here():
     }
     own = {name for name, one in SHIPPED.items() if type(one).__module__.startswith("cod_lightning.contexts.")}
     assert found - {"ContextMechanism"} == own
+
+
+@pytest.mark.parametrize("protocol", ["natural", "compact"])
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_mechanism_keeps_the_contract(name, protocol):
+    assert [verdict.broken for verdict in check_context(made(protocol)[name])] == [()] * 6
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -7,15 +7,14 @@ import torch
 
 from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
 from cod_lightning.credit.credited import AdaptiveRED
-from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
-from cod_lightning.errors import ConfigError
+from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit
 from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table
 
 RULES = [
     EpisodeCredit(),
-    EpisodeCredit(style="sliding_window_mean", window=2),
-    EpisodeCredit(style="discounted", discount=0.6),
-    EpisodeCredit(style="discounted_mean", discount=0.6),
+    EpisodeCredit(window=2),
+    EpisodeCredit(mean=False, discount=0.6),
+    EpisodeCredit(discount=0.6),
     TaskCredit(),
 ]
 BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]
@@ -228,7 +227,7 @@ def test_what_is_stored_for_a_missing_reward_of_an_attempt_does_not_matter():
 
 def test_a_pack_whose_only_difference_is_between_attempts_has_signal():
     table = random_table(0, groups=2, missing=0.0)
-    table = replace(table, rewards=table.solves.float().expand_as(table.rewards))
+    table = replace(table, rewards=(table.kinds == 0).float().expand_as(table.rewards))
     attempts = AttemptTable(
         of=torch.tensor([[1, 0, 2]]),
         same_context=torch.ones(1, dtype=torch.bool),
@@ -238,10 +237,3 @@ def test_a_pack_whose_only_difference_is_between_attempts_has_signal():
     )
     found = credited(replace(table, attempts=attempts), EpisodeCredit(), GroupMean())
     assert found.whole.packs_with_signal.tolist() == [False, True]
-
-
-def test_credit_for_the_trajectory_has_no_place_for_attempts():
-    with pytest.raises(
-        ConfigError, match=r"model\.credit is TrajectoryCredit; expected a rule that credits each episode"
-    ):
-        TrajectoryCredit().weights(torch.zeros(7))

@@ -50,13 +50,6 @@ def test_a_pack_has_signal_if_any_advantage_of_its_episodes_or_attempts_is_not_z
         assert found[g].item() == any(abs(x) > 1e-6 for x in own + beside)
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_single_advantage_is_signal_whichever_sign_it_has(sign):
-    assert made([[[0.0], [sign]], [[0.0], [0.0]]]).packs_with_signal.tolist() == [True, False]
-    quiet = [[[0.0], [0.0]]] * 2
-    assert made(quiet, [sign], [[1, 0, 0]]).packs_with_signal.tolist() == [False, True]
-
-
 def rollout():
     """Two siblings; beside the second solve of the first, one attempt with a reward, one without, and one that measures."""
     group = records.group("p", [[True, False], [False, True]])

@@ -78,8 +78,8 @@ class Nameless(Levers):
         (Seedless, r"data\.env is Seedless; .*unexpected keyword argument 'seed', .*checks\.py:\d+"),
         (Packless, r"data\.env is Packless; .*sample_pack\(\) gave a NoneType, not a Pack"),
         (OnlyText, r"data\.env is OnlyText; .*too many values to unpack"),
-        (Silent, r"data\.env is Silent; .*gave NoneType and str, not texts"),
-        (Unordered, r"data\.env is Unordered; .*a tuple, in the same order in every process, and no set"),
+        (Silent, r"data\.env is Silent; .*reset\(\) gave a NoneType, not a text"),
+        (Unordered, r"data\.env is Unordered; .*a tuple, in the same order in every process \(TypeError: a set"),
     ],
 )
 def test_a_training_in_a_world_with_a_mistake_is_refused_in_one_line(world, said):
@@ -114,7 +114,7 @@ def test_a_language_model_is_refused_a_world_in_single_words_beside_a_context_in
 
 def test_a_mechanism_whose_words_are_no_tuple_is_refused():
     data = DemonstrationDataModule(Levers(protocol="compact"), Listed("compact"))
-    with pytest.raises(ConfigError, match=r"data\.context is Listed; .*and no list"):
+    with pytest.raises(ConfigError, match=r"data\.context is Listed; .*TypeError: a list"):
         _ = data.words
 
 

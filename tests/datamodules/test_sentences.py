@@ -111,8 +111,3 @@ def test_a_warm_start_in_micro_batches_is_the_same_training(token_budget):
         losses.append(watch.losses)
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert losses[0][-1] < 0.9 * losses[0][0]
-
-
-def test_a_budget_without_a_token_is_refused():
-    with pytest.raises(ConfigError, match=r"warm_start\.token_budget is 0; expected .*1.*Null takes an update whole"):
-        WarmStartModule(SentencePolicy(**SMALL), token_budget=0)

@@ -52,28 +52,15 @@ def test_an_agent_gets_better_by_what_it_wrote_down(tmp_path):
     assert "unknown" not in agent.context
 
 
-def test_a_restarted_agent_goes_on_with_its_context(tmp_path):
-    first, pack = _agent(tmp_path / "a")
-    for task in pack.tasks[:5]:
-        first.solve(task)
-    first.store.close()
-    second, _ = _agent(tmp_path / "a")
-    second.resume(list(pack.tasks[:5]))
-    for task in pack.tasks[5:]:
-        second.solve(task)
-    whole, _ = _agent(tmp_path / "b")
-    for task in pack.tasks:
-        whole.solve(task)
-    assert [v.text for v in second.store.versions()] == [v.text for v in whole.store.versions()]
-    assert [s.episode for s in second.store.episodes()] == [s.episode for s in whole.store.episodes()]
+MECHANISMS = (
+    *(MECHANISM, NotebookContext(response_limit=None), ConstantStateContext(), ActsContext(), SkillsContext()),
+    *(CompactingContext(HintContext(), budget=60, summary_budget=20), EpisodesContext(), TranscriptContext()),
+)
 
 
-WITHIN = [ConstantStateContext(), ActsContext(), SkillsContext()]
-WITHIN.append(CompactingContext(HintContext(), budget=60, summary_budget=20))
-
-
-def _restarted_and_not(tmp_path, mechanism):
-    """Two agents after the same pack: one that was restarted three times, and one that never was."""
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: type(one).__name__)
+def test_an_agent_goes_on_after_restarts_as_if_it_had_never_stopped(tmp_path, mechanism):
+    lives = []
     for name, stops in (("restarted", (2, 5, 6)), ("whole", ())):
         agent, pack = _agent(tmp_path / name, mechanism=mechanism)
         for position, task in enumerate(pack.tasks):
@@ -82,27 +69,12 @@ def _restarted_and_not(tmp_path, mechanism):
                 agent, _ = _agent(tmp_path / name, mechanism=mechanism)
                 agent.resume(list(pack.tasks[:position]))
             agent.solve(task)
-        yield agent
-
-
-@pytest.mark.parametrize("mechanism", WITHIN)
-def test_an_agent_whose_mechanism_acts_within_tasks_goes_on_after_restarts_as_if_it_had_never_stopped(
-    tmp_path, mechanism
-):
-    states = []
-    for agent in _restarted_and_not(tmp_path, mechanism):
-        states.append((agent.context, [one.episode.feedback for one in agent.store.episodes()]))
-    assert states[0] == states[1]
-
-
-@pytest.mark.parametrize("mechanism", [EpisodesContext(), TranscriptContext()])
-def test_an_agent_whose_context_no_update_rewrites_carries_its_records_over_a_restart(tmp_path, mechanism):
-    states = []
-    for agent in _restarted_and_not(tmp_path, mechanism):
-        assert [one.episode.kind for one in agent.store.episodes()] == [EpisodeKind.SOLVE] * 8
-        states.append(beside(mechanism, Stored).load(agent.store.current().state))
-    assert len(states[0].records) == 8
-    assert states[0] == states[1]
+        versions = [(one.text, one.state) for one in agent.store.versions()]
+        lives.append((versions, [one.episode for one in agent.store.episodes()]))
+    assert lives[0] == lives[1]
+    kinds = [EpisodeKind.SOLVE, EpisodeKind.UPDATE][: 1 + mechanism.updates]
+    assert [one.kind for one in lives[0][1]] == kinds * 8
+    assert lives[0][0][-1][1], "it carries something"
 
 
 def test_a_state_is_read_from_the_store_only_where_it_is_not_the_one_that_was_left(tmp_path):
@@ -207,23 +179,6 @@ def test_an_agent_follows_a_plan_that_updates_only_after_every_second_task(tmp_p
     assert [(s.episode.kind.value, s.episode.position) for s in agent.store.episodes()] == [
         ("solve", 0), ("solve", 1), ("update", 1), ("solve", 2), ("solve", 3), ("update", 3), ("solve", 4),
     ]  # fmt: skip
-
-
-def test_an_agent_with_a_notebook_goes_on_with_its_entries(tmp_path):
-    notebook = NotebookContext(response_limit=None)
-    first, pack = _agent(tmp_path / "a", mechanism=notebook)
-    for task in pack.tasks[:3]:
-        first.solve(task)
-    first.store.close()
-    second, _ = _agent(tmp_path / "a", mechanism=notebook)
-    second.resume(list(pack.tasks[:3]))
-    assert beside(notebook, Stored).load(second.store.current().state).entries
-    for task in pack.tasks[3:]:
-        second.solve(task)
-    whole, _ = _agent(tmp_path / "b", mechanism=notebook)
-    for task in pack.tasks:
-        whole.solve(task)
-    assert [v.state for v in second.store.versions()] == [v.state for v in whole.store.versions()]
 
 
 def test_the_state_of_another_mechanism_is_refused_with_the_remedy_and_nothing_is_lost(tmp_path):

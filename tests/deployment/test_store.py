@@ -1,6 +1,5 @@
 """The file of a deployed agent."""
 
-import hashlib
 import json
 import random
 import sqlite3
@@ -14,7 +13,6 @@ from cod_lightning.contexts.base import TextState
 from cod_lightning.deployment import ContextStore
 from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.rollout.transcript import episode_record
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 
 
@@ -204,72 +202,6 @@ def test_an_emptied_file_is_not_taken_for_a_new_agent(tmp_path, create):
     (tmp_path / "agent.sqlite").write_bytes(b"")
     with pytest.raises(DataError, match="no agent's tables"):
         ContextStore(tmp_path, create=create)
-
-
-def older(folder, schema):
-    """A store of two tasks as an earlier version wrote it: whole texts, and before schema 2 neither states nor digests."""
-    store = _lived(folder, 2)
-    records = [json.dumps(episode_record(one.episode)) for one in store.episodes()]
-    episodes = [[*store._rows.row("episodes", key)[:-1], record] for key, record in enumerate(records, start=1)]
-    contexts = [[*store._rows.row("contexts", key)[:-1], *store._rows.texts("contexts", key)[0]] for key in range(3)]
-    store.close()
-    (folder / "agent.sqlite").unlink()
-    old = sqlite3.connect(folder / "agent.sqlite")
-    columns = {
-        "identity": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
-        "episodes": "id INTEGER PRIMARY KEY, task TEXT NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, "
-        "status TEXT NOT NULL, reward REAL, success INTEGER, context_version INTEGER NOT NULL, began REAL NOT NULL, "
-        "ended REAL NOT NULL, record TEXT NOT NULL",
-        "contexts": "version INTEGER PRIMARY KEY, episode INTEGER REFERENCES episodes (id), created REAL NOT NULL, "
-        "reason TEXT NOT NULL, text TEXT NOT NULL",
-    }
-    identity = [["world", "levers"], ["schema", str(schema)]]
-    if schema == 2:
-        identity.append(["rows", json.dumps({"identity": 3, "episodes": 4, "contexts": 3, "solved": 2})])
-    for table, rows in (("identity", identity), ("episodes", episodes), ("contexts", contexts)):
-        more = {"contexts": ", state TEXT NOT NULL"}.get(table, "") + ", digest TEXT NOT NULL" if schema == 2 else ""
-        once = ", UNIQUE (position, kind)" if table == "episodes" else ""
-        old.execute(f"CREATE TABLE {table} ({columns[table]}{more}{once}) STRICT")
-        for row in rows:
-            kept = row if schema == 2 else row[:5] if table == "contexts" else row
-            digest = [hashlib.sha256(json.dumps([table, *kept]).encode()).hexdigest()[:32]] if schema == 2 else []
-            old.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(kept + digest))})", kept + digest)
-    old.commit()
-    old.close()
-
-
-@pytest.mark.parametrize(("schema", "state"), [(1, ""), (2, "{}")])
-def test_a_store_of_a_schema_before_goes_on_and_is_guarded_from_then_on(tmp_path, schema, state):
-    expected = list(_lived(tmp_path / "same", 2).episodes())
-    (tmp_path / "old").mkdir()
-    older(tmp_path / "old", schema)
-    store = ContextStore(tmp_path / "old")
-    assert [(v.text, v.state) for v in store.versions()] == [("", ""), ("note 0", state), ("note 1", state)]
-    assert (store.num_solved(), store.current().reward) == (2, 0.1)
-    assert [one.episode for one in store.episodes()] == [one.episode for one in expected]
-    assert store.identity == {"world": "levers"}
-    store.add("t2", _solve(2), 0.0, None)
-    store.add("t2", _update(2, "x"), 0.0, "{}")
-    assert store.current().version == 3
-    store.close()
-    other = sqlite3.connect(tmp_path / "old" / "agent.sqlite")
-    other.execute("UPDATE contexts SET reason = 'another' WHERE version = 1")
-    other.commit()
-    other.close()
-    with pytest.raises(DataError, match="not as it was written"):
-        list(ContextStore(tmp_path / "old").versions())
-
-
-def test_a_damaged_store_of_the_schema_before_is_refused_and_stays_as_it_is(tmp_path):
-    older(tmp_path, 2)
-    other = sqlite3.connect(tmp_path / "agent.sqlite")
-    other.execute("UPDATE contexts SET text = 'another' WHERE version = 1")
-    other.commit()
-    other.close()
-    before = (tmp_path / "agent.sqlite").read_bytes()
-    with pytest.raises(DataError, match="not as it was written"):
-        ContextStore(tmp_path)
-    assert (tmp_path / "agent.sqlite").read_bytes() == before
 
 
 def grown(folder, num_tasks, reopened=False):

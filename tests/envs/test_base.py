@@ -19,7 +19,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conformance_form import members
+from cod_lightning.evaluation.conformance_turns import members
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
 KINDS = (Players, Vocabulary, HiddenRules, Variants, Proposals, Tools, ForPeople)

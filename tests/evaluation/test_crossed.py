@@ -36,12 +36,13 @@ def by_definition(values):
     return mean, stats.t.ppf(0.975, freedom) * math.sqrt(variance)
 
 
-def test_it_is_the_two_way_model_s_formula() -> None:
-    values = drawn(np.random.default_rng(1), 4, 7, 1.0, 1.0, 0.3)
+@pytest.mark.parametrize(("seed", "num_seeds", "num_packs"), [(1, 4, 7), (0, 6, 3)], ids=["S - 1", "Satterthwaite's"])
+def test_it_is_the_two_way_model_s_formula_whichever_degrees_of_freedom_are_fewer(seed, num_seeds, num_packs) -> None:
+    values = drawn(np.random.default_rng(seed), num_seeds, num_packs, 1.0, 1.0, 0.3)
     mean, spread = by_definition(values.tolist())
     found = crossed_estimate(values)
     assert (found.mean, found.low, found.high) == pytest.approx((mean, mean - spread, mean + spread))
-    assert found.num == 7
+    assert found.num == num_packs
 
 
 @pytest.mark.parametrize(

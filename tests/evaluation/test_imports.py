@@ -11,7 +11,6 @@ NAMES = (
     "suite",
     "conditions",
     "figures",
-    "markdown",
     "schema",
     "results",
     "wording",

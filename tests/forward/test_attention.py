@@ -98,6 +98,14 @@ def test_long_rows_are_left_to_torch(monkeypatch):
     assert torch.allclose(found, wanted, atol=1e-6)
 
 
+def test_few_queries_in_half_precision_are_left_to_torch_too(monkeypatch):
+    query, key, value, mask = _case(4, 2, 5)
+    wanted = attention.attend(query, key, value, mask)
+    monkeypatch.setattr(attention, "_written_out", None)  # would fail if it were called
+    found = attention.attend(query.bfloat16(), key.bfloat16(), value.bfloat16(), mask)
+    assert torch.allclose(found.float(), wanted, atol=0.05)
+
+
 @pytest.mark.parametrize(
     ("config", "made", "kv_heads", "implementation", "expected"),
     [

@@ -102,7 +102,7 @@ TABLES = {
         random_table(seed), kinds=torch.tensor([2, 0, 1, 0, 0, 2, 0])
     ),
 }
-RULES = [EpisodeCredit(), EpisodeCredit(style="discounted", discount=0.5), TrajectoryCredit(), TaskCredit()]
+RULES = [EpisodeCredit(), EpisodeCredit(mean=False, discount=0.5), TrajectoryCredit(), TaskCredit()]
 tables = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
@@ -111,7 +111,7 @@ tables = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 @pytest.mark.parametrize("discount", [None, 0.6])
 def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_any_plan(table, seed, discount):
     table = table(seed)
-    rule = EpisodeCredit() if discount is None else EpisodeCredit(style="discounted", discount=discount)
+    rule = EpisodeCredit() if discount is None else EpisodeCredit(mean=False, discount=discount)
     found = rule(table)
     for g, k, e in cells(table):
         entries = rewards_to_go(table, g, k, e)
@@ -127,7 +127,7 @@ def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_an
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_neither_role_is_paid_by_the_other(rule, table):
     table = table(4)
-    proposals = torch.zeros_like(table.solves) if table.paid is None else table.paid
+    proposals = torch.zeros_like(table.kinds).bool() if table.paid is None else table.paid
     for ours, theirs in ((proposals, ~proposals), (~proposals, proposals)):
         other = torch.where(theirs, table.rewards + 5, table.rewards)
         before, after = rule(table), rule(replace(table, rewards=other))

@@ -7,10 +7,8 @@ from collections import Counter
 import pytest
 import torch
 
-from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError
 from cod_lightning.methods.bandit import Bandit, mean_absolute
-from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
+from cod_lightning.training.packs import PackChoice, PackOutcomes
 from tests.credit_tables import plain_credit
 
 
@@ -75,13 +73,6 @@ def test_a_draw_depends_on_run_seed_and_number_of_the_pack_alone():
     assert bandit(seed=2).next(0, 64) != bandit().next(0, 64)
 
 
-def test_asking_twice_changes_nothing():
-    source = bandit()
-    before = source.state_dict()
-    assert source.next(3, 5) == source.next(3, 5)
-    assert source.state_dict() == before
-
-
 def test_a_bandit_that_is_restored_goes_on_as_the_other_would():
     one, other = bandit(), bandit()
     one.observe(outcomes(["a", "b"], [[[0.123456789, 0.4]], [[0.7, -0.1]]]))
@@ -91,21 +82,3 @@ def test_a_bandit_that_is_restored_goes_on_as_the_other_would():
         for source in (one, other):
             source.observe(outcomes(["a", "b", "b"], [[[0.1]], [[0.9]], [[0.3]]]))
         assert one.metrics() == other.metrics()
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: bandit(step_size=0), r"data\.source\.step_size is 0; expected in \(0, 1\]"),
-        (lambda: bandit(step_size=1.5), r"data\.source\.step_size is 1\.5"),
-        (lambda: bandit(temperature=0), r"data\.source\.temperature is 0; expected a finite number above 0"),
-        (lambda: bandit(temperature=math.nan), r"data\.source\.temperature is nan"),
-        (
-            lambda: TrainingPacks(Bandit(), Levers(), 2, 1),
-            r"data\.source is Bandit; expected source=Uniform in an environment of one category \(levers",
-        ),
-    ],
-)
-def test_a_bandit_without_a_meaning_is_refused(make, said):
-    with pytest.raises(ConfigError, match=said):
-        make()

@@ -9,9 +9,7 @@ from cod_lightning.contexts.base import Budget, InTask, Scripted, Stored, Words
 from cod_lightning.engines.base import Request
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.compacting import Compacted, CompactingContext
-from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
@@ -119,33 +117,11 @@ def test_no_summary_breaks_its_bounds(pieces):
     assert TOKENS.count(found.state.summary) <= 2
 
 
-@PROTOCOLS
-@pytest.mark.parametrize("inner", [HintContext, NotebookContext])
-def test_it_keeps_the_contract_around_others(protocol, inner):
-    assert [verdict.broken for verdict in check_context(CompactingContext(inner(protocol), protocol))] == [()] * 6
-
-
 def test_an_agent_may_go_on_without_compaction():
     context = compacting()
     kept = beside(context, Stored).dump(Compacted(beside(context.inside, Scripted).adopt("1=up"), "first", "2=down"))
     assert beside(HintContext("compact"), Stored).load(kept) == beside(context.inside, Scripted).adopt("1=up")
     assert beside(context, Stored).load(kept) == Compacted(beside(context.inside, Scripted).adopt("1=up"))
-
-
-@pytest.mark.parametrize(
-    ("settings", "key"),
-    [
-        ({"budget": 2}, "budget is 2; expected above data.context.summary_budget=2"),
-        ({"summary_budget": 0}, "summary_budget is 0"),
-        ({"protocol": "spoken"}, "protocol is spoken"),
-    ],
-)
-def test_settings_that_cannot_work_are_named(settings, key):
-    given = {"protocol": "compact", "budget": 4, "summary_budget": 2} | settings
-    with pytest.raises(ConfigError, match=rf"data\.context\.{key}"):
-        CompactingContext(HintContext("compact"), **given)
-    with pytest.raises(ConfigError, match=r"data\.context\.inner is CompactingContext"):
-        CompactingContext(compacting())
 
 
 def test_budgets_that_leave_no_room_for_a_summary_are_refused():

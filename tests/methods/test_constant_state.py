@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts.base import Budget, InTask, Scripted, Stored, Words
+from cod_lightning.contexts.base import Budget, InTask, Scripted, Words
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.lifecycles import ConnectTheDots
@@ -147,13 +147,6 @@ def test_rows_have_constant_length_and_scripted_play_profits_from_the_state(prot
     assert len(segments) == sum(len(e.turns) for e in groups[0].lifecycles[0].episodes)
     lengths = [len(segment.token_ids) for segment in segments]
     assert max(lengths) < 1.3 * min(lengths) + 120
-
-
-def test_a_state_survives_as_json_and_another_s_is_refused():
-    context, kept = ConstantStateContext(), ConstantState("1=up", unread="goal")
-    assert beside(context, Stored).load(beside(context, Stored).dump(kept)) == kept
-    with pytest.raises(DataError, match="damaged"):
-        beside(context, Stored).load('{"mechanism":"ConstantStateContext","version":1,"state":{"text":7}}')
 
 
 def test_a_budget_that_leaves_no_room_for_an_action_is_refused():

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from cod_lightning.envs.levers import Levers
-from cod_lightning.envs.mixture import Mixture
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.growth import Growth
 from cod_lightning.training.packs import PackOutcomes, TrainingPacks
@@ -44,29 +43,6 @@ def test_a_state_goes_on_at_its_stage():
     assert packs.metrics() == {"source/num_tasks": 4}
 
 
-MIXED = Mixture({"one": Levers(max_turns=1), "four": Levers(max_turns=4)})
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, r"data\.source\.num_tasks is None; expected stages of packs, or max_turns"),
-        ({"num_tasks": [4, 2]}, r"data\.source\.num_tasks is \[4, 2\]; expected numbers from 2 on, none below"),
-        ({"num_tasks": [1, 2]}, r"data\.source\.num_tasks is \[1, 2\]"),
-        ({"num_tasks": [2, 5]}, r"data\.source\.num_tasks is \[2, 5\]; expected at most data\.pack_size=4"),
-        ({"max_turns": [0, 2]}, r"data\.source\.max_turns is \[0, 2\]; expected numbers from 1 on"),
-        (
-            {"max_turns": [4]},
-            r"data\.source\.max_turns is \[4\]; expected a first stage below 4, the turns that levers-4 ",
-        ),
-        ({"num_tasks": [2], "rollouts_per_stage": 0}, r"data\.source\.rollouts_per_stage is 0; expected at least 1"),
-    ],
-)
-def test_a_growth_without_a_meaning_is_refused(options, said):
-    with pytest.raises(ConfigError, match=said) as refused:
-        grown(0, **options)
-    assert "\n" not in str(refused.value)
-
-
-def test_in_a_mixture_any_world_may_have_more_turns_than_the_first():
-    TrainingPacks(Growth(max_turns=[2, 4]), MIXED, 4, 1)
+def test_packs_do_not_grow_beyond_those_that_prompts_were_checked_for():
+    with pytest.raises(ConfigError, match=r"data\.source\.num_tasks is \[2, 5\]; expected at most data\.pack_size=4"):
+        grown(0, num_tasks=[2, 5])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.methods.learned_reward import PartlyKnown, features, fitted, probability
+from cod_lightning.methods.learned_reward import PartlyKnown, fitted, probability
 from cod_lightning.rollout import transcript
 from cod_lightning.types import (
     Episode,
@@ -92,30 +92,9 @@ def test_what_does_not_parse_is_worth_nothing_and_twice_the_same_is_fitted(tmp_p
     assert asyncio.run(one(episode("red", "red"), unknown)) == asyncio.run(other(episode("red", "red"), unknown)) > 0.9
 
 
-def test_the_fit_is_where_the_likelihood_no_longer_grows():
-    """One feature with three of four outcomes good: the sum's log-odds are log 3; another that decides alone: beyond."""
-    weights = fitted([[1], [1], [1], [1], [2], [2]], np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]))
-    assert probability(weights, [1]) == pytest.approx(0.75, abs=0.01)
-    assert probability(weights, [2]) < 0.1
-    assert features(episode("red", "green")) != features(episode("green", "red"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"share": 1.0}, r"data\.rewards\.PartlyKnown\.share is 1\.0; expected in \(0, 1\)"),
-        (
-            {"transcripts": "nowhere.jsonl"},
-            r"PartlyKnown\.transcripts is nowhere\.jsonl; expected lifecycles/train\.jsonl",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused_by_key(options, message):
-    with pytest.raises(ConfigError, match=message):
-        PartlyKnown(**options).check()
-
-
-def test_transcripts_without_both_outcomes_are_refused(tmp_path):
+def test_transcripts_that_are_not_there_or_without_both_outcomes_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"transcripts is nowhere\.jsonl; expected lifecycles/train\.jsonl"):
+        PartlyKnown(transcripts="nowhere.jsonl").check()
     path = written(tmp_path, [(task, episode("red", "red")) for task, _ in drawn(20)])
     with pytest.raises(
         ConfigError, match=r"transcripts is .*; expected transcripts in which known tasks were solved and"

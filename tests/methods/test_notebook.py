@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts.base import Scripted, Stored, Words, beside
-from cod_lightning.errors import DataError
+from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookState
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.asked import LetterTokens, answered, opened, shown
@@ -49,12 +48,6 @@ def test_operations_add_replace_and_delete_and_new_entries_take_the_lowest_free_
     assert texts(found) == [(1, "4=up"), (2, "2=red"), (3, "3=left")]
     assert [entry.since for entry in found.state.entries] == [5, 5, 0]
     assert (found.parsed, found.reward, found.reason) == (True, 0.0, "")
-
-
-@PROTOCOLS
-def test_keep_changes_nothing(protocol):
-    before = state("1=up")
-    assert answered(NotebookContext(protocol), block(protocol, "keep"), state=before).state == before
 
 
 @PROTOCOLS
@@ -187,17 +180,6 @@ def test_an_observation_cannot_pass_for_the_notebook_s_entries():
         feedback="# Entries\n```\n[9] planted\n```",
     )
     assert context.wording.shown(opened(context, "rules", solved)) == []
-
-
-@PROTOCOLS
-def test_a_state_survives_as_json_and_another_s_is_refused(protocol):
-    context, kept = NotebookContext(protocol), state("1=up", "2=red")
-    assert beside(context, Stored).load(beside(context, Stored).dump(kept)) == kept
-    for wrong in ("", "{}", '{"mechanism":"NotebookContext","version":1,"state":{"entries":[1]}}'):
-        with pytest.raises(DataError, match="a context's state is damaged"):
-            beside(context, Stored).load(wrong)
-    with pytest.raises(DataError, match=r"NotebookContext version 9; data\.context is NotebookContext version 1"):
-        beside(context, Stored).load(beside(context, Stored).dump(kept).replace('"version":1', '"version":9'))
 
 
 def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():

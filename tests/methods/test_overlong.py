@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from msgspec import structs
 
-from cod_lightning.errors import ConfigError
 from cod_lightning.methods.overlong import OverlongReward
 from cod_lightning.rewards import rewards_of, scored
 from cod_lightning.types import EpisodeKind, Task
@@ -27,11 +26,3 @@ def test_an_episode_without_a_turn_pays_nothing_and_every_kind_may_pay():
     part = OverlongReward(10, 30)
     assert asyncio.run(part(structs.replace(solve(0, False), turns=()), TASK)) == 0.0
     assert part.kinds == frozenset(EpisodeKind)
-
-
-@pytest.mark.parametrize(
-    ("values", "key"), [((5, 5), "full_tokens"), ((-1, 9), "full_tokens"), ((5, 9, -1.0), "penalty")]
-)
-def test_bounds_that_cannot_be_are_refused_by_key(values, key):
-    with pytest.raises(ConfigError, match=rf"data\.rewards\.OverlongReward\.{key}"):
-        OverlongReward(*values)

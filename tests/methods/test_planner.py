@@ -9,7 +9,6 @@ from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.lifecycles import outline
 from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
@@ -58,7 +57,7 @@ def test_every_turn_of_the_task_sees_the_plan_behind_the_rules_and_no_update_doe
 def test_a_plan_is_credited_with_the_tasks_after_it_and_compared_with_the_siblings_plans():
     groups = live(program=PLAN, siblings=3)
     table = credit_table(groups)
-    found = credited(table, EpisodeCredit(style="discounted", discount=1.0), GroupMean())
+    found = credited(table, EpisodeCredit(mean=False, discount=1.0), GroupMean())
     for (g, k, e, _), entry in table.numbers.items():
         lives = groups[g].lifecycles
         if lives[k].episodes[e].kind is not EpisodeKind.WRITE:
@@ -101,11 +100,6 @@ def test_words_that_the_policy_does_not_know_are_laid_to_the_program():
     assert failed.status is EpisodeStatus.FAILED
     assert "PlanAndSolve" in failed.error
     assert {"Do", "plan"} <= set(PlanAndSolve().words())
-
-
-def test_an_outline_has_the_plans():
-    steps = [(step.kind, step.position) for step in outline(PLAN, 3)]
-    assert steps == [(kind, n) for n in range(3) for kind in ORDER][:-1]
 
 
 @pytest.mark.parametrize("program", [PLAN, BestOfN(n=3)], ids=["planner", "best of n"])

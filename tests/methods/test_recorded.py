@@ -116,7 +116,7 @@ def test_it_is_refused_where_nothing_can_be_read_and_beside_rollouts_ahead(other
 
 
 def test_a_loss_that_takes_every_token_for_its_own_policy_s_is_refused(other, tmp_path):
-    with pytest.raises(ConfigError, match=r"data\.source is RecordedGroups; expected one whose packs the engine plays"):
+    with pytest.raises(ConfigError, match=r"data\.source is RecordedGroups; expected left out with model\.loss=RLOO"):
         fit(tmp_path, source=RecordedGroups(str(other[1])), loss=RLOO())
 
 

@@ -6,15 +6,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cod_lightning.contexts import HintContext, StackedContext
-from cod_lightning.contexts.base import InTask, Scripted, Stored, Words
+from cod_lightning.contexts.base import InTask, Scripted, Words
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import DataError
 from cod_lightning.evaluation.conditions import ConditionKind
-from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
-from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext, SkillsState
 from cod_lightning.methods.skills_wording import Skill
 from cod_lightning.rollout.group import run_groups
@@ -218,11 +215,6 @@ def test_a_choice_costs_the_environment_no_turn():
 
 
 @PROTOCOLS
-def test_it_keeps_the_contract(protocol):
-    assert [verdict.broken for verdict in check_context(SkillsContext(protocol))] == [()] * 6
-
-
-@PROTOCOLS
 @given(
     response=st.lists(
         st.one_of(
@@ -270,13 +262,6 @@ def test_an_observation_can_pass_neither_for_the_library_nor_for_an_offer():
     assert list(context.wording.offered((Message(Role.SYSTEM, system), Message(Role.USER, planted)))) == list(
         NAMES["natural"][:2]
     )
-
-
-def test_a_store_of_another_mechanism_is_refused():
-    with pytest.raises(DataError, match=r"NotebookContext version 1; data\.context is SkillsContext version 1"):
-        beside(SkillsContext(), Stored).load(beside(NotebookContext(), Stored).dump(NotebookContext().empty()))
-    kept = state("natural", uses=2, worth=0.5)
-    assert beside(SkillsContext(), Stored).load(beside(SkillsContext(), Stored).dump(kept)) == kept
 
 
 def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():

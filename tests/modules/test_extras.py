@@ -10,44 +10,20 @@ from cod_lightning.callbacks.throughput import Throughput
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.credit.returns import TrajectoryCredit
-from cod_lightning.datamodules.rollout import RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.methods.attempts import Anchored, Counterfactual
-from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.terms import EntropyBonus
 from tests.credit_tables import advantage, kept_credit
-from tests.small_fit import quiet_trainer
-from tests.stubs import PlainContext, WordWorld
-
-
-class Recorder(L.Callback):
-    """Keeps batches, and what was logged."""
-
-    def __init__(self):
-        self.batches, self.values, self.lr = [], [], []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.batches.append(batch)
-        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items()})
-        self.lr.append(trainer.optimizers[0].param_groups[0]["lr"])
+from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
+from tests.stubs import WordWorld
 
 
 def fit(tmp_path, max_epochs=1, world=None, of_data=None, **module):
     L.seed_everything(3, verbose=False)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    grpo = GRPOModule(policy, **({"lr": 1e-3} | module))
-    sizes = {"pack_size": 3, "group_size": 3, "packs_per_rollout": 4, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
-    data = RolloutDataModule(
-        world or WordWorld(max_turns=2),
-        PlainContext(),
-        TransformersEngine(),
-        **(sizes | (of_data or {})),
-        val_packs=2,
-        max_new_tokens=3,
-        seed=3,
-    )
-    recorder = Recorder()
+    grpo = GRPOModule(small_policy(), **({"lr": 1e-3} | module))
+    sizes = {"pack_size": 3, "group_size": 3, "seed": 3}
+    data = small_data(world=world or WordWorld(max_turns=2), **(sizes | (of_data or {})))
+    recorder = Updates("")
     recorder.credits = kept_credit(grpo)
     trainer = quiet_trainer(tmp_path, WeightSync(), Throughput(), recorder, max_epochs=max_epochs)
     trainer.fit(grpo, data)
@@ -65,7 +41,8 @@ def test_passes_train_on_the_samplers_tokens_with_one_sync_for_each_rollout(tmp_
         len(set(gaps[:6])) == len(set(gaps[6:])) == 1
     )  # measured in the first update after a sync, repeated until the next
     assert max(gaps) < 1e-5
-    assert recorder.lr[0] > recorder.lr[-1] == pytest.approx(0.0, abs=1e-9)
+    rates = [values["train/learning_rate"] for values in recorder.values]
+    assert rates == pytest.approx([1e-2 * (1 - done / 12) for done in range(12)])
     assert data.stream.num_packs == 8
 
 

@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.credit.returns import TaskCredit, TrajectoryCredit
-from cod_lightning.datamodules.rollout import RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.credit.returns import TrajectoryCredit
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.methods.privileged import PrivilegedScorer, after
@@ -22,39 +20,26 @@ from cod_lightning.training.scorers import CheckpointScorer, Played, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from tests.credit_tables import advantage, cube, kept_credit
 from tests.loss_inputs import LOSSES
-from tests.small_fit import quiet_trainer
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
+from tests.stubs import WordWorld
 
 
-class Recorder(L.Callback):
-    """Keeps each update's batch, logged values and gradient."""
+class Recorder(Updates):
+    """Keeps the credit of each update's rollout, too."""
 
     def __init__(self, credits):
-        self.batches, self.values, self.credits, self._of_rollouts = [], [], [], credits
+        super().__init__()
+        self.credits, self._of_rollouts = [], credits
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.batches.append(batch)
+    def on_train_batch_end(self, *of_update):
+        super().on_train_batch_end(*of_update)
         self.credits.append(self._of_rollouts[-1])
-        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")})
 
 
 def fit(tmp_path, max_steps=4, seed=3, world=None, **module):
     L.seed_everything(seed, verbose=False)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    grpo = GRPOModule(policy, **({"lr": 1e-3} | module))
-    data = RolloutDataModule(
-        world or WordWorld(),
-        PlainContext(),
-        TransformersEngine(),
-        pack_size=2,
-        group_size=4,
-        packs_per_rollout=4,
-        updates_per_rollout=2,
-        rollouts_per_epoch=2,
-        val_packs=4,
-        max_new_tokens=3,
-        seed=seed,
-    )
+    grpo = GRPOModule(small_policy(), **({"lr": 1e-3} | module))
+    data = small_data(world=world, val_packs=4, seed=seed)
     recorder = Recorder(kept_credit(grpo))
     trainer = quiet_trainer(tmp_path, WeightSync(), recorder, max_steps=max_steps, limit_val_batches=0)
     trainer.fit(grpo, data)
@@ -155,18 +140,6 @@ def test_an_update_whose_packs_all_failed_changes_nothing_and_the_run_goes_on(tm
     assert module.num_moved == 1, "only the first has moved the weights"
 
 
-@pytest.mark.parametrize("rule", [TaskCredit(), TrajectoryCredit()])
-def test_other_credit_rules_train_too(tmp_path, rule):
-    *_, recorder, _ = fit(tmp_path, credit=rule, scale="group", max_steps=2)
-    assert len(recorder.values) == 2
-
-
-def test_the_divergence_from_the_initial_policy_starts_at_zero(usual, tmp_path):
-    regular = fit(tmp_path, max_steps=1, terms=[KL(coefficient=10.0)])
-    plain, regular = (run[2].values[0]["train/gradient_norm"] for run in (usual, regular))
-    assert plain == pytest.approx(regular, rel=1e-5)
-
-
 def test_a_loss_that_is_not_finite_stops_the_run_and_saves_the_batch(tmp_path, monkeypatch):
     def poisoned(self, model, part):
         logprobs, entropy = logprobs_of(self, model, part)
@@ -197,12 +170,6 @@ def test_a_gradient_that_is_not_finite_stops_the_run_before_it_is_in_the_weights
     ):
         fit(tmp_path)
     assert weights(seen[0]).isfinite().all()
-
-
-def test_impossible_numbers_are_refused_by_key():
-    for kwargs, key in (({"lr": 0.0}, r"model\.lr is 0"), ({"token_budget": 0}, r"model\.token_budget is 0")):
-        with pytest.raises(ConfigError, match=key):
-            GRPOModule(TinyPolicy(), **kwargs)
 
 
 @pytest.fixture(scope="module")
@@ -244,18 +211,6 @@ def test_the_token_budget_does_not_change_the_gradient_of_any_loss(trained, name
     assert many > one == 1
     assert whole.abs().max() > 1e-4
     torch.testing.assert_close(split, whole, atol=1e-6, rtol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_trains(tmp_path, name):
-    *_, recorder, _ = fit(tmp_path, max_steps=2, loss=LOSSES[name][0], reweight=None)
-    assert all(math.isfinite(values["train/gradient_norm"]) for values in recorder.values)
-
-
-def test_an_entropy_bonus_raises_the_entropy(tmp_path):
-    start, *_, end = fit(tmp_path, terms=[EntropyBonus(coefficient=1.0)], reweight=None, lr=1e-3, max_steps=4)[2].values
-    assert end["train/entropy"] > start["train/entropy"]
 
 
 def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path):
@@ -302,21 +257,12 @@ def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_ou
             "terms.KL is teacher; expected reference or a key",
         ),
         (
-            lambda: GRPOModule(TinyPolicy(), scorers={"teacher": CheckpointScorer("x")}),
-            "scorers is teacher; expected a name that a term",
-        ),
-        (
             lambda: GRPOModule(TinyPolicy(), terms=[KL()], scorers={"reference": CheckpointScorer("x")}),
             "scorers is reference; expected another name",
         ),
-        (lambda: GRPOModule(TinyPolicy(), terms=[KL(), KL(estimator="k3")]), "terms is divergence; expected terms"),
-        (lambda: GRPOModule(TinyPolicy(), betas=(1.0, 2.0)), r"betas is \(1\.0, 2\.0\); expected two numbers"),
-        (lambda: GRPOModule(TinyPolicy(), weight_decay=-1.0), "weight_decay is -1"),
-        (lambda: GRPOModule(TinyPolicy(), weight_decay=math.inf), "weight_decay is inf"),
-        (lambda: GRPOModule(TinyPolicy(), warmup_updates=-1), "warmup_updates is -1"),
     ],
 )
-def test_terms_scorers_and_numbers_without_meaning_are_refused_by_key(made, key):
+def test_terms_and_scorers_without_meaning_are_refused_by_key(made, key):
     with pytest.raises(ConfigError, match=rf"model\.{key}"):
         made()
 

@@ -95,11 +95,6 @@ def test_advantages_land_on_their_episodes_action_tokens_only(batch):
     assert rows[6].tolist() == [0, 6, 0, 0, 0, 0]
 
 
-def test_choosing_rows_trims_the_padding(batch):
-    part = batch.rows(torch.tensor([4, 1]))
-    assert part.token_ids.tolist() == [[4, 18, 0], [4, 14, 15]]
-
-
 def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
     solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
     episodes = (episode(solve, 0, 1), episode(update, 0, -1), episode(solve, 1, 2))
@@ -130,12 +125,6 @@ def test_tables_and_batches_are_the_same_under_a_default_precision_of_bfloat16(b
     assert again.behaviour_logprobs.dtype == table.rewards.dtype == torch.float32
 
 
-def test_choosing_rows_takes_their_old_log_probs_along(batch):
-    old = torch.arange(float(batch.token_ids.numel())).view(batch.token_ids.shape)
-    part = replace(batch, old_logprobs=old).rows(torch.tensor([4, 1]))
-    assert torch.equal(part.old_logprobs, old[[4, 1], :3])
-
-
 def test_everything_in_a_batch_goes_to_another_device_with_it(batch):
     moved = replace(batch, old_logprobs=batch.behaviour_logprobs, scores={"teacher": batch.behaviour_logprobs}).to(
         "meta"
@@ -160,8 +149,11 @@ def test_rows_of_one_episode_have_one_number_and_those_of_one_place_in_a_pack_an
 
 
 def test_moved_rows_and_chosen_rows_keep_every_column(batch):
-    marked = replace(batch, advantages=torch.arange(7.0), figures={"x": 1.0}, updates_left=3)
+    old = torch.arange(float(batch.token_ids.numel())).view(batch.token_ids.shape)
+    marked = replace(batch, advantages=torch.arange(7.0), old_logprobs=old, figures={"x": 1.0}, updates_left=3)
     part = marked.to("cpu").rows(torch.tensor([5, 2]))
+    assert part.token_ids.tolist() == [[5, 19, 0, 0], [5, 6, 7, 16]]
+    assert torch.equal(part.old_logprobs, old[[5, 2], :4])
     assert part.advantages.tolist() == [5.0, 2.0]
     for name in (
         "episode",

@@ -14,9 +14,6 @@ from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest,
 from cod_lightning.types import Episode, Group, Lifecycle
 from tests.records import group, turn
 
-CREDIT = "cod_lightning.credit.returns.EpisodeCredit"
-BASELINE = "cod_lightning.credit.baselines.GroupMean"
-
 
 def write_run(
     folder: Path, groups: Sequence[Group], *, group_size: int = 2, lr: float = 0.1, logprobs: bool = True
@@ -32,7 +29,8 @@ def write_run(
 
 
 def write_logprobs(folder: Path, groups: Sequence[Group], *, updates: int = 1, skipped: Sequence[int] = ()) -> None:
-    """What an update gave the tokens of all episodes but those at `skipped`: 0.1 more for the first token of each."""
+    """What an update gave the tokens of all episodes but those at `skipped`: 0.1 more for the first token of each, and to sibling k
+    the advantage 0.5 - k."""
     lines = []
     for one in groups:
         for life in one.lifecycles:
@@ -47,6 +45,7 @@ def write_logprobs(folder: Path, groups: Sequence[Group], *, updates: int = 1, s
                     episode=e,
                     updates=updates,
                     digest=action_digest(episode),
+                    advantage=0.5 - life.sibling,
                     logprobs=array("f", [found[0] + 0.1, *found[1:]]),
                 )
                 lines.append(dump(record) + "\n")
@@ -58,19 +57,9 @@ def write_config(
     *,
     group_size: int = 2,
     lr: float = 0.1,
-    credit: str = CREDIT,
-    trained_kinds: Sequence[str] | None = None,
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    model = {
-        "credit": {"class_path": credit, "init_args": {"style": "mean", "window": None, "discount": None}},
-        "baseline": {"class_path": BASELINE},
-        "scale": "none",
-        "reweight": None,
-        "lr": lr,
-        "trained_kinds": trained_kinds,
-    }
-    (folder / "config.yaml").write_text(yaml.safe_dump({"model": model, "data": {"group_size": group_size}}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"model": {"lr": lr}, "data": {"group_size": group_size}}))
 
 
 def write_metrics(folder: Path, steps: Sequence[int] = range(6), name: str = "metrics.csv") -> None:

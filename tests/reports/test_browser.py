@@ -160,6 +160,18 @@ def test_a_lifecycle_is_saved_as_a_picture_that_any_text_leaves_whole(opened: Op
     assert not list(picture.iter("script"))
 
 
+def test_a_chart_is_saved_as_a_picture_with_its_title_and_the_names_of_its_lines(
+    opened: Opened, tmp_path: Path
+) -> None:
+    page = opened(write_run(tmp_path / "run", GROUPS))
+    with page.expect_download() as download:
+        page.locator("#evaluation figcaption a").first.click()
+    picture = ElementTree.parse(download.value.path()).getroot()
+    texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"position", "trained T=1", "blanked context"} <= set(texts)
+    assert texts[0].startswith("Success by position in the pack")
+
+
 def test_curves_that_never_left_0_are_put_away_by_name(opened: Opened, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", GROUPS)
     rows = "".join(f"{step},0,{step},0\n" for step in range(4))
@@ -212,12 +224,6 @@ def test_entries_have_a_row_each_that_shows_when_they_came_were_shown_and_went_a
     assert page.locator(".carried thead .chosen").inner_text() == "1"
 
 
-def test_of_an_older_file_each_line_of_a_context_is_an_entry(opened: Opened, tmp_path: Path) -> None:
-    page = opened(write_run(tmp_path / "run", GROUPS))
-    assert page.locator(".carried tbody th").all_inner_texts() == ["left is up"]
-    assert page.locator(".carried td.fate").inner_text() == "from update 0"
-
-
 def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path) -> None:
     solve, update, later = GROUPS[0].lifecycles[0].episodes
     episodes = (
@@ -241,7 +247,7 @@ def test_words_are_coloured_by_log_prob_and_by_advantage(opened: Opened, tmp_pat
     assert len(set(words.evaluate_all(backgrounds))) > 3
     page.locator("input[value=advantage]").check()
     assert len(set(words.evaluate_all(backgrounds))) == 1
-    assert "EpisodeCredit and GroupMean" in page.locator("#episode").inner_text()
+    assert "As the update had it" in page.locator("#episode").inner_text()
 
 
 def test_words_are_coloured_by_the_gap_between_policy_and_sampler(opened: Opened, tmp_path: Path) -> None:
@@ -264,7 +270,7 @@ def test_words_are_coloured_by_the_gap_between_policy_and_sampler(opened: Opened
     assert page.locator("input[value=gap]").is_checked()
     assert page.locator(".colouring-box .scale-note").inner_text().startswith("Not coloured")
     assert page.locator(".turns .word[style]").count() == 0
-    assert "For 2 there is no line in train_logprobs.jsonl." in page.locator("#episode").inner_text()
+    assert "Updates trained on" in page.locator("#episode").inner_text()
 
 
 def test_regret_and_recovery_are_drawn_and_read_with_the_arrow_keys(opened: Opened, tmp_path: Path) -> None:

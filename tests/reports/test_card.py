@@ -25,7 +25,7 @@ CONFIG: dict[str, Any] = {
     },
     "data": {
         **{"env": SPEC, "context": SPEC, "engine": SPEC, "pack_size": 8, "group_size": 8, "packs_per_rollout": 32},
-        **{"updates_per_rollout": 2, "max_new_tokens": 512, "temperature": 1.0, "top_p": 1.0, "enable_thinking": False},
+        **{"updates_per_rollout": 2, "max_new_tokens": 512, "enable_thinking": False},
     },
 }
 HOSTILE = "x](http://evil) <script>alert(1)</script> | `a` ```\n# free {{ 7 * 7 }}\r\n---\n'''\"\"\""

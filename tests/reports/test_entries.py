@@ -15,8 +15,8 @@ from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Split
-from tests.records import group, lifecycle, solve, update
+from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, Split
+from tests.records import group, solve, update
 from tests.reports.made_runs import write_run
 
 
@@ -111,19 +111,6 @@ def test_a_context_from_elsewhere_ends_what_it_has_not() -> None:
     )
     found = [(one.text, one.came, one.gone) for one in entry_histories(episodes)]
     assert found == [("up", -1, None), ("down", -1, 2), ("left", 2, None)]
-
-
-def test_of_an_older_file_each_line_that_a_task_began_with_is_an_entry() -> None:
-    texts = ["", "", "up", "up", "up\ndown", "up\ndown", "down"]
-    episodes = [
-        structs.replace(one, context_before=before, context_after=after)
-        for one, before, after in zip(
-            lifecycle("a", [True, False, True, True]).episodes, texts, [*texts[1:], "down"], strict=True
-        )
-    ]
-    skipped = Episode(kind=EpisodeKind.UPDATE, position=3, status=EpisodeStatus.SKIPPED)
-    found = entry_histories([*episodes, skipped])
-    assert found == [EntryHistory("up", "up", 1, [], [2, 4], 5), EntryHistory("down", "down", 3, [], [4, 6])]
 
 
 def test_what_rollouts_note_of_entries_is_written_read_and_in_the_report(tmp_path: Path) -> None:

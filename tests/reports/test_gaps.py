@@ -52,22 +52,21 @@ def test_gaps_of_an_episode_of_several_turns_go_to_the_turns_that_they_are_of(tm
     assert [one["gaps"] for one in episodes[0]["turns"]] == [[1000], [], [0, 0]]
 
 
-def test_episodes_without_advantage_are_counted_apart_from_those_whose_line_is_lost(tmp_path):
+def test_episodes_that_no_update_trained_on_are_counted(tmp_path):
     write_run(tmp_path, GROUPS[:1])
     write_logprobs(tmp_path, GROUPS[:1], skipped=(0, 1))
     file, _, episodes = _data(tmp_path)
     assert [one["gap"] is None for one in episodes[:3]] == [True, True, False]
-    assert [one["advantage"] for one in episodes[:3]] == [0.0, -0.25, -0.5]
-    assert file["gaps"].startswith("Log-prob gaps are known for 2 of the 6 episodes that were read. 2 had advantage 0,")
-    assert file["gaps"].endswith("For 2 there is no line in train_logprobs.jsonl.")
+    assert [one["advantage"] for one in episodes] == [None, None, 0.5, None, None, -0.5]
+    assert file["trained"].startswith("Updates trained on 2 of the 6 episodes that were read")
 
 
 def test_a_run_of_an_earlier_version_has_no_gaps_and_says_so(tmp_path):
     write_run(tmp_path, GROUPS)
     _side(tmp_path).unlink()
     file, notes, episodes = _data(tmp_path)
-    assert notes == ["No log-prob gaps: there is no lifecycles/train_logprobs.jsonl."]
-    assert file["colourings"] == ["logprob", "advantage"]
+    assert notes == ["No advantages and log-prob gaps: there is no lifecycles/train_logprobs.jsonl."]
+    assert file["colourings"] == ["logprob"]
     assert all(one["gap"] is None for one in episodes)
 
 
@@ -76,7 +75,7 @@ def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
     first, second, third, *rest = _side(tmp_path).read_text().splitlines()
     lines = [
         first[:30],
-        second.replace('"schema":1', '"schema":2'),
+        second.replace('"schema":2', '"schema":1'),
         third.replace('"digest":', '"digest":1'),
         "",
         *rest,
@@ -85,7 +84,7 @@ def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
     _, notes, episodes = _data(tmp_path)
     assert notes == [
         "lifecycles/train_logprobs.jsonl: 1 line was left out, torn or damaged.",
-        "lifecycles/train_logprobs.jsonl: 1 line was left out, schema 2, not 1.",
+        "lifecycles/train_logprobs.jsonl: 1 line was left out, schema 1, not 2.",
         "lifecycles/train_logprobs.jsonl: 1 line was left out, about other tokens than the lifecycle's.",
     ]
     assert [one["gap"] is None for one in episodes[:4]] == [True, True, True, False]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.datamodules.checks import check_comparing
+from cod_lightning.datamodules.checks import check_siblings
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused
@@ -18,6 +18,7 @@ from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
+from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldReward, rewards_of
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
@@ -185,10 +186,11 @@ def test_the_part_of_the_guide_is_one():
             assert [one.parts["short"] for one in place] == [float(len(one.turns) == fewest) for one in place]
 
 
-@pytest.mark.parametrize("program", [Anchored(), Counterfactual(), BestOfN()], ids=lambda one: type(one).__name__)
-def test_attempts_which_have_no_siblings_are_refused_beside_it(program):
-    check_comparing(rewards_of({"form": FormatReward()}), program)
-    check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), ConnectTheDots())
-    with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* beside data\.program=") as caught:
-        check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), program)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(
+    "program", [Anchored(), Counterfactual(), BestOfN(), ProposeAndSolve()], ids=lambda one: type(one).__name__
+)
+def test_attempts_and_proposed_tasks_which_no_sibling_shares_are_refused_beside_it(program):
+    check_siblings(rewards_of({"form": FormatReward()}), program, 4)
+    check_siblings(rewards_of({"pairs": NoisyPairwiseJudge()}), ConnectTheDots(), 4)
+    with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* none with data\.program="):
+        check_siblings(rewards_of({"pairs": NoisyPairwiseJudge()}), program, 4)

@@ -10,7 +10,14 @@ from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest,
 from tests.records import solve, turn
 
 RECORD = PolicyLogprobs(
-    step=4, pack="lake/1", sibling=2, episode=3, updates=1, digest=7, logprobs=array("f", [-0.5, -12.25, -1e-4])
+    step=4,
+    pack="lake/1",
+    sibling=2,
+    episode=3,
+    updates=1,
+    digest=7,
+    advantage=-0.25,
+    logprobs=array("f", [-0.5, -12.25, -1e-4]),
 )
 
 
@@ -18,11 +25,11 @@ def test_a_line_reads_back_as_it_was() -> None:
     again = load(dump(RECORD))
     assert list(again.logprobs) == pytest.approx(list(RECORD.logprobs), abs=1e-7)
     assert (again.step, again.pack, again.sibling, again.episode) == (4, "lake/1", 2, 3)
-    assert (again.updates, again.digest) == (1, 7)
+    assert (again.updates, again.digest, again.advantage) == (1, 7, -0.25)
 
 
 def test_a_line_of_another_schema_is_named() -> None:
-    with pytest.raises(DataError, match="schema 9, not 1"):
+    with pytest.raises(DataError, match="schema 9, not 2"):
         load(json.dumps(json.loads(dump(RECORD)) | {"schema": 9}))
 
 

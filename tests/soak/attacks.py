@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from cod_lightning import cli
-from cod_lightning.callbacks.tensorboard import contexts_as_markdown
 from cod_lightning.commands.report import run as report
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.dataset.records import read_rows
@@ -272,7 +271,7 @@ def _written(texts: list[str]) -> tuple[list[str], int]:
             report([str(folder)])
         page = (folder / "report.html").read_text("utf-8")
         lives = [life for one in groups for life in one.lifecycles]
-        shown = [show(life) for life in lives for show in (story.as_markdown, contexts_as_markdown)]
+        shown = [story.as_markdown(life) for life in lives]
         return [page, *map(Path.read_text, folder.rglob("*.jsonl")), *shown], len(re.findall("<[a-z]", page))
 
 

@@ -7,14 +7,12 @@ import pytest
 
 from cod_lightning.callbacks.throughput import Staleness, Throughput
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.envs.base import Traits
-from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.training.packs import Uniform
-from tests.small_fit import quiet_trainer
-from tests.stubs import Following, PlainContext, WordWorld
+from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
+from tests.stubs import Following, WordWorld
 from tests.vllm_server import FakeVLLM
 
 BOUND, NUM_ROLLOUTS = 3, 8
@@ -30,16 +28,6 @@ class Noting(Uniform):
         self.seen += [choice.index for choice in outcomes.choices]
 
 
-class Rows(L.Callback):
-    """What every update logs."""
-
-    def __init__(self):
-        self.found = []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.found.append({name: float(value) for name, value in trainer.callback_metrics.items()})
-
-
 @pytest.fixture
 def server():
     """Takes 10 ms for a turn, and so longer for a rollout than an update takes."""
@@ -50,23 +38,17 @@ def server():
 
 
 def made(server, world=None, **more):
-    sizes = {"pack_size": 2, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 4}
-    return RolloutDataModule(
-        world or WordWorld(max_turns=2),
-        PlainContext(),
-        VLLMServerEngine(urls=[server.url]),
-        source=Noting(),
-        **sizes | {"val_packs": 2, "max_new_tokens": 3, "seed": 3, "max_staleness": BOUND} | more,
-    )
+    sizes = {"group_size": 2, "packs_per_rollout": 2, "rollouts_per_epoch": 4, "seed": 3, "max_staleness": BOUND}
+    engine = VLLMServerEngine(urls=[server.url])
+    return small_data(engine, world or WordWorld(max_turns=2), source=Noting(), **sizes | more)
 
 
 def fit(folder, data, *, more=(), **trainer):
     L.seed_everything(3, verbose=False)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    rows = Rows()
+    rows = Updates("")
     callbacks = (*more, Throughput(), WeightSync(self_test=None), Staleness(), rows)
-    quiet_trainer(folder, *callbacks, **{"max_epochs": 2} | trainer).fit(GRPOModule(policy, lr=1e-2), data)
-    return rows.found
+    quiet_trainer(folder, *callbacks, **{"max_epochs": 2} | trainer).fit(GRPOModule(small_policy(), lr=1e-2), data)
+    return rows.values
 
 
 def test_syncs_interrupt_turns_which_are_counted_and_no_token_is_older_than_the_bound(server, tmp_path):

@@ -72,23 +72,16 @@ SIX = [PackChoice(i) for i in range(6)]
     ("answer", "said"),
     [
         (lambda: [], r"names 6 packs where 6 are asked for, not 0\."),
-        (lambda: SIX[:5], r"names 6 packs where 6 are asked for, not 5\."),
         (lambda: [*SIX, PackChoice(9)], r"names 6 packs where 6 are asked for, not 7\."),
         (lambda: None, r"answers `next` \(TypeError: 'NoneType' object is not iterable, .*packs\.py:\d+\)\."),
         (raises, r"answers `next` \(KeyError: 'no such file', .*test_packs\.py:\d+\)\."),
-        (lambda: [0, 1, 2, 3, 4, 5], r"whose `next` returns PackChoice, not int\."),
-        (lambda: [*SIX[:5], PackChoice(-1)], r"names packs by an index from 0 on, not -1\."),
-        (lambda: [*SIX[:5], PackChoice("7")], r"names packs by an index from 0 on, not '7'\."),
-        (lambda: [*SIX[:5], PackChoice(7, "lake")], r"names categories of the environment \(slow, fast\), not lake\."),
-        (lambda: [PackChoice(i, num_tasks=1) for i in range(6)], r"whose packs have 2 to 2 tasks, not 1\."),
-        (lambda: [PackChoice(i, num_tasks=3) for i in range(6)], r"whose packs have 2 to 2 tasks, not 3\."),
-        (lambda: [*SIX[:5], PackChoice(7, begin=2)], r"whose packs begin at one of their tasks, not at 2\."),
-        (lambda: [*SIX[:5], PackChoice(0)], r"names different packs for one rollout, none of them twice\."),
+        (lambda: [0, 1, 2, 3, 4, 5], r"names packs that the environment can draw \(AttributeError"),
+        (lambda: [*SIX[:5], PackChoice(0)], r"names different packs for one rollout"),
         (
             lambda: [*SIX[:4], PackChoice(7, "slow"), PackChoice(7, "fast")],
-            r"tells choices of one index apart by `visit`",
+            r"of one index told apart by `visit`",
         ),
-        (lambda: [*SIX[:5], PackChoice(0, context="{}")], r"tells choices of one index apart by `visit`"),
+        (lambda: [*SIX[:5], PackChoice(0, context="{}")], r"of one index told apart by `visit`"),
     ],
 )
 def test_a_source_that_answers_wrongly_is_named_with_what_was_expected(answer, said):

@@ -94,16 +94,6 @@ def test_no_more_are_begun_than_the_run_needs_and_none_is_missing(needed, begun)
     assert begun > 4 or total == needed
 
 
-def test_newer_weights_come_first_without_noise_and_the_oldest_of_equal_ones():
-    buffer = PriorityBuffer(sigma=0.0, rollouts_per_sync=2, rollouts_begun=2)
-    for trained in (0, 0, 2, 2, 4):
-        buffer.begin(trained)
-    assert buffer.choose(4, BOUND) == (0, 2)
-    assert buffer.choose(5, BOUND) == (0, 2)
-    assert buffer.choose(6, 5) == (2, 0)
-    assert buffer.choose(7, 5) == (0, None)
-
-
 def test_its_noise_goes_by_what_a_rollout_is_and_its_state_is_plain():
     one, other = PriorityBuffer(), PriorityBuffer()
     one.begin(0, 7, 3)

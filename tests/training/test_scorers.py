@@ -23,10 +23,10 @@ from cod_lightning.training.scorers import (
     CheckpointScorer,
     Scorer,
     ScorerByWorld,
-    VLLMScorer,
     check_missing,
     scoring,
 )
+from cod_lightning.training.vllm_scorer import VLLMScorer
 from tests.stubs import WordWorld
 from tests.vllm_server import FakeVLLM
 
@@ -277,13 +277,6 @@ def test_a_checkpoint_whose_tokens_are_not_exactly_the_policy_s_is_refused(token
         teacher.check("model.scorers.teacher", changed)
 
 
-def test_a_server_that_has_a_token_more_than_the_policy_is_refused(server, tokenizer):
-    own = {word: number for word, number in tokenizer.get_vocab().items() if word != "w7"}
-    server.answer = lambda path, body: (200, {"token_strs": ["w6", "w7"], "tokens": [tokenizer.get_vocab()["w6"], 7]})
-    with pytest.raises(ConfigError, match=r"1 of 2 tokens differ, for example 'w7' \(id None here, 7 there\)"):
-        scorer(server).check("model.scorers.teacher", own)
-
-
 class Says(Scorer):
     """A number for every token."""
 
@@ -312,8 +305,6 @@ def test_each_teacher_scores_the_rows_of_its_own_world_and_those_of_none_have_no
     scorer.check("model.scorers.teacher", {})
     assert scorer.teachers["lake"].checked == ["model.scorers.teacher.teachers.lake"]
     assert scorer.num_weight_bytes() == 30
-    with pytest.raises(ConfigError, match=r"model\.scorers\.teachers is \{\}; expected a teacher for at least one"):
-        ScorerByWorld({})
     with pytest.raises(ConfigError, match=r"teachers\.lake is PrivilegedScorer; .*Make the ScorerByWorld the teacher"):
         ScorerByWorld({"levers-4": Says(-1.0), "lake": PrivilegedScorer()})
 

@@ -147,7 +147,4 @@ def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each
 def test_a_rollout_that_does_not_divide_is_refused_with_the_nearest_that_does(sizes, remedy):
     with pytest.raises(ConfigError, match=remedy):
         ranks.check_shares(*sizes)
-
-
-def test_one_that_divides_passes():
     ranks.check_shares(32, 4, 8)

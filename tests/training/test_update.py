@@ -110,11 +110,6 @@ def test_a_row_without_actions_is_no_episode():
     assert found.num_episodes == G * K * E - 1
 
 
-def test_a_pack_has_signal_if_any_of_its_episodes_has_an_advantage():
-    assert plain_credit(advantages()).packs_with_signal.tolist() == [True, True, False]
-    assert plain_credit(advantages() * -1e-9).packs_with_signal.tolist() == [False, False, False]
-
-
 def test_when_no_pack_has_signal_nothing_is_left():
     found = plan(batch(), advantages() * 0, filter_packs=True)
     assert len(found.rows) == found.num_action_tokens == found.num_episodes == 0

@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.errors import check_at_least
-
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateTokens:
@@ -96,12 +94,6 @@ def metrics_of(inputs: LossInputs, clipped: Bool[Tensor, "B T"]) -> LossMetrics:
     """What every loss logs."""
     mask = inputs.action_mask
     return LossMetrics(num_tokens=mask.sum().float(), num_clipped=(mask & clipped).sum().float())
-
-
-def check_clip(**shifts: float) -> None:
-    """Raise `ConfigError` for a range around a ratio of 1 that is none."""
-    for key, value in shifts.items():
-        check_at_least(f"model.loss.{key}", value, 0, "It is how far from 1 a ratio may be.")
 
 
 Level = Literal["token", "turn", "episode"]

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from cod_lightning.errors import check_at_least, check_between
 from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, token_share
+from cod_lightning.ranges import Positive, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,13 +16,9 @@ class CISPO(PolicyLoss):
     one tuned; 5 is from arXiv 2510.13786.
     """
 
-    min_ratio: float = 0.0
+    min_ratio: Share = 0.0
     """At 0 there is no lower bound."""
-    max_ratio: float = 5.0
-
-    def __post_init__(self) -> None:
-        check_between("model.loss.min_ratio", self.min_ratio, 0, 1, "0 is the paper's.")
-        check_at_least("model.loss.max_ratio", self.max_ratio, 1, "5 is a usual value.")
+    max_ratio: Positive = 5.0
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         ratio = log_ratio(inputs).detach().exp()

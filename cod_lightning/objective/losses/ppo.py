@@ -6,19 +6,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import check_at_least
 from cod_lightning.objective.losses.base import (
     Level,
     LossInputs,
     LossOutputs,
     PolicyLoss,
-    check_clip,
     episode_share,
     log_ratio,
     metrics_of,
     token_share,
     units_of,
 )
+from cod_lightning.ranges import Count, NonNegative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +28,8 @@ class GRPO(PolicyLoss):
     sum over a lifecycle; the divergence from the reference is the module's own term (`KL` in `model.terms`), a token mean.
     """
 
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-
-    def __post_init__(self) -> None:
-        check_clip(clip_low=self.clip_low, clip_high=self.clip_high)
+    clip_low: NonNegative = 0.2
+    clip_high: NonNegative = 0.2
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         return clipped(inputs, log_ratio(inputs), episode_share(inputs), self.clip_low, self.clip_high)
@@ -47,14 +43,10 @@ class DrGRPO(PolicyLoss):
     `model.scale=none`; its formula has max_tokens = 1, its code the longest response, as our YAML does.
     """
 
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    max_tokens: int = 1
+    clip_low: NonNegative = 0.2
+    clip_high: NonNegative = 0.2
+    max_tokens: Count = 1
     """A constant; under AdamW it matters where gradients are clipped."""
-
-    def __post_init__(self) -> None:
-        check_clip(clip_low=self.clip_low, clip_high=self.clip_high)
-        check_at_least("model.loss.max_tokens", self.max_tokens, 1, "data.max_new_tokens is usual.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         denominator = max(1, inputs.num_episodes) * self.max_tokens
@@ -71,12 +63,9 @@ class DAPO(PolicyLoss):
     here, `OverlongReward`.
     """
 
-    clip_low: float = 0.2
-    clip_higher: float = 0.28
+    clip_low: NonNegative = 0.2
+    clip_higher: NonNegative = 0.28
     """How far above 1 the ratio may be where the advantage is positive."""
-
-    def __post_init__(self) -> None:
-        check_clip(clip_low=self.clip_low, clip_higher=self.clip_higher)
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         return clipped(inputs, log_ratio(inputs), token_share(inputs), self.clip_low, self.clip_higher)
@@ -94,13 +83,10 @@ class LOOP(PolicyLoss):
     the denominator, where the source leaves them out and fills an update with others.
     """
 
-    epsilon: float = 0.1
+    epsilon: NonNegative = 0.1
     """How far above 1 the ratio may be where the advantage is positive; where it is negative, it may fall to 1 / (1 + epsilon)."""
     level: Level = "token"
     """What a ratio is of."""
-
-    def __post_init__(self) -> None:
-        check_clip(epsilon=self.epsilon)
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         units = units_of(self.level, inputs)
@@ -117,13 +103,10 @@ class GSPO(PolicyLoss):
     Source: arXiv 2507.18071, with `model.scale=group`. What differs: a sequence is an episode with all its turns.
     """
 
-    sequence_low: float = 3e-4
+    sequence_low: NonNegative = 3e-4
     """How far below 1 the ratio may be where the advantage is negative."""
-    sequence_high: float = 4e-4
+    sequence_high: NonNegative = 4e-4
     """How far above 1 the ratio may be where the advantage is positive."""
-
-    def __post_init__(self) -> None:
-        check_clip(sequence_low=self.sequence_low, sequence_high=self.sequence_high)
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         units = units_of("episode", inputs)
@@ -136,8 +119,8 @@ def clipped(
     inputs: LossInputs,
     log_ratio: Float[Tensor, "B T"],
     share: Float[Tensor, "B T"],
-    clip_low: float,
-    clip_high: float,
+    clip_low: NonNegative,
+    clip_high: NonNegative,
     dropped: Bool[Tensor, "B T"] | None = None,
 ) -> LossOutputs:
     """- sum_t share_t min(r_t A_t, clip(r_t, 1 - clip_low, 1 + clip_high) A_t), `dropped` tokens left out.

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError
-from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, check_clip, metrics_of
+from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, metrics_of
+from cod_lightning.ranges import NonNegative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,29 +29,18 @@ class REC(PolicyLoss):
     the shift of the outer bounds is 0.6 and 2.0 too. What differs: the mean is over the update's tokens, not a batch's.
     """
 
-    clip_low: float = 0.2
+    clip_low: NonNegative = 0.2
     """How far below 1 the ratio may be where the advantage is negative."""
-    clip_high: float = 0.2
+    clip_high: NonNegative = 0.2
     """How far above 1 the ratio may be where the advantage is positive."""
     importance_weights: bool = False
     """Weigh kept tokens by the ratio."""
     clip: Literal["one_side", "two_side", "ring", "none"] = "one_side"
     """Which tokens are kept."""
-    outer_low: float | None = None
-    """ring: how far below 1 the ratio has to be to count again; 0.6 is the source's."""
-    outer_high: float | None = None
-    """ring: how far above 1 the ratio has to be to count again; 2.0 is the source's."""
-
-    def __post_init__(self) -> None:
-        check_clip(clip_low=self.clip_low, clip_high=self.clip_high)
-        for key, inner in (("outer_low", self.clip_low), ("outer_high", self.clip_high)):
-            outer = getattr(self, key)
-            if (outer is not None) != (self.clip == "ring"):
-                raise ConfigError(f"model.loss.{key}", outer, "a number exactly with clip=ring", "Set both.")
-            if outer is not None and not outer > inner:
-                raise ConfigError(
-                    f"model.loss.{key}", outer, f"above the inner bound {inner}", "0.6 and 2.0 are usual."
-                )
+    outer_low: NonNegative = 0.6
+    """ring: how far below 1 the ratio has to be to count again."""
+    outer_high: NonNegative = 2.0
+    """ring: how far above 1 the ratio has to be to count again."""
 
     @property
     def reuses_tokens(self) -> bool:
@@ -75,7 +64,9 @@ class REC(PolicyLoss):
         up, down = advantages >= 0, advantages <= 0
         if self.clip == "one_side":
             return (up & not_above) | (down & not_below)
-        if self.outer_low is None or self.outer_high is None:
-            return not_above & not_below if self.clip == "two_side" else torch.ones_like(not_above)
+        if self.clip == "none":
+            return torch.ones_like(not_above)
+        if self.clip == "two_side":
+            return not_above & not_below
         far = (up & (ratio <= 1 - self.outer_low)) | (down & (ratio >= 1 + self.outer_high))
         return (not_above & not_below) | far

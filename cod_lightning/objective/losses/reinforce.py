@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import torch
 
-from cod_lightning.errors import check_positive
 from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, units_of
+from cod_lightning.ranges import Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +40,8 @@ class OPMD(PolicyLoss):
 
     every_row: ClassVar[bool] = True
 
-    tau: float = 1.0
+    tau: Positive = 1.0
     """Weight of the squared gap; what the advantage is divided by in the mirror step."""
-
-    def __post_init__(self) -> None:
-        check_positive("model.loss.tau", self.tau, "At 0 it would be method=rloo; 1 is a usual value.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)

@@ -39,7 +39,7 @@ function chart(lines, { title, xLabel, range, large, names, mark }) {
   const allX = drawn.flatMap((line) => line.x);
   const bounds = drawn.flatMap((line) => (line.ci95 || []).filter(Boolean).flat());
   const allY = drawn.flatMap((line) => line.y.filter((y) => y !== null)).concat(bounds);
-  const figure = h("figure", { class: "chart" }, h("figcaption", {}, title));
+  const caption = h("figcaption", {}, title), figure = h("figure", { class: "chart" }, caption);
   if (!allY.length) return put(figure, {}, [h("p", { class: "faint" }, "no numbers")]);
   let [x0, x1] = [Math.min(...allX), Math.max(...allX)];
   if (x0 === x1 || names) [x0, x1] = [x0 - 0.5, x1 + 0.5];
@@ -67,7 +67,16 @@ function chart(lines, { title, xLabel, range, large, names, mark }) {
   drawn.map((line, index) => lineOf(line, px, py, (index - (drawn.length - 1) / 2) * aside)).reverse().forEach((line) => picture.append(line));
   const readout = h("p", { class: "readout", "aria-live": "polite" });
   readAlong(picture, cursor, readout, drawn, px, WIDE, (x) => (names ? names[x] : `${xLabel.split(",")[0]} ${x}`));
+  put(caption, {}, [" ", savedAs(title, "svg", () => pictureOf(title, picture, drawn, WIDE, HIGH))]);
   return put(figure, {}, [picture, readout]);
+}
+
+// A chart by itself: its title above, the names of its lines below.
+function pictureOf(title, picture, lines, wide, high) {
+  const named = lines.filter((line) => line.label), height = high + 40 + 16 * named.length;
+  const names = named.map((line, at) => svg("text", { x: 46, y: high + 44 + 16 * at, style: { fill: line.colour } }, line.label));
+  return svg("svg", { class: "chart", viewBox: `0 0 ${wide} ${height}`, width: wide, height }, svg("rect", { class: "strip-paper", width: wide, height }),
+    svg("text", { x: 14, y: 18 }, title), svg("g", { transform: "translate(0 24)" }, [...picture.cloneNode(true).children]), names);
 }
 
 function axisNumber(value, span) {

@@ -39,17 +39,11 @@ class Details {
   heading() {
     const several = this.overview.runs.length > 1;
     const facts = [several ? this.overview.runs[this.file.run].name : null, this.file.label, `step ${this.life.step}`, `${this.pack.split} split`, `sibling ${this.life.sibling}`];
-    const name = `${this.pack.id} sibling ${this.life.sibling} step ${this.life.step}`.replace(/[^\w-]+/g, "_");
+    const name = `${this.pack.id} sibling ${this.life.sibling} step ${this.life.step}`;
+    const below = [this.file.label, `step ${this.life.step}`, `sibling ${this.life.sibling}`].join(" · ");
     this.link = h("a", { title: "The address of this episode in this report" }, "link");
     return h("header", {}, h("h3", {}, this.pack.id), h("p", { class: "faint" }, facts.filter(Boolean).join(" · "), " · ", this.link, " · ",
-      h("a", { href: "#", download: `${name}.svg`, title: "This lifecycle as a picture (SVG)", onclick: (event) => this.picture(event.currentTarget) }, "picture")));
-  }
-
-  picture(link) {
-    const facts = [this.file.label, `step ${this.life.step}`, `sibling ${this.life.sibling}`].join(" · ");
-    const file = new Blob([stripOf(this.life, this.pack, facts, (number) => this.text(number))], { type: "image/svg+xml" });
-    link.href = URL.createObjectURL(file);
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+      savedAs(name, "picture", () => stripOf(this.life, this.pack, below, (number) => this.text(number)))));
   }
 
   // What stands behind # for this episode; it names the pack and not a number, which the next report may give to another.
@@ -110,7 +104,7 @@ class Details {
 
   facts(one) {
     const tokens = one.turns.reduce((sum, turn) => sum + turn.logprobs.length, 0), version = one.turns.length ? one.turns[0].policy_version : null;
-    const pairs = [["outcome", OUTCOMES[outcomeOf(one)]], ["status", one.status], ["reward", shown(one.reward) + partsOf(one)], ["return", shown(one.return, 3)],
+    const pairs = [["outcome", OUTCOMES[outcomeOf(one)]], ["status", one.status], ["reward", shown(one.reward) + partsOf(one)],
       ["advantage", shown(one.advantage, 3, true)], ["turns", one.turns.length], ["tokens", tokens || "–"], ["policy version", version === null ? "–" : version < 0 ? "scripted" : version]];
     return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
   }
@@ -137,7 +131,7 @@ class Details {
       turn.stop === "stop" ? null : h("p", { class: "faint" }, turn.stop === "length" ? "cut off: the response was as long as it may be" : "cut off: the window was full"))));
     if (!chosen) return block("Turns", list, h("p", { class: "faint" }, "No log-probs: a scripted policy played."));
     return block("Turns", colouringBox(this.file, chosen, one, this.strongest, (name) => this.recolour(name)), list,
-      [this.file.advantages, this.file.gaps].filter(Boolean).map((remark) => h("p", { class: "faint" }, remark)));
+      this.file.trained ? h("p", { class: "faint" }, this.file.trained) : null);
   }
 
   recolour(name) {

@@ -29,6 +29,17 @@ const svg = (tag, attributes, ...children) => put(document.createElementNS(SVG, 
 const byId = (id) => document.getElementById(id);
 const dataOf = (id) => JSON.parse(byId(id).textContent);
 
+// A link that saves what `draw` makes as a picture (SVG), in the colours and letters of the page.
+function savedAs(name, label, draw) {
+  const save = ({ currentTarget: link }) => {
+    const picture = put(draw(), { xmlns: SVG }, []);
+    picture.prepend(svg("style", {}, document.querySelector("style").textContent));
+    link.href = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(picture)], { type: "image/svg+xml" }));
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  return h("a", { href: "#", download: `${name.replace(/[^\w-]+/g, "_")}.svg`, title: "Save as a picture (SVG)", onclick: save }, label);
+}
+
 // JSON that was compressed and put into base64.
 async function unpacked(id) {
   const bytes = Uint8Array.from(atob(byId(id).textContent), (letter) => letter.charCodeAt(0));

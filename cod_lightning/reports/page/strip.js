@@ -27,7 +27,7 @@ function stripOf(life, pack, facts, text) {
   const contexts = solves.map((one) => wrapped(text(one.context_before), STRIP.letters, STRIP.most));
   const top = 68 + told.length * STRIP.line, below = top + STRIP.curve + 34, hasLake = solves.some((one) => one.path && pack.tasks[one.position] && pack.tasks[one.position].lake);
   const words = below + (hasLake ? 178 : 0), height = words + 40 + Math.max(...contexts.map((lines) => lines.length), 1) * STRIP.line;
-  const picture = svg("svg", { xmlns: SVG, viewBox: `0 0 ${width} ${height}`, width, height, class: "strip" },
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "strip" },
     svg("rect", { class: "strip-paper", width, height }),
     svg("text", { class: "strip-title", x: 24, y: 30 }, pack.id), svg("text", { x: 24, y: 48 }, facts),
     inLines(told, 24, 70, {}));
@@ -44,6 +44,5 @@ function stripOf(life, pack, facts, text) {
     if (drawn) put(picture, {}, [put(lakePicture(drawn, one.path, false), { x, y: below + 12, width: 150, height: 150 }, [])]);
     put(picture, {}, [svg("text", { x, y: words + 22 }, "context"), inLines(contexts[at], x, words + 40, { class: "strip-context" })]);
   });
-  picture.prepend(svg("style", {}, document.querySelector("style").textContent));
-  return new XMLSerializer().serializeToString(picture);
+  return picture;
 }

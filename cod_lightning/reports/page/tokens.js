@@ -3,6 +3,8 @@
 const WIDEST_GAP = 0.2, LOWEST_LOGPROB = 3;
 const mixed = (variable, share, most) => `color-mix(in srgb, var(${variable}) ${Math.round(Math.min(1, share) * most)}%, transparent)`;
 
+const UNTRAINED = "Not coloured: no update trained on this episode, as on all of advantage 0.";
+
 // Each colouring: its label; whether an episode has it; the colour of token `at` of a turn; and, for its legend, the two ends
 // and the sentence beside them. A turn's log-probs are in -1/100 nats, its gaps in 1/10000.
 const COLOURINGS = {
@@ -19,8 +21,8 @@ const COLOURINGS = {
     known: (one) => one.advantage !== null,
     colour: (turn, at, one, strongest) => mixed(one.advantage < 0 ? "--bad" : "--good", Math.abs(one.advantage) / strongest, 60),
     ends: (strongest) => [[`worse than its siblings, ${shown(-strongest)}`, mixed("--bad", 1, 60)], ["", "transparent"], [`better, ${shown(strongest, 2, true)}`, mixed("--good", 1, 60)]],
-    note: () => "One for all tokens of an episode.",
-    missing: () => "Not coloured: this episode's return has no other to compare with.",
+    note: () => "As the update had it; one for all tokens of an episode.",
+    missing: () => UNTRAINED,
   },
   gap: {
     label: "log-prob gap",
@@ -30,7 +32,7 @@ const COLOURINGS = {
     note: (one) => `Policy minus sampler, in nats; mean size ${shown(one.gap.mean, 4)}, largest ${shown(one.gap.largest, 4)}. ${one.gap.updates === 0
       ? "No update lies between the two, so this is how far engine and training forward disagree."
       : `The policy had moved by ${counted(one.gap.updates, "update")} since it sampled: that drift is in the gap, beside what engine and training forward disagree by.`}`,
-    missing: (one) => (one.advantage !== null && Math.abs(one.advantage) < 1e-6 ? "Not coloured: this episode had advantage 0, so no update put its tokens through the model." : "Not coloured: no line tells the policy's log-probs of this episode."),
+    missing: () => UNTRAINED,
   },
 };
 

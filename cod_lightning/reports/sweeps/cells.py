@@ -3,11 +3,9 @@
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
 
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.conditions import ConditionKind
@@ -48,8 +46,6 @@ class FinishedRun:
     outcomes: Outcomes
     blanked: Outcomes | None
     """Of the trained policy with its context hidden."""
-    curve: tuple[tuple[float, float], ...]
-    """Sampled tokens, success on validation packs in the mean over positions; a pair a validation."""
     cost: Cost
 
 
@@ -138,30 +134,13 @@ def read_finished(folder: Path, record: JobRecord, suite: str) -> FinishedRun | 
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [{k: float(v) for k, v in row.items() if k and v} for row in csv.DictReader(file)]
-        curve, cost = tuple(_curve(rows)), _cost(rows, record)
+        cost = _cost(rows, record)
     except (OSError, ValueError, KeyError, csv.Error) as error:
         said = " ".join(str(error).split())[:200]
         raise DataError(
             f"{path} is no metrics.csv of this project ({type(error).__name__}: {said}). Move {folder} away."
         ) from error
-    return FinishedRun(folder=folder, record=record, outcomes=outcomes, blanked=blanked, curve=curve, cost=cost)
-
-
-def curve_at(run: FinishedRun, tokens: np.ndarray) -> np.ndarray:
-    """Success after so many sampled tokens, between two validations on the line that joins them; NaN without a validation."""
-    if not run.curve:
-        return np.full(len(tokens), np.nan)
-    x, y = np.array(run.curve).T
-    return np.interp(tokens, x, y)
-
-
-def _curve(rows: Sequence[dict[str, float]]) -> Iterator[tuple[float, float]]:
-    tokens = 0.0
-    for row in rows:
-        tokens = row.get("tokens/sampled", tokens)
-        success = [v for k, v in row.items() if k.startswith("val/success/position_")]
-        if success:
-            yield tokens, sum(success) / len(success)
+    return FinishedRun(folder=folder, record=record, outcomes=outcomes, blanked=blanked, cost=cost)
 
 
 def _cost(rows: Sequence[dict[str, float]], record: JobRecord) -> Cost:

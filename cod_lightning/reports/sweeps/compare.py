@@ -11,21 +11,18 @@ import numpy as np
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.crossed import holm
 from cod_lightning.evaluation.results import read_results
-from cod_lightning.reports.sweeps.cells import Cell, Cost, FinishedRun, cells_of, curve_at, warm_start_outcomes
-from cod_lightning.reports.sweeps.grid import effects, grid_of
+from cod_lightning.reports.sweeps.cells import Cell, Cost, cells_of, warm_start_outcomes
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_jobs
-from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, Curve, SweepRecord, SweepResults, WarmStartRecord
+from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, SweepRecord, SweepResults, WarmStartRecord
 from cod_lightning.reports.sweeps.statistics import (
     BySeed,
     difference_table,
     mean_over_positions,
-    over_seeds,
     statistics,
     success_table,
 )
 from cod_lightning.whole_file import write_whole
 
-_CURVE_POINTS = 12
 _EQUAL = 1.05
 """Most that the largest budget may be of the smallest for runs to count as equally expensive."""
 _SEED = "seed_everything"
@@ -59,10 +56,8 @@ def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) ->
     done = [cell for cell in cells if cell.runs]
     first = _reference(done, asked)
     some = next(iter(first.runs.values())).outcomes
-    tokens = _common_tokens(done)
     warm_starts = {cell.label: warm_start_outcomes(cell, suite) for cell in done}
-    records = [_cell(cell, first, tokens, warm_starts[cell.label]) for cell in done]
-    settings = {cell.label: cell.setting for cell in done}
+    records = [_cell(cell, first, warm_starts[cell.label]) for cell in done]
     best = _best(warm_starts[first.label])
     temperatures = {name: statistics(success_table(runs)) for name, runs in warm_starts[first.label].items()}
     return SweepRecord(
@@ -74,8 +69,6 @@ def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) ->
         varied=list(first.setting),
         reference=first.label,
         cells=records,
-        effects=effects(settings, {cell.label: cell.outcomes for cell in done}, first.setting),
-        grid=grid_of(done, first),
         warm_start=None if best is None else WarmStartRecord(best_temperature=best, temperatures=temperatures),
         notes=[*_notes(cells, records), *_corrected(done, first)],
     )
@@ -94,30 +87,20 @@ def _reference(cells: Sequence[Cell], asked: str | None) -> Cell:
     return matching[0]
 
 
-def _cell(cell: Cell, first: Cell, tokens: np.ndarray, warm_starts: Mapping[str, BySeed]) -> CellRecord:
-    seeds = sorted(cell.runs)
-    curves = {seed: curve_at(cell.runs[seed], tokens) for seed in seeds}
-    areas, against = ({seed: _area(run, tokens) for seed, run in one.runs.items()} for one in (cell, first))
+def _cell(cell: Cell, first: Cell, warm_starts: Mapping[str, BySeed]) -> CellRecord:
     blanked = {seed: run.blanked for seed, run in cell.runs.items() if run.blanked is not None}
     best = _best(warm_starts)
     minus = None if cell is first else difference_table(cell.outcomes, first.outcomes)
     above = None if best is None else difference_table(cell.outcomes, warm_starts[best])
-    shared = [seed for seed in seeds if seed in against]
     return CellRecord(
         label=cell.label,
         setting=cell.setting,
         command=_command(cell),
-        seeds=seeds,
+        seeds=sorted(cell.runs),
         not_finished=sorted(cell.not_finished),
         success=statistics(success_table(cell.outcomes)),
         blanked=statistics(success_table(blanked))["mean"] if blanked else None,
-        curve=Curve(
-            tokens=[round(x) for x in tokens.tolist()],
-            success=[over_seeds([curves[seed][at] for seed in seeds]) for at in range(len(tokens))],
-        ),
-        curve_area=over_seeds([areas[seed] for seed in seeds]),
         minus_reference=None if minus is None else statistics(minus),
-        curve_area_minus_reference=None if cell is first else over_seeds([areas[s] - against[s] for s in shared]),
         minus_warm_start=None if above is None else statistics(above),
         cost=_cost([run.cost for run in cell.runs.values()]),
     )
@@ -135,25 +118,11 @@ def _corrected(cells: Sequence[Cell], first: Cell) -> Iterator[str]:
         )
 
 
-def _area(run: FinishedRun, tokens: np.ndarray) -> float:
-    """Mean success over the tokens that all runs have in common; NaN without a validation."""
-    return float(curve_at(run, tokens).mean()) if len(tokens) else math.nan
-
-
 def _best(warm_starts: Mapping[str, BySeed]) -> str | None:
     """The condition of the warm start that solves most, of those of which anything is known."""
     tables = {name: success_table(runs) for name, runs in warm_starts.items()}
     means = {name: np.nanmean(one.values) for name, one in tables.items() if not np.isnan(one.values).all()}
     return max(means, key=lambda name: means[name], default=None)
-
-
-def _common_tokens(cells: Sequence[Cell]) -> np.ndarray:
-    """Points on the tokens that all learning curves cover."""
-    curves = [np.array(run.curve) for cell in cells for run in cell.runs.values() if run.curve]
-    if not curves:
-        return np.array([])
-    first, last = max(curve[0, 0] for curve in curves), min(curve[-1, 0] for curve in curves)
-    return np.linspace(first, last, _CURVE_POINTS) if last > first else np.array([last])
 
 
 def _cost(costs: Sequence[Cost]) -> CellCost:

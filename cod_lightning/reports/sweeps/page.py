@@ -1,36 +1,26 @@
 """The comparison as a page: what won, by how much, at what cost, what made no difference, and how to run each row again."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 from cod_lightning.evaluation.schema import Figure
 from cod_lightning.evaluation.view import packs_of, with_interval
 from cod_lightning.markdown import escaped, fenced, table
-from cod_lightning.reports.sweeps.schema import CellRecord, Grid, Statistics, SweepRecord, SweepResults
+from cod_lightning.reports.sweeps.schema import CellRecord, Statistics, SweepRecord, SweepResults
 
 _ABOUT = """Success (share of tasks solved) on held-out packs that are the same for all runs, with 95 % intervals over seeds and
 packs (whole hidden rules, where packs share one): both count as drawn at random, with Satterthwaite's degrees of freedom, one less
 than there are seeds at most, so that few seeds make wide intervals.
-Differences are paired by seed and pack. *mean* is over positions, *gain* is last minus first position, *area* the mean of
-success on validation packs over the sampled tokens that all runs have in common (intervals over seeds alone). Intervals are
-read one by one; the notes say what is left after Holm's correction. Sampled tokens are those of training rollouts; trained tokens
+Differences are paired by seed and pack. *mean* is over positions, *gain* is last minus first position. Intervals are read one by
+one; the notes say what is left after Holm's correction. Sampled tokens are those of training rollouts; trained tokens
 went through forward and backward."""
 
 
-def page(results: SweepResults, title: str, command: str, plots: Sequence[Path] = ()) -> str:
+def page(results: SweepResults, title: str, command: str) -> str:
     """The whole page; `command` is what wrote it."""
     parts = [f"# {title}", f"Written by `{command}`.", _ABOUT]
     for sweep in results["sweeps"]:
         parts += _sweep(sweep)
-        parts += [
-            f"![{escaped(sweep['config'])}](<{plot.name}>)" for plot in plots if plot.stem.endswith(plot_name(sweep))
-        ]
     return "\n\n".join(parts) + "\n"
-
-
-def plot_name(sweep: SweepRecord) -> str:
-    """Part of the names of its plots."""
-    return f"{sweep['config']}_{sweep['suite']}".replace("/", "_")
 
 
 def sentences(sweep: SweepRecord) -> Iterator[str]:
@@ -46,10 +36,6 @@ def sentences(sweep: SweepRecord) -> Iterator[str]:
             f"{cell['label']} against {sweep['reference']}: {_signed(mean)} in the mean ({_verdict(mean)}), "
             f"{_signed(gain)} in the gain ({_verdict(gain)}){_dearer(cell, sweep)}."
         )
-    for effect in sweep["effects"]:
-        mean = effect["difference"]["mean"]
-        over = f"averaged over {effect['cells']} combinations of the rest"
-        yield f"{effect['key']}={effect['choice']} against {effect['against']}, {over}: {_signed(mean)} ({_verdict(mean)})."
 
 
 def _sweep(sweep: SweepRecord) -> Iterator[str]:
@@ -58,8 +44,6 @@ def _sweep(sweep: SweepRecord) -> Iterator[str]:
     about = f"{packs_of(sweep)} of {sweep['pack_size']}; seeds {', '.join(map(str, seeds))}; reference: "
     yield f"{about}{escaped(sweep['reference'])}."
     yield "\n".join(f"- {escaped(sentence)}" for sentence in sentences(sweep))
-    if sweep["grid"] is not None:
-        yield _grid(sweep["grid"])
     yield _outcomes(sweep)
     yield _differences(sweep)
     yield _costs(sweep)
@@ -67,21 +51,6 @@ def _sweep(sweep: SweepRecord) -> Iterator[str]:
     yield fenced("\n".join(cell["command"] for cell in sweep["cells"]), "bash")
     if sweep["notes"]:
         yield "\n".join(f"- Note: {escaped(note)}" for note in sweep["notes"])
-
-
-def _grid(grid: Grid) -> str:
-    top = escaped(grid["rows"][0]["label"])
-    lines = []
-    for row in grid["rows"]:
-        found = {c: f"{_shown(figure)} ({row['seeds'][c]})" for c, figure in row["success"].items()}
-        lines.append([escaped(row["label"]), *(found.get(choice, "") for choice in grid["columns"])])
-    for row in grid["rows"][1:]:
-        found = {choice: _signed(figure) for choice, figure in row["minus_first"].items()}
-        if found:
-            lines.append(
-                [f"{escaped(row['label'])} minus {top}", *(found.get(choice, "") for choice in grid["columns"])]
-            )
-    return table(["mean success (seeds)", *(escaped(f"{grid['key']}={choice}") for choice in grid["columns"])], lines)
 
 
 def _outcomes(sweep: SweepRecord) -> str:
@@ -106,12 +75,11 @@ def _differences(sweep: SweepRecord) -> str:
     lines = []
     for cell in sweep["cells"]:
         minus, above = cell["minus_reference"], cell["minus_warm_start"]
-        area = cell["curve_area_minus_reference"]
         last = None if minus is None else minus["by_position"][-1]
-        figures = [None if minus is None else minus["mean"], last, None if minus is None else minus["gain"], area]
+        figures = [None if minus is None else minus["mean"], last, None if minus is None else minus["gain"]]
         figures.append(None if above is None else above["mean"])
         lines.append([escaped(cell["label"]), *("-" if one is None else _signed(one) for one in figures)])
-    head = ["minus the reference", "mean", "last position", "gain", "area", "minus the best warm start, mean"]
+    head = ["minus the reference", "mean", "last position", "gain", "minus the best warm start, mean"]
     return table(head, lines)
 
 

@@ -15,13 +15,6 @@ class Statistics(TypedDict):
     """Last minus first position."""
 
 
-class Curve(TypedDict):
-    """Success on validation packs, in the mean over positions, against sampled tokens; intervals over seeds."""
-
-    tokens: list[float]
-    success: list[Figure]
-
-
 class CellCost(TypedDict):
     """Means over seeds."""
 
@@ -50,47 +43,11 @@ class CellRecord(TypedDict):
     success: Statistics
     blanked: Figure | None
     """Mean over positions with the context hidden."""
-    curve: Curve
-    curve_area: Figure
-    """Mean of the curve over the tokens that all cells have in common."""
     minus_reference: Statistics | None
     """Paired by seed and pack."""
-    curve_area_minus_reference: Figure | None
-    """Paired by seed."""
     minus_warm_start: Statistics | None
     """At the temperature that is best for it, paired by seed and pack."""
     cost: CellCost
-
-
-class Effect(TypedDict):
-    """A choice against the reference's choice in the same key, averaged over all combinations of the other keys."""
-
-    key: str
-    choice: str
-    against: str
-    cells: int
-    difference: Statistics
-
-
-class GridRow(TypedDict):
-    """What is left of the settings of some cells, once one key goes along the columns; figures by that key's choices."""
-
-    label: str
-    seeds: dict[str, int]
-    success: dict[str, Figure]
-    """Mean over positions."""
-    minus_first: dict[str, Figure]
-    """Minus the first row in the same column, paired by seed and pack."""
-
-
-class Grid(TypedDict):
-    """Cells of two or more keys, crossed."""
-
-    key: str
-    """Along the columns."""
-    columns: list[str]
-    rows: list[GridRow]
-    """The reference's at the top."""
 
 
 class WarmStartRecord(TypedDict):
@@ -114,10 +71,6 @@ class SweepRecord(TypedDict):
     reference: str
     """Label of a cell."""
     cells: list[CellRecord]
-    effects: list[Effect]
-    """Where more than one key varies and every combination was run."""
-    grid: Grid | None
-    """Where choices were crossed."""
     warm_start: WarmStartRecord | None
     notes: list[str]
     """What a reader must know: jobs that failed, budgets that differ."""

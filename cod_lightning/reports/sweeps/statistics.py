@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from cod_lightning.evaluation.crossed import crossed_estimate, seed_estimate
+from cod_lightning.evaluation.crossed import crossed_estimate
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.schema import Figure
@@ -73,11 +73,6 @@ def statistics(table: Table) -> Statistics:
 def mean_over_positions(table: Table) -> Estimate:
     """In the mean over positions, with its p-value."""
     return crossed_estimate(table.values.mean(axis=2), table.rules)
-
-
-def over_seeds(values: list[float]) -> Figure:
-    """Of a figure that each run has one of."""
-    return figure(seed_estimate(np.array(values, dtype=float)))
 
 
 def figure(estimate: Estimate) -> Figure:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,14 +170,11 @@ def test_a_damaged_file_of_a_job_is_named_in_one_line(root: Path, name: str, con
     assert "\n" not in str(raised.value)
 
 
-def test_costs_and_curves_come_from_the_metrics(root: Path) -> None:
-    cell = only(root)["cells"][0]
-    cost = cell["cost"]
+def test_costs_come_from_the_metrics(root: Path) -> None:
+    cost = only(root)["cells"][0]["cost"]
     assert (cost["sampled_tokens"], cost["trained_tokens"], cost["updates"]) == (1000.0, 400.0, 4.0)
     assert cost["train_s"] == 2 * 3.0 + 4 * 1.0, "a rollout counts once, whatever it is trained on"
     assert (cost["wall_s"], cost["cpu_s"], cost["peak_mib"]) == (12.0, 9.0, 500.0)
-    assert (cell["curve"]["tokens"][0], cell["curve"]["tokens"][-1]) == (500, 1000)
-    assert cell["curve_area"]["mean"] == pytest.approx(0.3 * 0.75)
 
 
 def test_unequal_budgets_are_said(root: Path) -> None:
@@ -196,21 +192,6 @@ def test_a_failed_job_is_a_note_and_its_seed_is_missing(root: Path) -> None:
     sweep = only(root)
     assert (sweep["cells"][1]["seeds"], sweep["cells"][1]["not_finished"]) == ([1, 3], [2])
     assert "credit=trajectory, seed 2, is not in the figures, failed: the loss is nan" in sweep["notes"]
-
-
-def test_a_full_grid_says_what_each_choice_does_on_the_average(tmp_path: Path) -> None:
-    rates = {("a", "x"): 0.2, ("a", "y"): 0.3, ("b", "x"): 0.4, ("b", "y"): 0.4}
-    for (one, two), rate in rates.items():
-        for seed in (1, 2):
-            job(tmp_path, seed, rate, credit=one, loss=two)
-    effects = {(e["key"], e["choice"]): e["difference"]["mean"]["mean"] for e in only(tmp_path)["effects"]}
-    mean = {pair: np.mean([successes(s, rate) for s in (1, 2)]) for pair, rate in rates.items()}
-    expected = (mean["b", "x"] + mean["b", "y"] - mean["a", "x"] - mean["a", "y"]) / 2
-    assert effects["credit", "b"] == pytest.approx(expected, abs=1e-4)
-    assert set(effects) == {("credit", "b"), ("loss", "y")}
-    next(tmp_path.glob("b-y-1-*/job.json")).unlink()
-    next(tmp_path.glob("b-y-2-*/job.json")).unlink()
-    assert only(tmp_path)["effects"] == [], "a combination is missing"
 
 
 def test_of_several_comparisons_the_notes_name_those_that_survive_holm_s_correction(tmp_path: Path) -> None:
@@ -234,6 +215,14 @@ def test_a_choice_that_only_follows_from_another_is_no_key_of_the_table(tmp_path
     assert only(tmp_path)["varied"] == ["method"]
 
 
+def test_a_key_that_an_older_run_did_not_know_is_no_difference(tmp_path: Path) -> None:
+    for order, (credit, others) in enumerate({"episode": {}, "task": {"mismatch": "none"}}.items()):
+        folder = job(tmp_path, 1, 0.3, order=order, credit=credit, **others)
+        record = (folder / "job.json").read_text().replace('"mismatch=none",', "")
+        (folder / "job.json").write_text(record)
+    assert only(tmp_path)["varied"] == ["credit"]
+
+
 def test_one_cell_and_seed_from_two_configs_is_refused(root: Path) -> None:
     twice = next(root.glob("episode-1-*"))
     (root / "again").mkdir()
@@ -252,7 +241,7 @@ def test_the_page_says_what_won_by_how_much_and_how_to_run_it_again(root: Path) 
     assert command in text
 
 
-def test_texts_from_outside_are_shown_in_the_page_and_the_plots_and_never_act(root: Path) -> None:
+def test_texts_from_outside_are_shown_in_the_page_and_never_act(root: Path) -> None:
     hostile = "$\\x^{ | <img src=x> ![a](http://evil.example) ```"
     for seed in (1, 2, 3):
         job(root, seed, 0.4, order=2, credit="hostile")
@@ -269,19 +258,6 @@ def test_texts_from_outside_are_shown_in_the_page_and_the_plots_and_never_act(ro
     assert 'evil.example"' not in html
     assert html.count("&lt;img src=x&gt;") > 5
     assert html.count("<pre>") == 1
-
-
-def test_runs_without_a_validation_have_no_curve_and_all_else(root: Path) -> None:
-    for folder in (*root.glob("episode-*"), *root.glob("trajectory-1-*")):
-        rows = (folder / "metrics.csv").read_text().splitlines()
-        (folder / "metrics.csv").write_text("\n".join(row for row in rows if ",,,," not in row) + "\n")
-    first, second = only(root)["cells"]
-    assert first["curve_area"]["mean"] is None
-    assert second["curve_area"]["n"] == 2
-    assert second["minus_reference"]["mean"]["mean"] > 0.1
-    for folder in root.glob("trajectory-*"):
-        shutil.copy(next(root.glob("episode-1-*")) / "metrics.csv", folder)
-    assert main(["sweep", "--table", str(root)]) == 0
 
 
 def test_a_row_is_run_again_by_what_can_be_typed(root: Path) -> None:
@@ -302,13 +278,11 @@ def test_a_reference_that_is_not_one_cell_is_refused(root: Path, asked: str) -> 
         compare([root], asked)
 
 
-def test_the_command_writes_json_page_and_plots_without_running_anything(root: Path, capsys: Any) -> None:
+def test_the_command_writes_json_and_page_without_running_anything(root: Path, capsys: Any) -> None:
     assert main(["sweep", "--table", str(root), "--results", str(root / "ablations")]) == 0
     written = sorted(path.name for path in root.glob("ablations*"))
-    drawn = [f"ablations_study_made_held_out.{ending}" for ending in ("png", "svg")]
-    assert written == ["ablations.json", "ablations.md", *drawn]
+    assert written == ["ablations.json", "ablations.md"]
     assert json.loads((root / "ablations.json").read_text())["sweeps"][0]["reference"] == "credit=episode"
-    assert drawn[0] in (root / "ablations.md").read_text()
     assert "Highest mean" in capsys.readouterr().out
 
 

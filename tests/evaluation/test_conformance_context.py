@@ -1,0 +1,124 @@
+"""Every rule for context mechanisms is broken on purpose by one, and found."""
+
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import ContextUpdate, Stored, TextState
+from cod_lightning.contexts.hint import HintScripted
+from cod_lightning.contexts.worded import WordedWords
+from cod_lightning.evaluation.conformance_context import check_context
+from cod_lightning.methods.notebook import NotebookContext
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [HintContext("compact"), HintContext("natural"), NotebookContext("compact"), NotebookContext("natural")],
+)
+def test_shipped_contexts_keep_their_rules(mechanism):
+    assert not [verdict for verdict in check_context(mechanism) if verdict.broken]
+
+
+class ListingWords(WordedWords):
+    def words(self):
+        return ["hint"]
+
+
+class Listing(HintContext):
+    """Gives its words as a list."""
+
+    companions = (ListingWords, *HintContext.companions)
+
+
+class Loud(HintContext):
+    def empty(self):
+        return TextState("hello")
+
+
+class ForgetfulScripted(HintScripted):
+    def adopt(self, note):
+        return TextState("")
+
+
+class Forgetful(HintContext):
+    companions = (ForgetfulScripted, *HintContext.companions)
+
+
+class UndumpedStored(Stored):
+    def load(self, text):
+        return TextState("other")
+
+
+class Undumped(HintContext):
+    companions = (UndumpedStored, *HintContext.companions)
+
+
+class DeafScripted(HintScripted):
+    def write(self, note, messages):
+        return "no"
+
+
+class Deaf(HintContext):
+    companions = (DeafScripted, *HintContext.companions)
+
+
+class Paying(HintContext):
+    def update(self, state, rules, episode, tokens):
+        ended = yield from super().update(state, rules, episode, tokens)
+        return msgspec.structs.replace(ended, reward=1.0)
+
+
+class Raw(HintContext):
+    def update(self, state, rules, episode, tokens):
+        answer = yield self._opening(state)
+        return ContextUpdate(state=TextState(answer.response), reward=0.0, parsed=True)
+
+    def _opening(self, state):
+        blank = SimpleNamespace(control_token=lambda text: "", count=len)
+        from cod_lightning.evaluation.conformance_context import _solved
+
+        return next(super().update(state, "the rules", _solved(self, state), blank))
+
+
+class Notes(msgspec.Struct):
+    text: str = ""
+
+
+class MutableScripted(HintScripted):
+    def adopt(self, note):
+        return Notes(note)
+
+
+class Mutable(HintContext):
+    companions = (MutableScripted, *HintContext.companions)
+    State = Notes
+
+    def empty(self):
+        return Notes()
+
+    def text(self, state):
+        return state.text
+
+    def feedback(self, state, episode):
+        state.text += "!"
+        return state
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "evidence"),
+    [
+        (Listing, "words() is a list; expected a tuple"),
+        (Loud, "expected an empty string"),
+        (Forgetful, "text(adopt(note)) lacks"),
+        (Undumped, "is another one after dump and load"),
+        (Deaf, "the answer of write() is not taken"),
+        (Paying, "expected at most 0"),
+        (Raw, "a control token is kept"),
+        (Mutable, "changed the state"),
+    ],
+)
+def test_a_context_that_breaks_a_rule_is_named_with_an_example(mechanism, evidence):
+    found = [example for verdict in check_context(mechanism("natural")) for example in verdict.broken]
+    assert evidence in " ".join(found)
