@@ -333,10 +333,10 @@ class RolloutDataModule(ItemDataModule):
         """Siblings of each pack, played by the engine's weights as they are now, or, in training, as its source has them."""
         if label != "train":
             return run_groups(packs, num_siblings, self._setting(), label=label)
-        collected = self.packs.collected(packs, num_siblings, self.engine.policy_version)
-        return (
-            run_groups(packs, num_siblings, self._training_setting(), label=label) if collected is None else collected
-        )
+        setting = self._training_setting()
+        num_ids = setting.sampler.num_ids or self.chat.num_ids
+        collected = self.packs.collected(packs, num_siblings, self.engine.policy_version, num_ids)
+        return run_groups(packs, num_siblings, setting, label=label) if collected is None else collected
 
     def _training_setting(self) -> Setting:
         return replace(self._setting(), program=self.program)

@@ -16,10 +16,9 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapter_weights
+from cod_lightning.adapters import BaseWeights, adapter_weights
 from cod_lightning.checkpoints.integrity import EXTRA, METADATA
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.models.base_weights import BaseWeights
 from cod_lightning.whole_file import sync
 
 UNFINISHED = ".writing"
@@ -132,6 +131,8 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     if folder and not (Path(path) / METADATA).is_file():
         raise ConfigError(key, path, f"a checkpoint, not a folder without {METADATA}", remedy)
     file = Path(path) / EXTRA if folder else Path(path)
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise ConfigError(key, path, "a checkpoint, and it is no file", remedy)
     if folder:
         _see_harmless(Path(path), key)
     try:

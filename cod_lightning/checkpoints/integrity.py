@@ -85,7 +85,7 @@ def manifest_damage(folder: Path, identity: str) -> str | None:
             name for name, digest in noted["sha256"].items() if digests([folder / name])[Path(name).name] != digest
         ]
         return f"{changed[0]} in it is not as it was written" if changed else None
-    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError) as error:
         return f"its {MANIFEST} cannot be read ({type(error).__name__})"
 
 
@@ -97,7 +97,7 @@ def _damage_of_shards(folder: Path) -> str | None:
         expected: dict[str, str] = json.loads((folder / MARKER).read_text())["sha256"]
         missing = [name for name in expected if not (folder / name).is_file()]
         changed = [name for name in expected if not missing and digests([folder / name])[name] != expected[name]]
-    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError) as error:
         return f"{MARKER} in it cannot be read ({type(error).__name__})"
     if missing:
         return f"it is incomplete: {missing[0]} is missing"

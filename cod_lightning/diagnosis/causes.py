@@ -31,9 +31,10 @@ class WrongTokenizer(Cause):
         solves = episodes(run.first_groups, EpisodeKind.SOLVE)
         share, found = share_of(solves, lambda one: unread(one) or cut(one))
         nats = [-value for one in solves for turn in one.episode.turns for value in turn.behaviour_logprobs]
-        if not _has_weights(run) or share < self.unread or not nats or fmean(nats) < self.surprise:
+        surprise = sum(nats) / len(nats) if nats else 0.0
+        if not _has_weights(run) or share < self.unread or surprise < self.surprise:
             return None
-        said = f"in the first rollout {share:.0%} of {len(solves)} solve episodes did not parse, at {fmean(nats):.1f} nats a token"
+        said = f"in the first rollout {share:.0%} of {len(solves)} solve episodes did not parse, at {surprise:.1f} nats a token"
         return said, found
 
 
@@ -71,7 +72,7 @@ class BaselineWithoutSiblings(Cause):
 
     def seen(self, run: Evidence) -> Seen | None:
         lost, size = run.late("rollout/num_lost_groups"), run.option("data.packs_per_rollout")
-        if lost is None or not size or lost / size < self.most:
+        if lost is None or not isinstance(size, int) or size < 1 or lost / size < self.most:
             return None
         failed = (
             PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling)
@@ -313,7 +314,7 @@ def _hidden_costs(suite: Any) -> tuple[float, float, float] | None:
         if transfer["control"] != "blanked_context":
             return None
         return transfer["success"]["mean"], transfer["success"]["ci95"][1], hidden
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
         return None
 
 

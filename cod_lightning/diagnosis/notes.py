@@ -3,17 +3,22 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cod_lightning.errors import DataError
 from cod_lightning.forward.logits import output_layer
+from cod_lightning.forward.row_tree import keeps_keys_and_values
 from cod_lightning.types import Episode
 
 _MOST_NOTES = 24
 """Notes that are compared; each is scored behind the prompt of each."""
+_MOST_TOKENS = 2**17
+"""Of prompts and notes, as often as they are scored; fewer notes are compared where they have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +49,18 @@ def dependence(logprobs: Float[Tensor, "n n"]) -> Dependence:
 
 
 def of_notes(model: PreTrainedModel, updates: Sequence[Episode]) -> Dependence | None:
-    """Of the first turns of these update episodes; None where fewer than two have any."""
-    turns = [one.turns[0] for one in updates if one.turns and one.turns[0].action_ids][:_MOST_NOTES]
+    """Of the first turns of these update episodes; None where fewer than two have any.
+
+    Raises `DataError` for token ids that the model lacks.
+    """
+    turns = [one.turns[0] for one in updates if one.turns and one.turns[0].new_ids and one.turns[0].action_ids]
+    sizes = accumulate(len(turn.new_ids) + _MOST_NOTES * len(turn.action_ids) for turn in turns)
+    turns = [turn for turn, size in zip(turns, sizes, strict=True) if size <= _MOST_TOKENS][:_MOST_NOTES]
     if len(turns) < 2:
         return None
+    num_ids = int(model.get_input_embeddings().weight.shape[0])  # pyright: ignore
+    if wrong := [i for turn in turns for i in (*turn.new_ids, *turn.action_ids) if not 0 <= i < num_ids]:
+        raise DataError(f"lifecycles/train.jsonl has token id {wrong[0]}, and the last checkpoint {num_ids:,} ids.")
     notes = [turn.action_ids for turn in turns]
     columns = [_scored(model, prompt.new_ids, notes) for prompt in turns]
     return dependence(torch.stack(columns, dim=1))
@@ -56,11 +69,16 @@ def of_notes(model: PreTrainedModel, updates: Sequence[Episode]) -> Dependence |
 @torch.no_grad()
 def _scored(model: PreTrainedModel, prompt: Sequence[int], notes: Sequence[Sequence[int]]) -> Float[Tensor, " n"]:
     """Log-prob of each note behind one prompt."""
-    longest = max(map(len, notes))
-    rows = [[*prompt, *note, *[0] * (longest - len(note))] for note in notes]
+    longest, cache, before = max(map(len, notes)), None, list(prompt)
+    if len(prompt) > 1 and keeps_keys_and_values(model):  # the prompt goes through the model once
+        ids = torch.tensor([before[:-1]], device=model.device)
+        cache, before = model.base_model(input_ids=ids, use_cache=True).past_key_values, before[-1:]
+        cache.batch_repeat_interleave(len(notes))
+    rows = [[*before, *note, *[0] * (longest - len(note))] for note in notes]
     ids = torch.tensor(rows, device=model.device)
-    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, len(prompt) - 1 : -1]
+    found = model.base_model(input_ids=ids, past_key_values=cache, use_cache=cache is not None)
+    hidden = found.last_hidden_state[:, len(before) - 1 : -1]
     logprobs = torch.log_softmax(output_layer(model)(hidden).float(), dim=-1)
-    of_ids = logprobs.gather(2, ids[:, len(prompt) :, None]).squeeze(2)
+    of_ids = logprobs.gather(2, ids[:, len(before) :, None]).squeeze(2)
     there = torch.arange(longest, device=ids.device) < torch.tensor(list(map(len, notes)), device=ids.device)[:, None]
     return torch.where(there, of_ids, 0.0).sum(dim=1).cpu()

@@ -7,6 +7,7 @@ from cod_lightning.lifecycles.base import Program as Program
 from cod_lightning.lifecycles.base import Shown as Shown
 from cod_lightning.lifecycles.base import Written as Written
 from cod_lightning.lifecycles.base import asks as asks
+from cod_lightning.lifecycles.base import check_ends as check_ends
 from cod_lightning.lifecycles.base import outline as outline
 from cod_lightning.lifecycles.cod import ConnectTheDots as ConnectTheDots
 from cod_lightning.lifecycles.controls import Controlled as Controlled

@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
 
+MOST_EPISODES = 100_000
+"""Of a lifecycle; a program that goes on until a task is solved has more where it never is."""
+
 
 class Shown(StrEnum):
     """How much of its context a solve episode sees."""
@@ -153,6 +156,13 @@ class Program(ABC):
         return self
 
 
+def check_ends(num_episodes: int) -> None:
+    """Raise `ConfigError` for a lifecycle that has so many episodes."""
+    if num_episodes > MOST_EPISODES:
+        expected = "one that ends, also where every task fails or all episodes after a failed one are skipped"
+        raise ConfigError("data.program", f"one of {num_episodes:,} episodes", expected, "Bound its attempts.")
+
+
 class OutlineStep(NamedTuple):
     """One episode of an outline."""
 
@@ -187,6 +197,7 @@ class _Noting(Agent):
         return Written(self._failed(EpisodeKind.WRITE, len(self._solved), task), None)
 
     def _failed(self, kind: EpisodeKind, position: int, task: Task) -> Episode:
+        check_ends(len(self.steps))
         self.steps.append(OutlineStep(kind, position, self._index[task.id]))
         return Episode(kind=kind, position=position, status=EpisodeStatus.COMPLETED, reward=0.0, success=False)
 

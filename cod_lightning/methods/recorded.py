@@ -65,7 +65,8 @@ class RecordedGroups(PackSource):
     def _find(self) -> bool:
         """Whether there are lines that were not known; one that is still being written is none."""
         found = False
-        for path in sorted(self.folder.glob("train.jsonl")) + sorted(self.folder.glob("train.rank*.jsonl")):
+        paths = sorted(self.folder.glob("train.jsonl")) + sorted(self.folder.glob("train.rank*.jsonl"))
+        for path in filter(Path.is_file, paths):  # a pipe would be waited for
             with path.open("rb") as file:
                 file.seek(place := self._read.get(path, 0))
                 for line in file:
@@ -105,6 +106,6 @@ def _whose(line: bytes, path: Path) -> tuple[str, int]:
     try:
         record = json.loads(line)
         return str(record["pack"]["id"]), int(record["sibling"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         remedy = "Remove the line, together with the others of its pack."
         raise ConfigError("data.source.folder", path, "whole lines of lifecycles", remedy) from error

@@ -14,6 +14,7 @@ _MOST_POINTS = 400
 _HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
 _TITLES = {
     "train/reward": "Reward in training",
+    "train/pass_at": "Tasks solved in training by one lifecycle, and by any of k siblings (pass@k)",
     "val/success": "Success on validation packs",
     "val/success/new": "Success on validation tasks that their pack asks for the first time",
     "val/success/repeated": "Success on validation tasks that their pack repeats",
@@ -78,7 +79,7 @@ def read_metrics(folder: Path) -> tuple[dict[str, dict[int, float]], list[str]]:
     notes = [] if (folder / "metrics.csv").exists() else ["There is no metrics.csv, so training curves are missing."]
     points: dict[str, dict[int, float]] = {}
     skipped = 0
-    for path in parts:
+    for path in filter(Path.is_file, parts):  # a pipe would be waited for
         try:
             with path.open(encoding="utf-8", errors="replace", newline="") as file:
                 for row in csv.DictReader(line.replace("\0", "") for line in file):

@@ -18,7 +18,7 @@ from msgspec import structs
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
-from cod_lightning.lifecycles import Ask, Shown, Written
+from cod_lightning.lifecycles import Ask, Shown, Written, check_ends
 from cod_lightning.rewards import scored, summed
 from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
@@ -158,6 +158,7 @@ class Life:
         return self._append(episode)
 
     def _append(self, episode: Episode) -> Episode:
+        check_ends(len(self.episodes))
         self.index += 1
         self.episodes.append(episode)
         return episode

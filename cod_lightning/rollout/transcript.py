@@ -124,9 +124,10 @@ def load_line(line: str, where: str) -> PlayedGroup:
             Attempt(kind=AttemptKind(attempt["kind"]), episode=read_episode(attempt["episode"]))
             for attempt in record.get("attempts", ())
         )
-        life = Lifecycle(pack_id=pack.id, sibling=record["sibling"], episodes=episodes, attempts=attempts)
-        return PlayedGroup(record["step"], Group(pack=pack, lifecycles=(life,)))
-    except (ValueError, KeyError, TypeError, AssertionError, OverflowError, AttributeError) as error:
+        assert all(isinstance(one.id, str) for one in (pack, *tasks)), "an id is no text"
+        life = Lifecycle(pack_id=pack.id, sibling=int(record["sibling"]), episodes=episodes, attempts=attempts)
+        return PlayedGroup(int(record["step"]), Group(pack=pack, lifecycles=(life,)))
+    except (ValueError, KeyError, TypeError, AssertionError, OverflowError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{where} is damaged ({type(error).__name__}: {error}). "
             "A run that was killed leaves a torn last line; remove it together with the other lines of its pack."

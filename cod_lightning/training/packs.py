@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import chain
+from math import isfinite
 from typing import Any
 
 from msgspec import structs
@@ -12,9 +14,10 @@ from msgspec import structs
 from cod_lightning.credit.credited import Credited
 from cod_lightning.envs.base import TextEnv, Variants, beside
 from cod_lightning.errors import ConfigError, answering
+from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.transcript import plain
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Group, Pack, Split
+from cod_lightning.types import Group, Lifecycle, Pack, Split
 
 _VISIT = "~"
 """Before the number of the visit, at the end of a pack's id."""
@@ -153,8 +156,13 @@ class TrainingPacks:
             raise self._error("a source that names different packs for one rollout, of one index told apart by `visit`")
         return drawn
 
-    def collected(self, packs: Sequence[Pack], num_siblings: int, policy_version: int) -> list[Group] | None:
-        """The groups of these packs that the source has from elsewhere; None where the engine is to play them."""
+    def collected(
+        self, packs: Sequence[Pack], num_siblings: int, policy_version: int, num_ids: int
+    ) -> list[Group] | None:
+        """The groups of these packs that the source has from elsewhere; None where the engine is to play them.
+
+        Token ids are below `num_ids`, the size of the policy's vocabulary.
+        """
         with self._checked("collected"):
             found = self.source.collected(packs, num_siblings, policy_version)
             if found is None:
@@ -164,6 +172,11 @@ class TrainingPacks:
             raise self._error(
                 f"a source whose `collected` gives {num_siblings} lifecycles of each pack, in their order"
             )
+        for life in chain.from_iterable(group.lifecycles for group in found):
+            if wrong := _damage(life, num_ids):
+                raise self._error(f"whole lifecycles; sibling {life.sibling} of {life.pack_id} has {wrong}")
+        if drift := count_drift(found):
+            raise self._error(f"turns that continue the ids of their prompts, and {drift:,} tokens do not")
         return [structs.replace(group, pack=pack) for group, pack in zip(found, packs, strict=True)]
 
     def observe(self, outcomes: PackOutcomes) -> None:
@@ -224,6 +237,24 @@ class TrainingPacks:
     def _error(self, expected: str) -> ConfigError:
         remedy = "Correct the source, or choose source=Uniform; the run goes on with --ckpt_path last."
         return ConfigError("data.source", type(self.source).__name__, expected, remedy)
+
+
+def _damage(life: Lifecycle, num_ids: int) -> str:
+    """What a lifecycle from elsewhere has that no rollout gives it, such as ids of another vocabulary; empty: nothing."""
+    solved = sorted(one.position for one in life.solves)
+    beside = {one.position for one in life.episodes} - {*solved, len(solved)}
+    if (
+        not solved
+        or solved != list(range(len(solved)))
+        or beside
+        or {a.episode.position for a in life.attempts} - {*solved}
+    ):
+        return "episodes of which some belong to no solve episode"
+    turns = [turn for one in life.all_episodes for turn in one.turns]
+    if wrong := [i for turn in turns for i in (*turn.new_ids, *turn.action_ids) if not 0 <= i < num_ids]:
+        return f"token id {wrong[0]}, outside the vocabulary of {num_ids:,}"
+    numbers = [one.reward or 0.0 for one in life.all_episodes] + [p for turn in turns for p in turn.behaviour_logprobs]
+    return "" if all(map(isfinite, numbers)) else "a reward or log-prob that is not finite"
 
 
 def without_visit(pack_id: str) -> str:

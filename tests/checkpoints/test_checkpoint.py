@@ -85,6 +85,12 @@ def test_what_is_no_checkpoint_of_ours_is_named(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "empty.ckpt").weights()
 
 
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "last.ckpt")
+    with pytest.raises(ConfigError, match="a checkpoint, and it is no file"):
+        read_checkpoint(tmp_path / "last.ckpt")
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_shards_that_are_torn_are_named(tmp_path: Path) -> None:
     path = sharded(tmp_path / "last.ckpt", model())

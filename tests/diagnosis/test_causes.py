@@ -1,5 +1,6 @@
 """Each cause is named on evidence that has it, and on none that stays just below its threshold."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,15 @@ from msgspec import structs
 
 from cod_lightning.diagnosis.causes import CAUSES, Cause, causes_of, late_notes
 from cod_lightning.diagnosis.evidence import Evidence, read_evidence
-from cod_lightning.diagnosis.notes import Dependence, dependence
-from cod_lightning.errors import ConfigError
+from cod_lightning.diagnosis.notes import Dependence, dependence, of_notes
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.models import TinyPolicy
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import EpisodeKind, EpisodeStatus, StopReason
 from tests.records import group, turn
+from tests.stubs import WordWorld
 
 MIXED = [[True, False], [False, True], [True, True], [False, False]]
 BY_NAME = {cause.named(): cause for cause in CAUSES}
@@ -180,6 +183,77 @@ def test_the_dependence_of_notes_is_the_diagonal_against_the_mean_of_its_row():
 def test_one_note_of_each_pack_is_compared_the_latest_first():
     assert len(late_notes(healthy())) == 4
     assert late_notes(healthy(groups=played(change=unread))) == []
+
+
+def tiny_model():
+    torch.manual_seed(0)
+    policy = TinyPolicy(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    return policy.model(policy.tokenizer(WordWorld().words())).eval()
+
+
+def written(new_ids, action_ids):
+    """An update episode with such a note."""
+    one = structs.replace(turn(), new_ids=new_ids, action_ids=action_ids, behaviour_logprobs=(-0.1,) * len(action_ids))
+    return structs.replace(late_notes(healthy())[0], turns=(one,))
+
+
+def test_notes_are_scored_behind_every_prompt_as_the_whole_row_is():
+    model, prompts, notes = tiny_model(), [(5,), (5, 6, 7), tuple(range(3, 20))], [(7, 8), (9,), (4, 5, 6, 7)]
+    logprobs = torch.zeros(3, 3)
+    for i, note in enumerate(notes):
+        for j, prompt in enumerate(prompts):
+            with torch.no_grad():
+                rows = torch.log_softmax(model(input_ids=torch.tensor([[*prompt, *note]])).logits[0], dim=-1)
+            logprobs[i, j] = sum(rows[len(prompt) - 1 + t, id_] for t, id_ in enumerate(note))
+    found, expected = of_notes(model, list(map(written, prompts, notes))), dependence(logprobs)
+    assert found.information == pytest.approx(expected.information, abs=1e-5)
+    assert found.retrieved == expected.retrieved
+
+
+def test_of_long_prompts_as_few_notes_are_compared_as_can_be_in_time(monkeypatch):
+    monkeypatch.setattr("cod_lightning.diagnosis.notes._MOST_TOKENS", 2 * (30 + 24))
+    notes = [written((5,) * 30, (number,)) for number in range(4)]
+    assert of_notes(tiny_model(), notes).num_notes == 2
+
+
+@pytest.mark.parametrize("ids", [(10**6,), (-1,), (2**70,)])
+@pytest.mark.parametrize("of", ["new_ids", "action_ids"])
+def test_notes_of_a_foreign_run_with_ids_that_the_model_lacks_are_refused(of, ids):
+    model = tiny_model()
+    notes = [structs.replace(one, turns=(turn(),)) for one in late_notes(healthy())]
+    assert of_notes(model, notes).num_notes == 4
+    assert (
+        of_notes(model, [structs.replace(one, turns=(structs.replace(turn(), new_ids=()),)) for one in notes]) is None
+    )
+    damaged = structs.replace(turn(), **{of: ids, "behaviour_logprobs": (-0.1,) * len(ids)})
+    with pytest.raises(DataError, match=rf"token id {ids[0]}, and the last checkpoint"):
+        of_notes(model, [*notes, structs.replace(notes[0], turns=(damaged,))])
+
+
+def test_numbers_as_large_as_can_be_are_looked_at_like_others():
+    largest = column(*[1e308] * 10)
+    run = healthy(metrics=dict.fromkeys(healthy().metrics, largest))
+    assert run.late("train/entropy") == float("inf")
+    assert causes_of(run)
+
+
+@pytest.mark.parametrize("size", ["eight", [8], -1, 0])
+def test_a_config_of_other_kinds_of_values_says_nothing(size):
+    run = replace(HAVE["baseline without siblings"], config={"data": {"packs_per_rollout": size}})
+    assert causes_of(run) == []
+
+
+def test_rows_of_metrics_before_one_that_cannot_be_read_count(tmp_path):
+    (tmp_path / "metrics.csv").write_text(f"step,train/entropy\n0,0.5\n1,{'9' * 200_000}\n2,0.1\n")
+    assert read_evidence(tmp_path).metrics["train/entropy"] == {0: 0.5}
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "evaluation.json", "lifecycles/train.jsonl", "metrics-1.csv"])
+def test_what_is_no_file_is_not_waited_for(tmp_path, name):
+    (tmp_path / "metrics.csv").write_text("step,train/entropy\n0,0.5\n")
+    (tmp_path / "lifecycles").mkdir()
+    os.mkfifo(tmp_path / name)
+    assert read_evidence(tmp_path).num_updates == 1
 
 
 def test_a_folder_without_a_training_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """Programs: what ships, what is refused, and credit of their lifecycles against loops from the definition."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import lightning as L
@@ -22,8 +23,11 @@ from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout import transcript
+from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutObserver
-from cod_lightning.types import EpisodeKind, Split
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from tests.credit_tables import (
     AttemptTable,
     CreditTable,
@@ -34,7 +38,9 @@ from tests.credit_tables import (
     random_table,
     rewards_to_go,
 )
+from tests.rollout.test_lifecycle import CHAT, SAY_W1
 from tests.small_fit import small_fit
+from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 SOLVE, UPDATE, WRITE = EpisodeKind.SOLVE, EpisodeKind.UPDATE, EpisodeKind.WRITE
 
@@ -67,6 +73,33 @@ class Nothing(Program):
 class Elsewhere(ConnectTheDots):
     async def __call__(self, agent, pack):
         await asyncio.sleep(0)
+
+
+@dataclass(frozen=True)
+class WithoutEnd(Program):
+    """Each task until an episode says so."""
+
+    until: Callable[[Episode], bool]
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            while not self.until(await agent.solve(task)):
+                pass
+
+
+def test_a_program_that_goes_on_until_a_task_is_solved_is_refused():
+    with pytest.raises(ConfigError, match=r"data\.program is one of 100,\d+ episodes; expected one that ends"):
+        outline(WithoutEnd(lambda solved: bool(solved.success)), 3)
+
+
+def test_a_program_that_goes_on_after_a_failure_ends_the_run_before_it_has_filled_the_memory():
+    program = WithoutEnd(lambda solved: solved.status is EpisodeStatus.COMPLETED)
+    assert steps(program, 2) == [(SOLVE, 0), (SOLVE, 1)]
+    world = WordWorld(raise_in=".1")
+    sampler = Sampler(engine=FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
+    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, program=program)
+    with pytest.raises(ConfigError, match=r"after a failed one are skipped"):
+        run_groups([world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)], 1, setting)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Lifecycles that were collected elsewhere are trained on as those that the engine plays, waited for, and refused when too old."""
 
+import json
+import os
 import threading
 
 import lightning as L
@@ -21,6 +23,7 @@ from cod_lightning.training.packs import TrainingPacks
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
+NUM_IDS = 1000
 SIZES = {"pack_size": 2, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
 
 
@@ -63,7 +66,7 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
     path.write_bytes(b"".join(lines[:3]) + lines[3][:50])
     packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match=r"expected 2 lifecycles of pack words/train/3/1 .* within 0 s.*wait_s"):
-        packs.collected(drawn, 2, 0)
+        packs.collected(drawn, 2, 0, NUM_IDS)
     packs, drawn = packs_of(tmp_path, wait_s=60)
 
     def finished():
@@ -71,7 +74,7 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
             file.write(lines[3][50:])
 
     threading.Timer(0.3, finished).start()
-    groups = packs.collected(drawn, 2, 0)
+    groups = packs.collected(drawn, 2, 0, NUM_IDS)
     assert [group.pack for group in groups] == drawn
     assert [group.lifecycles for group in groups] == [
         group.lifecycles for group in transcript.read(other[1] / "train.jsonl")[:2]
@@ -82,13 +85,13 @@ def test_lifecycles_that_are_too_old_are_refused_and_those_of_any_age_taken_wher
     (turn, *_) = transcript.read(other[1] / "train.jsonl")[0].lifecycles[0].solves[0].turns
     oldest = turn.policy_version
     packs, drawn = packs_of(other[1], max_staleness=2)
-    assert packs.collected(drawn, 2, oldest + 2)
+    assert packs.collected(drawn, 2, oldest + 2, NUM_IDS)
     with pytest.raises(
         ConfigError, match=rf"policy version {oldest} is 3 behind the weights; expected turns at most 2"
     ):
-        packs.collected(drawn, 2, oldest + 3)
+        packs.collected(drawn, 2, oldest + 3, NUM_IDS)
     packs, drawn = packs_of(other[1])
-    assert packs.collected(drawn, 2, oldest + 3)
+    assert packs.collected(drawn, 2, oldest + 3, NUM_IDS)
 
 
 def test_the_latest_lines_of_a_pack_count_and_damaged_ones_are_named(other, tmp_path):
@@ -96,16 +99,77 @@ def test_the_latest_lines_of_a_pack_count_and_damaged_ones_are_named(other, tmp_
     again = structs.replace(first, lifecycles=tuple(reversed_episodes(life) for life in first.lifecycles))
     transcript.write(tmp_path / "train.jsonl", [first, again])
     packs, drawn = packs_of(tmp_path)
-    assert packs.collected(drawn[:1], 2, 0)[0].lifecycles == again.lifecycles
+    assert packs.collected(drawn[:1], 2, 0, NUM_IDS)[0].lifecycles == again.lifecycles
     with (tmp_path / "train.jsonl").open("a") as file:
         file.write("{}\n")
     packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match=r"train\.jsonl; expected whole lines"):
-        packs.collected(drawn, 2, 0)
+        packs.collected(drawn, 2, 0, NUM_IDS)
 
 
 def reversed_episodes(life):
     return structs.replace(life, episodes=life.episodes[::-1])
+
+
+def first_turn(record):
+    return record["episodes"][0]["turns"][0]
+
+
+DAMAGES = {
+    "an id below 0": (
+        lambda record: first_turn(record)["action_ids"].__setitem__(0, -5),
+        "token id -5, outside the voc",
+    ),
+    "an id beyond int64": (
+        lambda record: first_turn(record)["new_ids"].__setitem__(0, 10**30),
+        "outside the vocabulary of",
+    ),
+    "a log-prob NaN": (
+        lambda record: first_turn(record)["behaviour_logprobs"].__setitem__(0, float("nan")),
+        "not finite",
+    ),
+    "a reward beyond float": (lambda record: record["episodes"][0].update(reward=float("inf")), "not finite"),
+    "other ids": (lambda record: first_turn(record).update(new_ids=[3, 4]), "continue the ids of their prompts"),
+    "a position beyond its episodes": (
+        lambda record: record["episodes"][0].update(position=2**62),
+        "belong to no solve",
+    ),
+    "an attempt at a task that was not played": (
+        lambda record: record.update(
+            attempts=[{"kind": "same_context", "episode": record["episodes"][0] | {"position": 9}}]
+        ),
+        "belong to no solve",
+    ),
+    "no episodes": (lambda record: record.update(episodes=[]), "belong to no solve"),
+    "a sibling that is no number": (lambda record: record.update(sibling=float("inf")), "whole lines"),
+    "lists in lists": (lambda record: record.update(nothing="DEEP"), "whole lines"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_lifecycle_that_no_rollout_makes_is_refused_before_it_is_trained_on(other, tmp_path, damage):
+    lines = (other[1] / "train.jsonl").read_text().splitlines()
+    record = json.loads(lines[0])
+    change, said = DAMAGES[damage]
+    change(record)
+    lines[0] = json.dumps(record).replace('"DEEP"', "[" * 100_000 + "]" * 100_000)
+    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
+    packs, drawn = packs_of(tmp_path)
+    with pytest.raises(ConfigError, match=rf"data\.source.*{said}"):
+        packs.collected(drawn, 2, 0, NUM_IDS)
+
+
+def test_ids_of_another_vocabulary_are_refused(other, tmp_path):
+    packs, drawn = packs_of(other[1])
+    with pytest.raises(ConfigError, match="outside the vocabulary of 4"):
+        packs.collected(drawn, 2, 0, 4)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "train.jsonl")
+    packs, drawn = packs_of(tmp_path)
+    with pytest.raises(ConfigError, match="expected 2 lifecycles"):
+        packs.collected(drawn, 2, 0, NUM_IDS)
 
 
 def test_it_is_refused_where_nothing_can_be_read_and_beside_rollouts_ahead(other, tmp_path):
@@ -127,4 +191,4 @@ def test_a_source_that_gives_other_lifecycles_than_those_asked_for_is_refused(ot
 
     packs = TrainingPacks(Fewer(str(other[1])), WordWorld(), 2, 3)
     with pytest.raises(ConfigError, match="`collected` gives 2 lifecycles of each pack, in their order"):
-        packs.collected([pack for _, pack in packs.draw(0, 2)], 2, 0)
+        packs.collected([pack for _, pack in packs.draw(0, 2)], 2, 0, NUM_IDS)

@@ -27,12 +27,12 @@ def test_torn_and_foreign_lines_are_counted_by_reason_and_the_others_kept(tmp_pa
     first, second = transcript.dump(group("a", [[True, False], [False, True]]))
     older = json.dumps(json.loads(first) | {"schema": 0})
     damaged = json.dumps(json.loads(first) | {"episodes": [{"kind": "nap"}]})
-    file = _write(
-        tmp_path / "x.jsonl", first, older, damaged, b"\xff\xfe", "[]", "null", "", second, second[: len(second) // 2]
-    )
+    unordered = json.dumps(json.loads(second) | {"sibling": "x"})
+    torn = second[: len(second) // 2]
+    file = _write(tmp_path / "x.jsonl", first, older, damaged, b"\xff\xfe", "[]", "null", "", unordered, second, torn)
     (played,) = file.groups()
     assert [life.sibling for life in played.group.lifecycles] == [0, 1]
-    assert file.left_out == {"schema 0, not 2": 1, "torn or damaged": 5}
+    assert file.left_out == {"schema 0, not 2": 1, "torn or damaged": 6}
 
 
 def test_siblings_played_again_after_a_resume_begin_a_group_of_their_own(tmp_path):

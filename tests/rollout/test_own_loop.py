@@ -188,17 +188,21 @@ BAD = [
 ]  # fmt: skip
 
 
-def test_what_is_no_http_is_refused_and_fills_no_terminal(tmp_path, caplog):
-    source = once("""
+def no_http(num):
+    """A program that sends so much that is no HTTP before it asks."""
+    return once(f"""
 import socket
 where = task["base_url"].removeprefix("http://").removesuffix("/v1").split(":")
-for said in (b"\\x16\\x03 hello\\r\\n\\r\\n", b"POST / HTTP/1.1\\r\\nContent-Length: x\\r\\n\\r\\n") * 10:
+for said in (b"\\x16\\x03 hello\\r\\n\\r\\n", b"POST / HTTP/1.1\\r\\nContent-Length: x\\r\\n\\r\\n") * {num // 2}:
     with socket.create_connection((where[0], int(where[1]))) as line:
         line.sendall(said)
         assert b"400" in line.recv(1000)
 answer(chat(task, [user("x")])["content"])
 """)
-    groups, _ = played(tmp_path, source)
+
+
+def test_what_is_no_http_is_refused_and_fills_no_terminal(tmp_path, caplog):
+    groups, _ = played(tmp_path, no_http(20))
     assert first(groups).error == ""
     assert len(caplog.text) < 200
 

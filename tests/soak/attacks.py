@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,11 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from cod_lightning import cli
+from cod_lightning.commands.doctor import run as doctor
 from cod_lightning.commands.report import run as report
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.dataset.records import read_rows
-from cod_lightning.errors import CodLightningError, ForgedRole
+from cod_lightning.errors import ForgedRole
 from cod_lightning.rollout import story
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Group, Message, Role
@@ -39,10 +40,11 @@ from tests.records import group, turn
 from tests.reports.made_runs import write_logprobs, write_run
 from tests.rollout.test_forged_roles import NORMALISERS, forged
 from tests.rollout.test_forged_roles import texts as spelling_texts
+from tests.soak import attacks_by_load as by_load
 from tests.soak import attacks_by_neighbours as by_neighbours
 from tests.soak import attacks_by_text as by_text
+from tests.soak.damages import absurd, damage, refused
 
-_ABSURD = (10**400, -(10**400), 1e308, float("inf"), float("nan"), "x", "", None, [], {}, [[]], True, -1, 2**63, 2**31)
 _NUM_TASKS = 12
 
 
@@ -79,41 +81,6 @@ def content(store: ContextStore) -> list[Any]:
     ]
 
 
-def damage(path: Path, rng: random.Random) -> None:
-    """Change a file's bytes in one of the ways in which disks, copies and people do."""
-    content = bytearray(path.read_bytes())
-    place = rng.randrange(max(1, len(content)))
-    match rng.randrange(6):
-        case 0:
-            for _ in range(rng.choice((1, 1, 1, 20))):
-                content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-        case 1:
-            content[place : place + 512] = bytes(len(content[place : place + 512]))
-        case 2:
-            del content[place:]
-        case 3:
-            del content[place : place + rng.randrange(1, 64)]
-        case 4:
-            other, page = rng.randrange(len(content)) // 4096 * 4096, place // 4096 * 4096
-            content[page : page + 4096] = content[other : other + 4096]
-        case _:
-            content[place:place] = rng.randbytes(rng.randrange(1, 64))
-    path.write_bytes(content)
-
-
-@contextlib.contextmanager
-def refused(counts: dict[str, int], what: str) -> Iterator[None]:
-    """Counts an error of ours as refused, which has one line, and any other as a traceback."""
-    try:
-        yield
-    except CodLightningError as error:
-        counts["refused"] += 1
-        counts["tracebacks"] += "\n" in str(error)
-    except Exception as error:
-        print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
-        counts["tracebacks"] += 1
-
-
 def damaged_stores(num: int) -> dict[str, int]:
     """One of the files of a killed agent's store is damaged; it is then refused in one line, or says exactly what it said."""
     counts: dict[str, int] = dict.fromkeys(("damages", "refused", "unchanged", "tracebacks", "changed"), 0)
@@ -145,8 +112,8 @@ def _next() -> dict[str, Any]:
 
 
 def damaged_runs(num: int) -> dict[str, int]:
-    """A file of a run is damaged, or a value in it becomes absurd; the report is written, or refused in one line."""
-    counts: dict[str, int] = dict.fromkeys(("damages", "reports", "refused", "tracebacks"), 0)
+    """A file of a run is damaged, or a value in it absurd; `report` and `doctor` say what they can, or refuse in one line."""
+    counts: dict[str, int] = dict.fromkeys(("damages", "reports", "doctors", "refused", "tracebacks"), 0)
     groups = [_saying(name, f"note {name}") for name in "abc"]
     with tempfile.TemporaryDirectory() as root:
         whole = write_run(Path(root) / "whole", groups)
@@ -157,12 +124,16 @@ def damaged_runs(num: int) -> dict[str, int]:
             folder = Path(root) / str(number)
             shutil.copytree(whole, folder)
             path = folder / rng.choice(files)
-            (_absurd if number % 2 and path.suffix in (".json", ".jsonl") else damage)(path, rng)
+            (absurd if number % 2 and path.suffix in (".json", ".jsonl") else damage)(path, rng)
             counts["damages"] += 1
             with refused(counts, f"run {number}, {path.name}"):
                 with contextlib.redirect_stdout(io.StringIO()):
                     report([str(folder)])
                 counts["reports"] += 1
+            with refused(counts, f"run {number}, {path.name}"):
+                with contextlib.redirect_stdout(io.StringIO()):
+                    doctor([str(folder)])
+                counts["doctors"] += 1
             shutil.rmtree(folder)
     return counts
 
@@ -186,25 +157,6 @@ def damaged_rows(num: int) -> dict[str, int]:
                 list(read_rows(str(path), ("prompt", "answer")))
                 counts["read"] += 1
     return counts
-
-
-def _absurd(path: Path, rng: random.Random) -> None:
-    """Replace one value somewhere in a file of JSON, or of JSON lines."""
-    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
-    place = rng.randrange(len(lines))
-    record: Any = json.loads(lines[place])
-    holders = list(_holders(record))
-    holder, key = rng.choice(holders)
-    holder[key] = rng.choice(_ABSURD)
-    lines[place] = json.dumps(record)
-    path.write_text("\n".join(lines) + "\n")
-
-
-def _holders(value: Any) -> Any:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield value, key
-        yield from _holders(inner)
 
 
 def hostile_text(number: int) -> str:
@@ -383,6 +335,7 @@ def main() -> None:
         }
         | by_text.attacks(options.share)
         | by_neighbours.attacks(options.share)
+        | by_load.attacks(options.share)
     )
     kept: dict[str, dict[str, Any]] = json.loads(options.out.read_text()) if options.out.exists() else {}
     counts: dict[str, dict[str, Any]] = {}
@@ -394,7 +347,7 @@ def main() -> None:
         options.out.write_text(json.dumps(kept | counts, indent=1) + "\n")
     bad = {f"{a}.{k}": v for a, of in counts.items() for k, v in of.items() if k in _ZERO and v}
     assert not bad, bad
-    most = {"cycles": 600, "caches": 200}
+    most = {"cycles": 600, "caches": 200, "large_reports": 700}
     assert all(10 < counts[a]["peak_mib"] < most[a] for a in most.keys() & counts.keys()), counts
 
 
@@ -408,6 +361,7 @@ _ZERO = (
     "left",
     *by_text.ZERO,
     *by_neighbours.ZERO,
+    *by_load.ZERO,
 )
 
 if __name__ == "__main__":

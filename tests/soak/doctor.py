@@ -22,8 +22,10 @@ PAGE = """# What doctor names
 
     PYTHONPATH=. python tests/soak/doctor.py --out docs/results
 
-Of {num} planted causes {named} are named first. Planted: {planted}. Not named first: {missed}.
-Causes named in {runs} healthy runs: {alarms}, and what was seen there is so.
+Of {num} planted causes {named} are named first, with {beside} others beside them. Causes named in {runs} healthy runs: {alarms},
+and what was seen there is so.
+
+{planted}
 
 {healthy}
 
@@ -82,18 +84,18 @@ def page(planted: list[dict[str, Any]], healthy: list[dict[str, Any]]) -> str:
     def named(row: dict[str, Any]) -> str:
         return ", ".join(one["cause"] for one in row["named"]) or "none"
 
-    missed = [f"{one['run']} (named {named(one)})" for one in planted if not named(one).startswith(one["run"])]
     seen = [": ".join(filter(None, [named(one), *(of["seen"] for of in one["named"])])) for one in healthy]
+    cells = [f"| {one['run']} | {named(one)} | {'; '.join(of['seen'] for of in one['named'])} |" for one in planted]
     sound = [
         f"| {one['run'].removeprefix('healthy ')} | {one['gain']:+.2f} | {said} |"
         for one, said in zip(healthy, seen, strict=True)
     ]
     return PAGE.format(
-        planted=", ".join(one["run"] for one in planted),
-        missed="; ".join(missed) or "none",
+        planted="\n".join(["| planted | named | seen |", "| --- | --- | --- |", *cells]),
         healthy="\n".join(["| healthy | reward, late less first | named |", "| --- | --- | --- |", *sound]),
         num=len(planted),
         named=sum(bool(one["named"]) and one["named"][0]["cause"] == one["run"] for one in planted),
+        beside=sum(of["cause"] != one["run"] for one in planted for of in one["named"]),
         runs=len(healthy),
         alarms=sum(len(one["named"]) for one in healthy),
     )

@@ -4,6 +4,7 @@ llama.cpp's converter renames tensors, puts the rows of Llama's queries and keys
 undoes it. What a file says beyond the keys below, such as scaled rotary frequencies, would change the model: it is refused.
 """
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -72,13 +73,13 @@ def config_of(file: GGUFFile) -> PreTrainedConfig:
     settings |= {
         "num_key_value_heads": get("attention.head_count_kv", heads),
         "head_dim": head_dim,
-        "rms_norm_eps": _short(file.value(f"{name}.attention.layer_norm_rms_epsilon")),
+        "rms_norm_eps": _number(file, f"{name}.attention.layer_norm_rms_epsilon"),
         "vocab_size": embeddings.shape[0] if embeddings else 1,  # without, refused with the other tensors
         "tie_word_embeddings": "output.weight" not in file.tensors,
     }
     for kind in ("bos", "eos", "padding"):
         settings[f"{kind.removesuffix('ding')}_token_id"] = file.values.get(f"tokenizer.ggml.{kind}_token_id")
-    rope = {"rope_type": "default", "rope_theta": _short(file.values.get(f"{name}.rope.freq_base", 10_000.0))}
+    rope = {"rope_type": "default", "rope_theta": _number(file, f"{name}.rope.freq_base", 10_000.0)}
     if name == "gemma3":
         scaled = width // heads if settings["num_hidden_layers"] == _GEMMA3_27B_LAYERS else head_dim
         settings |= {"sliding_window": get("attention.sliding_window"), "query_pre_attn_scalar": scaled}
@@ -145,9 +146,12 @@ def _integer(file: GGUFFile, name: str, key: str, default: int | None = None) ->
     return found
 
 
-def _short(number: float) -> float:
-    """The shortest number that is the same in float32: 1e-05, not 9.999999747378752e-06."""
-    return float(str(np.float32(number)))
+def _number(file: GGUFFile, key: str, default: float | None = None) -> float:
+    """The positive number under a key, the shortest that is the same in float32: 1e-05, not 9.999999747378752e-06."""
+    found = file.value(key) if default is None else file.values.get(key, default)
+    if not isinstance(found, int | float) or not 0 < found < math.inf:
+        raise Unreadable(f"{key} as one number above 0, not {found!r:.40}", "Convert the model again.")
+    return float(str(np.float32(found)))
 
 
 def _by(shape: Any) -> str:

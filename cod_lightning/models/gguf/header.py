@@ -68,6 +68,9 @@ class GGUFFile:
             self.values[key] = self._value(self._number("<u4"))
         self.tensors = dict(self._places(num_tensors))
         """By name."""
+        if (taken := sum(place.num_bytes for place in self.tensors.values())) > len(self._data):
+            expected = f"tensors that share no bytes; they take {taken:,} of the file's {len(self._data):,}"
+            raise Unreadable(expected, _REDOWNLOAD)
 
     def value(self, key: str) -> Any:
         """The metadata under a key that has to be there."""

@@ -13,6 +13,8 @@ NORMAL, CONTROL, USER_DEFINED, BYTE = 1, 3, 4, 6
 """Values of tokenizer.ggml.token_type: made by merges, special, matched as a whole, one byte."""
 SPACE = "\u2581"
 """SentencePiece's sign of a space."""
+_MOST_LETTERS = 1024
+"""Of a token; those of known models have 128 at most, and every way to cut one in two is tried."""
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _GPT4 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*"
@@ -94,6 +96,8 @@ def vocabulary_of(file: GGUFFile, num_embeddings: int) -> GGUFVocabulary:
     if len(tokens) > num_embeddings or len(set(tokens)) < len(tokens):
         expected = f"at most {num_embeddings:,} different tokens, one for each embedding, not {len(tokens):,}"
         raise Unreadable(expected, "Convert the model again.")
+    if (longest := max(map(len, tokens), default=0)) > _MOST_LETTERS:
+        raise Unreadable(f"tokens of at most {_MOST_LETTERS:,} letters, not {longest:,}", "Convert the model again.")
     needed = "merges" if kind == "gpt2" else "scores"
     if len(of_each := file.value(f"{key}.{needed}")) != len(tokens) and kind == "llama":
         raise Unreadable(f"as many {key}.{needed} as tokens, not {len(of_each):,}", "Convert the model again.")

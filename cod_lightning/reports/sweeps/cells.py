@@ -4,7 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from cod_lightning.errors import DataError
@@ -17,6 +17,8 @@ from cod_lightning.reports.sweeps.statistics import BySeed
 
 AS_CONFIGURED = "as configured"
 """The choice in a key that only others of the sweep have."""
+_MOST = 1e18
+"""Tokens and seconds of a run; means of more are no numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,7 @@ def _cost(rows: Sequence[dict[str, float]], record: JobRecord) -> Cost:
     updates = [row for row in rows if "tokens/sampled" in row]
     rollouts = {row["tokens/sampled"]: row.get("time/wait_s", row["time/rollout_s"]) for row in reversed(updates)}
     last = updates[-1] if updates else {}
-    return Cost(
+    cost = Cost(
         updates=len(updates),
         sampled_tokens=last.get("tokens/sampled", math.nan),
         trained_tokens=last.get("tokens/trained", math.nan),
@@ -156,3 +158,6 @@ def _cost(rows: Sequence[dict[str, float]], record: JobRecord) -> Cost:
         cpu_s=record.cpu_s,
         peak_mib=record.peak_mib,
     )
+    if any(abs(number) > _MOST for number in astuple(cost)):
+        raise ValueError(f"a number above {_MOST:g}")
+    return cost

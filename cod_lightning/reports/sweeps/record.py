@@ -1,9 +1,11 @@
-"""`job.json`: what a job of a sweep was asked to do, and how that went. Stdlib only, since every job's process reads it."""
+"""`job.json`: what a job of a sweep was asked to do, and how that went. Nothing heavy, since every job's process reads it."""
 
 import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+
+import msgspec
 
 from cod_lightning.errors import DataError
 from cod_lightning.whole_file import write_whole
@@ -56,11 +58,8 @@ def read_record(folder: Path) -> JobRecord:
     """The record in that folder. Raises `DataError` where there is none, or a damaged one."""
     path = folder / _FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return JobRecord(
-            **{**content, "status": JobStatus(content["status"]), "overrides": tuple(content["overrides"])}
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return msgspec.json.decode(path.read_bytes(), type=JobRecord)
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise DataError(f"{path} is no job of a sweep ({type(error).__name__}: {error}). Move it away.") from error
 
 
@@ -71,4 +70,6 @@ def write_record(folder: Path, record: JobRecord) -> None:
 
 def read_jobs(root: Path) -> dict[Path, JobRecord]:
     """All jobs of a sweep's folder, by their own folders."""
+    if pipe := next(filter(Path.is_fifo, root.glob("*/*")), None):
+        raise DataError(f"{pipe} is a pipe, which would be waited for. Move it away.")
     return {path.parent: read_record(path.parent) for path in sorted(root.glob(f"*/{_FILE}"))}

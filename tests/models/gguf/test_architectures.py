@@ -54,6 +54,9 @@ def test_biases_of_llama_come_back_in_their_order(tmp_path):
         ({"llama.attention.head_count": 0}, "llama.attention.head_count as one number above 0"),
         ({"llama.attention.head_count": None}, "the key llama.attention.head_count in its metadata"),
         ({"llama.feed_forward_length": 128}, "a tensor blk.0.ffn_gate.weight of 128 x 64, which is 96 x 64"),
+        ({"llama.rope.freq_base": float("nan")}, "llama.rope.freq_base as one number above 0, not nan"),
+        ({"llama.rope.freq_base": 0.0}, "llama.rope.freq_base as one number above 0, not 0.0"),
+        ({"llama.attention.layer_norm_rms_epsilon": -1.0}, "layer_norm_rms_epsilon as one number above 0, not -1.0"),
         ({"split.count": 2}, "a model in one file, not one of several. Join them"),
     ],
 )

@@ -68,3 +68,16 @@ def test_absurd_numbers_in_the_header_are_refused_at_once(at, value, said, whole
     with pytest.raises(Unreadable) as refused:
         read(path)
     assert said in refused.value.expected
+
+
+def test_tensors_at_the_same_bytes_are_refused_since_they_could_fill_the_disk(whole, tmp_path):
+    path = tmp_path / "overlapping.gguf"
+    path.write_bytes(whole)
+    for name, place in GGUFFile(path).tensors.items():
+        entry = len(name).to_bytes(8, "little") + name.encode()
+        at = whole.index(entry) + len(entry) + 4 + 8 * len(place.shape) + 4
+        whole = whole[:at] + bytes(8) + whole[at + 8 :]
+    path.write_bytes(whole[: len(whole) // 2 + 1000])
+    with pytest.raises(Unreadable) as refused:
+        read(path)
+    assert "tensors that share no bytes" in refused.value.expected

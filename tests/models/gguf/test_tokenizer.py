@@ -146,6 +146,7 @@ def test_a_text_begins_with_the_token_that_the_file_says(begins, tmp_path):
         ({"tokenizer.ggml.merges": ["1 9x"]}, "merges of its own tokens, and '9x' is none"),
         ({"tokenizer.ggml.merges": ["19"]}, "two tokens in each of tokenizer.ggml.merges, not '19'"),
         ({"tokenizer.ggml.tokens": ["a", "a"]}, "different tokens, one for each embedding, not 2"),
+        ({"tokenizer.ggml.tokens": ["a" * 2_000_000, "b"]}, "tokens of at most 1,024 letters, not 2,000,000"),
         ({"tokenizer.ggml.token_type": [1, 1]}, "as many tokenizer.ggml.token_type as tokens, not 2"),
         ({"tokenizer.ggml.eos_token_id": 9999}, "tokenizer.ggml.eos_token_id below"),
         ({"tokenizer.ggml.eos_token_id": None}, "tokenizer.ggml.eos_token_id, at which an answer ends"),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,12 +145,32 @@ def test_a_warm_start_of_which_nothing_is_known_is_not_the_best(root: Path) -> N
     assert known(**{"warm_start": lost, "warm_start_t0.3": lost}) is None
 
 
+COLUMNS = b"step,tokens/sampled,tokens/trained,time/rollout_s,time/train_s\n"
+
+
+def test_a_pipe_in_a_job_s_folder_is_not_waited_for(root: Path) -> None:
+    os.mkfifo(sorted(root.glob("episode-*"))[0] / "more")
+    with pytest.raises(DataError, match=r"more is a pipe, which would be waited for"):
+        compare([root])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("metrics.csv", b"step,tokens/sampled\n0,many\n", "is no metrics.csv of this project .ValueError"),
         ("metrics.csv", b"step,tokens/sampled\n0,1\n", "is no metrics.csv of this project .KeyError"),
         ("metrics.csv", None, "is no metrics.csv of this project .FileNotFoundError"),
+        (
+            "metrics.csv",
+            COLUMNS + b"0,1e308,1,1,1\n",
+            "is no metrics.csv of this project .ValueError: a number above 1e.18",
+        ),
+        ("job.json", b"[" * 100_000, "is no job of a sweep .ValidationError"),
+        ("job.json", {"order": "x"}, r"is no job of a sweep .ValidationError: .* at `\$\.order`"),
+        ("job.json", {"seed": None}, r"is no job of a sweep .ValidationError: .* at `\$\.seed`"),
+        ("job.json", {"setting": [1]}, r"is no job of a sweep .ValidationError: .* at `\$\.setting`"),
+        ("job.json", {"wall_s": float("nan")}, "is no job of a sweep .DecodeError"),
+        ("evaluation.json", b"[" * 100_000, "is no evaluation.json of this project .RecursionError"),
         ("evaluation_packs.parquet", [0, 2], "without every position once"),
         ("evaluation_packs.parquet", [0, 0], "without every position once"),
         ("evaluation_packs.parquet", [2**31 - 1, 0], "without every position once"),
@@ -162,6 +183,8 @@ def test_a_damaged_file_of_a_job_is_named_in_one_line(root: Path, name: str, con
         path.unlink()
     elif isinstance(content, bytes):
         path.write_bytes(content)
+    elif isinstance(content, dict):
+        path.write_text(json.dumps(json.loads(path.read_text()) | content))
     else:
         rows = [{"suite": "held_out", "condition": "trained", "pack": "a", "position": n} for n in content]
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
@@ -243,17 +266,21 @@ def test_the_page_says_what_won_by_how_much_and_how_to_run_it_again(root: Path) 
 
 def test_texts_from_outside_are_shown_in_the_page_and_never_act(root: Path) -> None:
     hostile = "$\\x^{ | <img src=x> ![a](http://evil.example) ```"
+    hostile_name = f"study/{hostile}>)\x1b[2J"
     for seed in (1, 2, 3):
         job(root, seed, 0.4, order=2, credit="hostile")
     for folder, record in read_jobs(root).items():
         if record.setting.get("credit") == "hostile":
             typed = (f"credit={hostile}", f"seed_everything={record.seed}")
-            write_record(folder, replace(record, setting={**record.setting, "credit": hostile}, overrides=typed))
+            record = replace(record, setting={**record.setting, "credit": hostile}, overrides=typed)
+        write_record(folder, replace(record, config=hostile_name))
     failed = job(root, 4, 0.4, credit="hostile")
     record = read_jobs(root)[failed]
-    write_record(failed, replace(record, status=JobStatus.FAILED, error=f"ValueError: {hostile}"))
+    write_record(failed, replace(record, config=hostile_name, status=JobStatus.FAILED, error=f"ValueError: {hostile}"))
     assert main(["sweep", "--table", str(root)]) == 0
-    html = MarkdownIt("commonmark").enable("table").render((root / "sweep_results.md").read_text())
+    text = (root / "sweep_results.md").read_text()
+    assert "\x1b" not in text
+    html = MarkdownIt("commonmark").enable("table").render(text)
     assert "<img src=x" not in html
     assert 'evil.example"' not in html
     assert html.count("&lt;img src=x&gt;") > 5
