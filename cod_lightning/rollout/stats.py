@@ -46,7 +46,7 @@ class RolloutStats:
     """Lifecycles lost to each fault, by its name."""
     parts: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Sum and number of the parts of rewards, by `reward/PART/position_N` (solve), `update_reward/PART/position_N` or
-    `write_reward/PART/position_N`, of texts that are what was asked for, by `write_valid/position_N`, of tasks solved by `pass_at/K`."""
+    `write_reward/PART/position_N`, of texts that are as asked for, by `write_valid/position_N`, of tasks solved, by `pass_at/K`."""
 
     @property
     def attempt_share(self) -> float:
