@@ -102,7 +102,7 @@ class Agent(Protocol):
 
     def skip(self, kind: EpisodeKind) -> Episode:
         """An episode that does not take place: the next solve episode, or an update after the latest one."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} skips no episode")
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
         """The context rewritten in view of a solve episode; None, and no episode, where it is written within tasks alone.
