@@ -24,11 +24,47 @@ class Role(StrEnum):
     ASSISTANT = "assistant"
 
 
+class Text(Struct, frozen=True, tag="text"):
+    """A part of a message in words."""
+
+    text: str
+
+
+class Image(Struct, frozen=True, tag="image"):
+    """A part of a message that is seen."""
+
+    png: bytes
+    """The file."""
+    alternative: str
+    """What stands in its place wherever a message is read as text: in prompts' token ids, contexts and reports."""
+    media_type: str = "image/png"
+    """Of the file; the only one so far."""
+
+
+Part = Text | Image
+Observation = str | tuple[Part, ...]
+"""What an environment shows: text, or parts in their order."""
+
+
+def text_of(shown: Observation) -> str:
+    """The observation as text, the alternative of each image in its place.
+
+    >>> text_of((Text("Map: "), Image(b"", "P _ G")))
+    'Map: P _ G'
+    """
+    if not isinstance(shown, tuple):
+        return shown
+    return "".join(part.text if isinstance(part, Text) else part.alternative for part in shown)
+
+
 class Message(Struct, frozen=True):
-    """One utterance of a dialogue, as text."""
+    """One utterance of a dialogue."""
 
     role: Role
     content: str
+    """As text (`text_of`)."""
+    parts: tuple[Part, ...] = ()
+    """The same with its images; empty for text alone."""
 
 
 class Split(StrEnum):
@@ -147,6 +183,8 @@ class Turn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The text that was put to the policy this turn, for readers."""
     response: str = ""
     """The action as text, special tokens left out, for readers."""
+    parts: tuple[Part, ...] = ()
+    """Of those messages within `new_ids` that show images, in their order; where none does, empty."""
 
 
 class EntryEventKind(StrEnum):
@@ -297,3 +335,5 @@ class Segment:
     """The oldest one among its tokens."""
     attempt: int | None = None
     """Which of the lifecycle's attempts; None for its own episodes."""
+    images: tuple[Image, ...] = ()
+    """Those shown within `token_ids`, which hold their alternatives, in their order; empty for text alone."""

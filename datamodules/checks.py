@@ -17,7 +17,7 @@ from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import thought_marks
 from cod_lightning.rollout.episode import check_hooks
-from cod_lightning.types import Pack, Split
+from cod_lightning.types import Pack, Split, text_of
 
 
 def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
@@ -68,6 +68,15 @@ def check_pair(engine: Engine, policy: Policy) -> None:
         expected = "an engine that serves several adapters, with model.policy.adapters=by_role"
         remedy = "Choose engine=TransformersEngine or engine=VLLMEngine, or set model.policy.adapters to shared."
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
+
+
+def check_media(engine: Engine, env: TextEnv, key: str = "data.engine") -> None:
+    """Refuse an engine that reads no images where an environment shows them."""
+    if env.traits.shows_images and not engine.takes_media:
+        expected = f"an engine that takes media, since {type(env).__name__} shows images"
+        raise ConfigError(
+            key, type(engine).__name__, expected, "OpenAIEngine is one; or choose an environment in text."
+        )
 
 
 def asked_of(policy: Policy) -> Served:
@@ -137,7 +146,7 @@ def check_prompts(
     check_hooks(env, context)
     with answering(partial(unplayable, env), "an environment that begins a task"):
         world = copy.deepcopy(env)
-        observation, _ = world.reset(options={"task": pack.tasks[0]})
+        observation = text_of(world.reset(options={"task": pack.tasks[0]})[0])
         rules, tools = world.rules, beside(world, Tools).schemas
         texts = {"reset()": observation, "rules": rules}
         for ask in asks(program, len(pack)):

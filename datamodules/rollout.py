@@ -14,6 +14,7 @@ from cod_lightning.datamodules.checks import (
     asked_of,
     check_baseline,
     check_ids,
+    check_media,
     check_names,
     check_pair,
     check_prompts,
@@ -216,6 +217,7 @@ class RolloutDataModule(ItemDataModule):
         """
         if self._chat is None:
             check_pair(self.engine, policy)
+            check_media(self.engine, self.env)
             if not elsewhere:
                 self.engine.check(asked_of(policy))
             tokenizer = policy.tokenizer(self.words_for(policy))
@@ -251,6 +253,11 @@ class RolloutDataModule(ItemDataModule):
             return
         check_names([suite.name for suite in self.suites])
         self.suites = tuple(ready(suite, self.env, self.pack_size, self.context, self.chat) for suite in self.suites)
+        for suite in self.suites:
+            assert suite.env is not None, "ready() settles the world"
+            check_media(self.engine, suite.env)
+            if self.baseline is not None:
+                check_media(self.baseline, suite.env, "data.baseline")
         self._suites_checked = True
 
     def teardown(self, stage: str) -> None:

@@ -4,6 +4,7 @@ Nothing of an endpoint is trusted: an answer is bounded in time, bytes and token
 """
 
 import asyncio
+import base64
 import json
 import threading
 import time
@@ -17,8 +18,8 @@ from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREADABLE, Endpoin
 from cod_lightning.clients.http import LONGEST_PAUSE_S, Bounds, Connections, ask, pause_s
 from cod_lightning.clients.usage import Usage
 from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens
-from cod_lightning.errors import ConfigError, EngineRefused, check_at_least
-from cod_lightning.types import Message, Role
+from cod_lightning.errors import ConfigError, EngineRefused, ForgedRole, check_at_least
+from cod_lightning.types import Message, Role, Text
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -240,7 +241,21 @@ class ChatClient:
             raise ConfigError(f"{self.where}.extra_body", taken, "fields that are not set elsewhere", "Leave them out.")
 
 
-def _sent(message: Message) -> dict[str, str]:
-    """The message as the endpoint gets it: there its text becomes part of a chat template."""
+def _sent(message: Message) -> dict[str, Any]:
+    """The message as the endpoint gets it: there its text becomes part of a chat template. Raises `ForgedRole`.
+
+    Images are sent in place of their alternatives.
+    """
     control = _IN_RESPONSES if message.role is Role.ASSISTANT else WIDELY_KNOWN
-    return {"role": message.role.value, "content": control.broken_up(message.content)}
+    if not message.parts:
+        return {"role": message.role.value, "content": control.broken_up(message.content)}
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            content.append({"type": "text", "text": control.broken_up(part.text)})
+        else:
+            url = f"data:{part.media_type};base64,{base64.b64encode(part.png).decode()}"
+            content.append({"type": "image_url", "image_url": {"url": url}})
+    if token := control.first("".join(part.get("text", "") for part in content)):  # some templates gather the texts
+        raise ForgedRole(f"texts around an image spell {token!r} together")
+    return {"role": message.role.value, "content": content}

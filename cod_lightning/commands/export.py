@@ -26,7 +26,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.reports import card
-from cod_lightning.types import Split
+from cod_lightning.types import Split, text_of
 
 RUN_CONFIG = "run_config.yaml"
 _Precision = Literal["float32", "bfloat16", "float16"]
@@ -141,7 +141,7 @@ def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adap
 def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Facts:
     root, data = run_folder(checkpoint.path), cli.datamodule
     pack = data.env.sample_pack(split=Split.TEST, index=0, num_tasks=data.pack_size)
-    observation, _ = data.env.reset(options={"task": pack.tasks[0]})
+    observation = text_of(data.env.reset(options={"task": pack.tasks[0]})[0])
     system = data.context.prepare(data.context.empty(), data.env.rules, observation).system
     evaluation = None if root is None else root / "evaluation.json"
     versions = {"cod_lightning": __version__, "torch": torch.__version__, "transformers": transformers.__version__}

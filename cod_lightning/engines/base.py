@@ -111,6 +111,8 @@ class Engine(ABC):
     """Whether an adapter is synced as it is; else the sync brings all weights with the adapter merged in."""
     serves_several_adapters: bool = False
     """Whether a request may name the one of several adapters that samples it."""
+    takes_media: bool = False
+    """Whether it reads the parts of messages; else it reads token ids or text alone, and refuses images."""
     precision: str = "float32"
     """What it computes in, by torch's name; known once it is bound."""
     num_prompt_tokens: int = 0

@@ -26,6 +26,7 @@ class OpenAIEngine(Engine):
     """
 
     has_weights = False
+    takes_media = True
 
     def __init__(
         self,

@@ -18,6 +18,8 @@ class ScriptedEngine(Engine):
         stop_id: Ends every response that is not cut off; a response that spells it ends there, as a sampled one would.
     """
 
+    takes_media = True
+
     def __init__(
         self,
         reply: Callable[[Sequence[Message], random.Random], str],
@@ -47,6 +49,7 @@ class Recorded(Engine):
     """Gives the turns of one episode again. Those without tokens, for which the window had no room, are no engine's."""
 
     has_weights = False
+    takes_media = True
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         self._turns = iter([turn for turn in turns if turn.action_ids])

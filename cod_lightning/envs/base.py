@@ -21,10 +21,12 @@ import gymnasium
 
 from cod_lightning.companions import beside as beside
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import EpisodeStatus, Message, Pack, Split, Task
+from cod_lightning.types import EpisodeStatus, Message, Observation, Pack, Split, Task
 
 Stepped = tuple[str, float, bool, bool, dict[str, Any]]
-"""What a step returns: observation, reward, terminated, truncated, and no info."""
+"""What a step returns in text: observation, reward, terminated, truncated, and no info."""
+SteppedInParts = tuple[Observation, float, bool, bool, dict[str, Any]]
+"""The same where the observation may have parts."""
 
 
 class Reference(StrEnum):
@@ -86,10 +88,12 @@ class Traits:
     blocking: bool = False
     """Whether `reset` or `step` waits for something outside, such as a judge behind a network; the rollout then calls them in a
     thread."""
+    shows_images: bool = False
+    """Whether observations may have images among their parts; only engines that take media play it."""
 
 
-class TextEnv(gymnasium.Env[str, str], ABC):
-    """An environment whose observations and actions are text.
+class TextEnv(gymnasium.Env[Observation, str], ABC):
+    """An environment whose actions are text, as its observations are; these may also be a tuple of parts, images among them.
 
     `reset` returns the first observation; `step(action_text)` returns (observation, reward, terminated, truncated, {}).
     Intermediate rewards are 0; the last step's reward is the task's. Any string is a legal action: text that does not
@@ -122,7 +126,7 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """COMPLETED, MALFORMED or TRUNCATED, once the current task has ended."""
 
     @abstractmethod
-    def step(self, action: str) -> Stepped:
+    def step(self, action: str) -> SteppedInParts:
         """Read the answer, carry it out, and show what came of it."""
 
     @abstractmethod

@@ -23,7 +23,7 @@ from cod_lightning.envs.base import (
 from cod_lightning.envs.wrapped import DelegatingWorld
 from cod_lightning.errors import ConfigError, check_positive
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Observation, Pack, Split, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +132,14 @@ class Mixture(DelegatingWorld):
 
     @property
     def traits(self) -> Traits:
-        """Those of the present task's world; blocking where any world is: before `reset` it is open which one's task comes."""
-        return replace(self.inside.traits, blocking=any(world.traits.blocking for world in self.worlds.values()))
+        """Those of the present task's world; blocking, and showing images, where any world is or does: before `reset` it is open
+        which one's task comes."""
+        traits = [world.traits for world in self.worlds.values()]
+        return replace(
+            self.inside.traits,
+            blocking=any(one.blocking for one in traits),
+            shows_images=any(one.shows_images for one in traits),
+        )
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A pack of the world that this identity draws; its id is that of the world's own pack."""
@@ -141,7 +147,9 @@ class Mixture(DelegatingWorld):
         key = rng.choices(list(self.weights), list(self.weights.values()))[0]
         return self._mixed(key, self.worlds[key].sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed))
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
         """Start `options["task"]` in its world, or, without one, whatever the first world starts."""
         if not (options and "task" in options):
             self._here = next(iter(self.worlds))

@@ -110,6 +110,9 @@ class ProcessWorld(WrappedWorld):
         if isinstance(innermost(world), AsyncWorld):
             expected = "a world that makes steps here, since an asynchronous one holds up no other as it is"
             raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
+        if world.traits.shows_images:
+            expected = "a world in text alone, since images are not carried between processes"
+            raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
         check_at_least("data.env.num_workers", num_workers, 1, "Leave it out.")
         check_positive("data.env.step_s", step_s, "60 is the default.")
         for key, value in (("memory_gb", memory_gb), ("cpu_s", cpu_s)):

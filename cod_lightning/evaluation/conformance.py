@@ -21,7 +21,7 @@ from cod_lightning.envs.wrapped import innermost
 from cod_lightning.evaluation.conformance_play import verdicts_on_play
 from cod_lightning.evaluation.conformance_turns import GARBAGE, drawn, ended, gymnasiums_own, members, unlike
 from cod_lightning.evaluation.verdicts import Broken, Verdict, Violation, verdict_on
-from cod_lightning.types import Message, Pack, Role, Split, Task
+from cod_lightning.types import Message, Pack, Role, Split, Task, text_of
 
 SLOW_S = 0.1
 """A step of a world that takes longer is named: a rollout makes thousands of them."""
@@ -170,8 +170,8 @@ def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -
     for pack in packs:
         own = copy.deepcopy(world)
         for task in pack.tasks:
-            shown, _ = own.reset(options={"task": task})
-            for method, text in (("reset", shown), ("rules", own.rules), ("step", own.step("?")[0])):
+            shown = text_of(own.reset(options={"task": task})[0])
+            for method, text in (("reset", shown), ("rules", own.rules), ("step", text_of(own.step("?")[0]))):
                 yield from _unlisted(method, text, known)
             system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
             noted = {*known, *beside(mechanism, Words).words(), *own.rules.split()}
@@ -278,5 +278,5 @@ def _made(world: TextEnv, own: TextEnv, text: str, task: Task, hidden: Sequence[
         if repr(getattr(made.spec, name, None)) != repr(getattr(task.spec, name)):
             yield f"proposed({text!r:.40}) changes {name}, which is the same in all tasks of a pack; a proposal may not"
     if known is not None:
-        shown, _ = copy.deepcopy(world).reset(options={"task": made})
+        shown = text_of(copy.deepcopy(world).reset(options={"task": made})[0])
         yield from _unlisted(f"the task of proposed({text!r:.40})", shown, known)

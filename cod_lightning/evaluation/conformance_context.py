@@ -154,7 +154,7 @@ def _within(mechanism: ContextMechanism) -> Broken:
             seen = "what came of it" if found is None or found.reply is None else found.reply
             dialogue = (*dialogue, Message(Role.ASSISTANT, said), Message(Role.USER, seen))
             if (history := beside(mechanism, InTask).before_turn(state, "the rules", dialogue, chat)) is not None:
-                check_history(history, mechanism)
+                check_history(history, mechanism, dialogue)
                 state, dialogue = history.state, history.messages
         if "<|im_end|>" in mechanism.text(state):
             yield "a control token is kept in the context; refuse what tokens.control_token(text) finds"

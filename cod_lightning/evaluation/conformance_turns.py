@@ -34,7 +34,7 @@ from cod_lightning.envs.base import (
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.evaluation.verdicts import Broken, Violation
-from cod_lightning.types import EpisodeStatus, Message, Pack, Role, Split, Task
+from cod_lightning.types import EpisodeStatus, Message, Observation, Pack, Role, Split, Task, text_of
 
 DRAW_S = 10.0
 """Seconds after which a pack counts as one that is never found."""
@@ -102,15 +102,16 @@ def drawn(world: TextEnv, split: Split, index: int, num_tasks: int, **seed: int)
     return pack
 
 
-class _FirstTask(gymnasium.Wrapper[str, str, str, str]):
-    """The world for a checker that knows no tasks: each reset begins this one."""
+class _FirstTask(gymnasium.Wrapper[str, str, Observation, str]):
+    """The world for a checker that knows no tasks and no parts: each reset begins this one, shown as text."""
 
     def __init__(self, world: TextEnv, task: Task) -> None:
         super().__init__(world)
         self._task = task
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        return self.env.reset(seed=seed, options={"task": self._task})
+        shown, info = self.env.reset(seed=seed, options={"task": self._task})
+        return text_of(shown), info
 
     def step(self, action: str) -> Any:
         found: Any = self.env.step(action)
@@ -118,7 +119,7 @@ class _FirstTask(gymnasium.Wrapper[str, str, str, str]):
             isinstance(found, tuple) and len(found) > 1 and found[1] != found[1]
         ):  # the checker takes it for a copy that differs
             raise Violation("the reward is nan; expected a number")
-        return found
+        return (text_of(found[0]), *found[1:]) if isinstance(found, tuple) and found else found
 
 
 def gymnasiums_own(world: TextEnv, pack: Pack) -> Broken:
@@ -137,7 +138,7 @@ def gymnasiums_own(world: TextEnv, pack: Pack) -> Broken:
 def first_task(world: TextEnv, pack: Pack) -> tuple[TextEnv, str]:
     """A copy of the world in the first task of the pack, and what it shows."""
     own = copy.deepcopy(world)
-    return own, own.reset(options={"task": pack.tasks[0]})[0]
+    return own, text_of(own.reset(options={"task": pack.tasks[0]})[0])
 
 
 def unlike(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
@@ -192,12 +193,13 @@ def ended(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) ->
 
 def _turns(own: TextEnv, task: Task, mechanism: ContextMechanism, answer: _Answer) -> Iterator[tuple[str, Stepped]]:
     """Actions and what they lead to, to the end of the task or to `max_turns`."""
-    shown, _ = own.reset(options={"task": task})
+    shown = text_of(own.reset(options={"task": task})[0])
     system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
     messages = [Message(Role.SYSTEM, system), Message(Role.USER, shown)]
     for _ in range(own.max_turns):
         action = answer(messages)
-        found = own.step(action)
+        seen, *rest = own.step(action)
+        found: Any = (text_of(seen), *rest)
         yield action, found
         if found[2] or found[3]:
             return

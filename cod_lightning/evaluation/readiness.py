@@ -11,7 +11,7 @@ from cod_lightning.evaluation.provided_contexts import check_oracle
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.boundaries import see_sentences
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.types import Pack, Split
+from cod_lightning.types import Pack, Split, text_of
 
 
 def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechanism, chat: Chat) -> Suite:
@@ -60,7 +60,7 @@ def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMec
     if not isinstance(unknown, int):
         return
     here = copy.deepcopy(world)
-    observation, _ = here.reset(options={"task": pack.tasks[0]})
+    observation = text_of(here.reset(options={"task": pack.tasks[0]})[0])
     shown = f"{mechanism.prepare(mechanism.empty(), here.rules, observation).system} {observation}".split()
     foreign = [word for word in (*beside(world, Vocabulary).words(), *shown) if unknown in chat.encode(word)]
     if foreign:

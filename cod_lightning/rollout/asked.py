@@ -17,7 +17,7 @@ from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.rollout.chat import CALLING, Chat
 from cod_lightning.rollout.chat_request import ChatRequest, Reply, goes_on, spoken, style_of
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
-from cod_lightning.types import Message, Role, Turn
+from cod_lightning.types import Message, Part, Role, Turn
 
 NOT_RENDERED = (TemplateError, TypeError, ValueError)
 """What a template raises that does not take the messages."""
@@ -105,8 +105,9 @@ class ToolDialogue(AskedDialogue):
         self.said = [*self.said, self._reply.listed]
         return in_lines(self._reply) if self._reply.calls else turn.response
 
-    def say(self, text: str, results: Sequence[str] = ()) -> None:
-        """Append what each call showed, or the user's next message. Raises `ForgedRole`, and `EnvironmentFailure`."""
+    def say(self, text: str, parts: tuple[Part, ...] = (), results: Sequence[str] = ()) -> None:
+        """Append what each call showed, or the user's next message, in text: no world shows images beside tools. Raises
+        `ForgedRole`, and `EnvironmentFailure`."""
         new: list[dict[str, Any]] = [{"role": "user", "content": text}]
         if results and (calls := self._reply.listed.get("tool_calls", ())):
             shown = [*results, *[_UNDONE] * len(calls)]
@@ -128,11 +129,11 @@ def _unseen(text: str) -> None:
     """Nothing: the episode has seen it."""
 
 
-def opened(sampler: Sampler, identity: str, system: str, observation: str, tools: Sequence[Any]) -> Dialogue:
+def opened(sampler: Sampler, identity: str, system: str, observation: Message, tools: Sequence[Any]) -> Dialogue:
     """A solve episode's dialogue. Raises `ForgedRole`, and `EnvironmentFailure`."""
     if not tools:
-        return sampler.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
-    messages = first_messages(sampler.chat, system, observation, tools, by_template=sampler.engine.has_weights)
+        return sampler.open(identity, (Message(Role.SYSTEM, system), observation))
+    messages = first_messages(sampler.chat, system, observation.content, tools, by_template=sampler.engine.has_weights)
     if not sampler.engine.has_weights or not shows_tools(sampler.chat):
         return sampler.open(identity, messages)
     with _taking("the tools"):

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, History, Intervention, Prepared, Words
 from cod_lightning.engines.base import Completion
-from cod_lightning.envs.base import TextEnv, Vocabulary, beside
+from cod_lightning.envs.base import TextEnv, Tools, Vocabulary, beside
 from cod_lightning.errors import (
     BadCompletion,
     CodLightningError,
@@ -32,13 +32,27 @@ from cod_lightning.lifecycles.base import Program
 from cod_lightning.markdown import visible
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.threads import in_thread
-from cod_lightning.types import Episode, EpisodeStatus, Message, Role, StopReason
+from cod_lightning.types import (
+    Episode,
+    EpisodeStatus,
+    Image,
+    Message,
+    Part,
+    Role,
+    StopReason,
+    Text,
+    text_of,
+)
 
 _T = TypeVar("_T")
 FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, ForgedRole, OutOfTime)
 """They cost their lifecycle; anything else ends the run."""
 _LONGEST_TEXT = 1_000_000
 """Characters of an observation, of rules, of a system text or a message of an update; longer ones would fill the memory."""
+_MOST_PARTS, _LARGEST_IMAGE, _LONGEST_SIDE = 32, 2**20, 4096
+"""Parts of an observation, bytes of an image, pixels of a side: what reads an image unpacks it."""
+_PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+"""The first bytes of the file; width and height follow, four bytes each."""
 _IDS, _LOGPROBS = frozenset({int}), frozenset({float, int})
 """Types of what is in a completion: no booleans, no arrays' scalars."""
 _ROUNDING = 1e-2
@@ -107,6 +121,48 @@ def checked_text(text: object, who: object, kind: type[CodLightningError] = Envi
     return text
 
 
+def checked_observation(shown: object, env: TextEnv) -> Message:
+    """The user's message that shows it, neighbouring texts joined. Raises `EnvironmentFailure`, also for images undeclared."""
+    if not isinstance(shown, tuple):
+        return Message(Role.USER, checked_text(shown, env))
+    who = type(env).__name__
+    if len(shown) > _MOST_PARTS:
+        raise EnvironmentFailure(f"{who} showed {len(shown):,} parts at once; at most {_MOST_PARTS} are read")
+    parts = [_checked_part(part, env) for part in shown]
+    text = checked_text(text_of(tuple(parts)), env)
+    if not any(isinstance(part, Image) for part in parts):
+        return Message(Role.USER, text)
+    if not env.traits.shows_images:
+        raise EnvironmentFailure(f"{who} showed an image; set traits = Traits(shows_images=True)")
+    if beside(env, Tools).schemas:
+        raise EnvironmentFailure(f"{who} showed an image beside tools, whose results are text alone")
+    joined: list[Part] = []
+    for part in parts:
+        if isinstance(part, Text) and joined and isinstance(joined[-1], Text):
+            joined[-1] = Text(joined[-1].text + part.text)
+        else:
+            joined.append(part)
+    return Message(Role.USER, text, tuple(joined))
+
+
+def _checked_part(part: object, env: TextEnv) -> Part:
+    """The part. Raises `EnvironmentFailure` for what is none, is no PNG, or is too large."""
+    who = type(env).__name__
+    if type(part) is Text:
+        return Text(checked_text(part.text, env))
+    if type(part) is not Image:
+        raise EnvironmentFailure(f"{who} showed a {type(part).__name__} among its parts; expected Text or Image")
+    png: object = part.png
+    if part.media_type != "image/png" or type(png) is not bytes or not png.startswith(_PNG):
+        raise EnvironmentFailure(f"{who} showed an image that is no PNG")
+    sides = [int.from_bytes(png[at : at + 4]) for at in (len(_PNG), len(_PNG) + 4)]
+    if len(png) > _LARGEST_IMAGE or not 1 <= min(sides) <= max(sides) <= _LONGEST_SIDE:
+        found = f"of {len(png):,} bytes and {sides[0]:,} x {sides[1]:,} pixels"
+        most = f"{_LARGEST_IMAGE:,} bytes and {_LONGEST_SIDE:,} pixels a side"
+        raise EnvironmentFailure(f"{who} showed an image {found}; at most {most} are read")
+    return Image(png, checked_text(part.alternative, env))
+
+
 def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism | Program, method: str) -> None:
     """Raise `ConfigError` for a word that a policy with a closed vocabulary would read as an unknown one."""
     if word := chat.unknown_word(text):
@@ -135,6 +191,8 @@ def checked_opening(found: object, mechanism: ContextMechanism) -> tuple[Message
         raise ContextFailure(f"{type(mechanism).__name__}.update did not begin with messages")
     for message in messages:
         checked_text(message.content, mechanism, ContextFailure)
+        if message.parts != ():
+            raise ContextFailure(f"{type(mechanism).__name__}.update showed an image; its messages are text")
     return messages
 
 
@@ -164,8 +222,9 @@ def check_intervention(found: object, mechanism: ContextMechanism) -> None:
         )
 
 
-def check_history(found: object, mechanism: ContextMechanism) -> None:
-    """Raise `ContextFailure` unless a mechanism's `before_turn` gave a dialogue that any chat template can render."""
+def check_history(found: object, mechanism: ContextMechanism, before: Sequence[Message]) -> None:
+    """Raise `ContextFailure` unless a mechanism's `before_turn` gave a dialogue that any chat template can render, with no images
+    but those of the messages before."""
     who = f"{type(mechanism).__name__}.before_turn"
     if not (isinstance(found, History) and isinstance(found.state, mechanism.State)):
         raise ContextFailure(f"{who} gave no History with a {mechanism.State.__name__}")
@@ -179,6 +238,8 @@ def check_history(found: object, mechanism: ContextMechanism) -> None:
         )
     for message in messages:
         checked_text(message.content, mechanism, ContextFailure)
+        if message.parts != () and message not in before:
+            raise ContextFailure(f"{who} gave a message with an image that the dialogue does not have")
 
 
 def check_update(found: object, mechanism: ContextMechanism) -> None:

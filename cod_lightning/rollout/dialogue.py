@@ -7,6 +7,7 @@ segment begins: the engine knows it as another dialogue, and its turn does not e
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
@@ -15,7 +16,7 @@ from cod_lightning.rollout.boundaries import blame, check_completion, crossing
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines, Liveness
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeKind, Message, Role, StopReason, Turn
+from cod_lightning.types import EpisodeKind, Message, Part, Role, StopReason, Turn
 
 _MARKS = ("<think>", "</think>")
 _END = "\n</think>\n\n"
@@ -85,6 +86,8 @@ class Dialogue:
         self.messages = list(messages)
         self._new_ids = sampler.chat.opening(messages) if ids is None else ids
         self._ids = list(self._new_ids)
+        self._new_parts = _parts(messages)
+        """Of the messages within the new ids."""
         self._digest, self._num_digested = 0, 0
         """Of the first so many ids."""
         self._num_ids = sampler.num_ids or sampler.chat.num_ids
@@ -125,7 +128,7 @@ class Dialogue:
         turn = await self._sampled(budget, self.messages[-1].content)
         if turn.stop is StopReason.LENGTH:
             self.thought = turn
-            self._new_ids = end_of_thought(chat, opening, turn.action_ids)
+            self._new_ids, self._new_parts = end_of_thought(chat, opening, turn.action_ids), ()
             self._ids.extend(self._new_ids)
             del self.messages[asked:]
             turn = await self._sampled(wanted - len(turn.action_ids), chat.text(self._new_ids))
@@ -136,6 +139,8 @@ class Dialogue:
     async def _sampled(self, wanted: int, observation: str) -> Turn:
         """One call of the engine, of no more tokens than that, whose text is the next message."""
         sampler = self.sampler
+        if self._new_parts and not sampler.engine.takes_media:
+            raise EngineFailure(f"{sampler.engine} was shown an image, and reads text alone")
         self._digest = digest(self._ids[self._num_digested :], self._digest)
         self._num_digested = len(self._ids)
         room = sampler.window - len(self._ids)
@@ -150,6 +155,7 @@ class Dialogue:
                 policy_version=sampler.policy_version,
                 prompt_digest=self._digest,
                 observation=observation,
+                parts=self._new_parts,
             )
         noise_seed = derive_seed(sampler.seed, sampler.policy_version, self.identity, self._num_turns)
         most = min(room, wanted)
@@ -187,6 +193,7 @@ class Dialogue:
             prompt_digest=completion.prompt_digest,
             observation=observation,
             response=self.response,
+            parts=self._new_parts,
         )
         self.messages.append(Message(Role.ASSISTANT, self.response))
         self._ids.extend(completion.action_ids)
@@ -194,35 +201,37 @@ class Dialogue:
         self._extends = True
         return turn
 
-    def say(self, text: str) -> None:
-        """Append the user's next message."""
+    def say(self, text: str, parts: tuple[Part, ...] = ()) -> None:
+        """Append the user's next message, as text and as parts where it shows images."""
         chat, response = self.sampler.chat, self.messages[-1].content
-        self.messages.append(Message(Role.USER, text))
+        self.messages.append(Message(Role.USER, text, parts))
         if chat.rewrite_history:
             kept, self._prompt = chat.extended(self._prompt, response, text), chat.rendered(self.messages)
             if kept != self._prompt:
                 self._begin_again(chat.encode(self._prompt))
                 return
         self._new_ids = chat.continuation(text, self._ids[-1] if self._num_turns else None)
+        self._new_parts = parts
         self._ids.extend(self._new_ids)
 
     def go_on(self, messages: Sequence[Message]) -> None:
         """Make this the dialogue, its last message the user's; what it only adds to what was said extends the prompt."""
         messages = self.sampler.chat.prefixed(messages)
         if list(messages[:-1]) == self.messages:
-            self.say(messages[-1].content)
+            self.say(messages[-1].content, messages[-1].parts)
             return
         chat, self.messages = self.sampler.chat, list(messages)
         self._prompt = chat.rendered(messages) if chat.rewrite_history else ""
         self._begin_again(chat.opening(messages))
 
     def put(self, messages: Sequence[Message], ids: tuple[int, ...], *, extends: bool) -> None:
-        """Ask these messages next, whose ids another than the chat has made: those after the prompt so far, or all of a prompt."""
+        """Ask these messages next, in text, whose ids another than the chat has made: those after the prompt so far, or all of a
+        prompt."""
         self.messages = list(messages)
         if not extends:
             self._begin_again(ids)
             return
-        self._new_ids = ids
+        self._new_ids, self._new_parts = ids, ()
         self._ids.extend(ids)
 
     def close(self) -> None:
@@ -235,7 +244,7 @@ class Dialogue:
         self._num_rewrites += 1
         self._name = f"{self.identity}#{self._num_rewrites}"
         self._extends = False
-        self._new_ids = ids
+        self._new_ids, self._new_parts = ids, _parts(self.messages)
         self._ids, self._digest, self._num_digested = list(self._new_ids), 0, 0
 
 
@@ -259,6 +268,10 @@ async def sampled_turn(dialogue: Dialogue, most_tokens: int | None = None) -> Tu
         blame(EngineFailure, error, sampler.engine)
     sampler.liveness.at(dialogue.identity, "environment")
     return turn
+
+
+def _parts(messages: Sequence[Message]) -> tuple[Part, ...]:
+    return tuple(chain.from_iterable(message.parts for message in messages))
 
 
 def close(dialogue: Dialogue) -> None:

@@ -20,6 +20,7 @@ from cod_lightning.rollout.boundaries import (
     check_prepared,
     check_reward,
     check_update,
+    checked_observation,
     checked_opening,
     checked_text,
     context_text,
@@ -54,10 +55,10 @@ async def run_solve_episode(
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
             observation, rules = await _begun(env, task)
-            see_known(observation, sampler.chat, env, "reset()")
+            see_known(observation.content, sampler.chat, env, "reset()")
             rules = f"{rules}{note}"
             see_known(rules, sampler.chat, env, "rules")
-            system = solving.prepared(rules, observation)
+            system = solving.prepared(rules, observation.content)
             see_known(system, sampler.chat, setting.mechanism, "prepare()")
             if loop := own_loop(env):
                 return await solving.left_to(loop, system, identity)
@@ -145,16 +146,16 @@ class _Solving:
                 self._carry(inside)
             if reply is None:
                 observation, reward, over = await _stepped(env, action)
-                see_known(observation, self.chat, env, "step()")
+                see_known(observation.content, self.chat, env, "step()")
                 if over:
-                    return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
+                    return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation.content))
                 if self.task.max_turns is not None and num_responses - num_replies >= self.task.max_turns:
-                    cut = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, observation)
+                    cut = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, observation.content)
                     return crossing(EnvironmentFailure, cut)
                 if num_responses > MOST_INTERVENTIONS:
                     crossing(EnvironmentFailure, partial(_see_end, env, num_responses))
             else:
-                observation, num_replies = reply, num_replies + 1
+                observation, num_replies = Message(Role.USER, reply), num_replies + 1
                 see_known(reply, self.chat, mechanism, "on_turn()")
             if self.hooked:
                 self._carry(_went_on(dialogue, mechanism, self.inside, rules, observation))
@@ -163,9 +164,9 @@ class _Solving:
                 results = crossing(
                     EnvironmentFailure, lambda: [checked_text(text, env) for text in beside(env, Tools).results]
                 )
-                calls.say(observation, results)
+                calls.say(observation.content, results=results)
             else:
-                dialogue.say(observation)
+                dialogue.say(observation.content, observation.parts)
 
     def ended(self, status: EpisodeStatus | None, reward: float | None, feedback: str = "", error: str = "") -> Episode:
         """The episode; without a status it has the environment's. Asks the environment where there is a reward."""
@@ -195,21 +196,21 @@ class _Solving:
             self.state = inside
 
 
-async def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
+async def _begun(env: TextEnv, task: Task) -> tuple[Message, str]:
     """The first observation and the rules. Raises `EnvironmentFailure`."""
     try:
         observation, _ = await answered(env, lambda: env.reset(options={"task": task}))
-        return checked_text(observation, env), checked_text(env.rules, env)
+        return checked_observation(observation, env), checked_text(env.rules, env)
     except BaseException as error:
         blame(EnvironmentFailure, error)
 
 
-async def _stepped(env: TextEnv, response: str) -> tuple[str, float, bool]:
+async def _stepped(env: TextEnv, response: str) -> tuple[Message, float, bool]:
     """The next observation, the reward, and whether the task is over. Raises `EnvironmentFailure`."""
     try:
         observation, reward, terminated, truncated, _ = await answered(env, lambda: env.step(response))
         check_reward(float(reward), env)
-        return checked_text(observation, env), float(reward), bool(terminated or truncated)
+        return checked_observation(observation, env), float(reward), bool(terminated or truncated)
     except BaseException as error:
         blame(EnvironmentFailure, error)
 
@@ -246,18 +247,18 @@ def _intervened(
         blame(ContextFailure, error, mechanism)
 
 
-def _went_on(dialogue: Dialogue, mechanism: ContextMechanism, state: Any, rules: str, text: str) -> Any:
+def _went_on(dialogue: Dialogue, mechanism: ContextMechanism, state: Any, rules: str, asked: Message) -> Any:
     """Put the next user message, in the dialogue that the mechanism wants; its state from here on. Raises `ContextFailure`."""
     chat = dialogue.sampler.chat
     try:
-        messages = (*dialogue.messages, Message(Role.USER, text))
+        messages = (*dialogue.messages, asked)
         found = beside(mechanism, InTask).before_turn(state, rules, messages, chat)
         if found is not None:
-            check_history(found, mechanism)
+            check_history(found, mechanism, messages)
     except BaseException as error:
         blame(ContextFailure, error, mechanism)
     if found is None:
-        dialogue.say(text)
+        dialogue.say(asked.content, asked.parts)
         return state
     for message in found.messages:
         if message.role is not Role.ASSISTANT:

@@ -6,7 +6,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv, Tools, beside
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, StopReason, Turn
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, StopReason, Turn, text_of
 
 _ROOM = 1.5
 """For what is not counted: what the environment answers, and responses that take more tokens as a part of another prompt."""
@@ -23,7 +23,7 @@ def longest_row(
     try:
         for task in pack.tasks[:2]:
             world, state = copy.deepcopy(env), context.empty()
-            observation, _ = world.reset(options={"task": task})
+            observation = text_of(world.reset(options={"task": task})[0])
             rules = world.rules
             system, tools = context.prepare(state, rules, observation).system, beside(world, Tools).schemas
             solving.append(first_ids(chat, system, observation, tools))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from cod_lightning.engines.base import digest
-from cod_lightning.types import AttemptKind, Episode, Group, Lifecycle, Segment, Turn
+from cod_lightning.types import AttemptKind, Episode, Group, Image, Lifecycle, Segment, Turn
 
 
 def segments_of(groups: Iterable[Group]) -> list[Segment]:
@@ -74,4 +74,5 @@ def _merge(run: Sequence[Turn], *, pack_id: str, sibling: int, episode: int, att
         action_mask=tuple(action_mask),
         behaviour_logprobs=tuple(logprobs),
         policy_version=min(turn.policy_version for turn in run),
+        images=tuple(part for turn in run for part in turn.parts if isinstance(part, Image)),
     )

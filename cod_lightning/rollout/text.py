@@ -14,6 +14,7 @@ from cod_lightning.rollout.boundaries import (
     answered,
     blame,
     check_prepared,
+    checked_observation,
     checked_text,
     context_text,
     crossing,
@@ -22,7 +23,7 @@ from cod_lightning.rollout.boundaries import (
 from cod_lightning.rollout.deadlines import episode_limit
 from cod_lightning.rollout.dialogue import close, sampled_turn
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task
 
 
 async def run_write_episode(
@@ -44,7 +45,7 @@ async def run_write_episode(
     async def begun() -> tuple[str, str]:
         try:
             observation, _ = await answered(env, lambda: env.reset(options={"task": task}))
-            message = checked_text(ask.message(env, observation), env)
+            message = checked_text(ask.message(env, checked_observation(observation, env).content), env)
             see_known(ask.request, sampler.chat, setting.program, "words()")
             see_known(message, sampler.chat, env, type(ask).__name__)
             return checked_text(env.rules, env), message
@@ -70,7 +71,7 @@ async def run_write_episode(
                 check_prepared(prepared, mechanism)
                 system = prepared.system
             see_known(system, sampler.chat, mechanism, "prepare()")
-            dialogue = opened(sampler, identity, system, message, ())
+            dialogue = opened(sampler, identity, system, Message(Role.USER, message), ())
             try:
                 turn = await sampled_turn(dialogue)
             finally:

@@ -135,9 +135,12 @@ def load_line(line: str, where: str) -> PlayedGroup:
 
 
 def episode_record(episode: Episode) -> dict[str, Any]:
-    """The episode as plain values, by the names of its fields; without the state of a context whose text says it all, and without
-    both where the episode was skipped."""
+    """The episode as plain values, by the names of its fields; images in base64; without the parts of turns in text, without the
+    state of a context whose text says it all, and without both states where the episode was skipped."""
     record: dict[str, Any] = msgspec.to_builtins(episode, enc_hook=plain)
+    for turn in record["turns"]:
+        if not turn["parts"]:
+            del turn["parts"]
     for when in ("before", "after"):
         state = getattr(episode, f"state_{when}")
         derivable = type(state) is TextState and state.text == getattr(episode, f"context_{when}")

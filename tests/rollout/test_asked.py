@@ -125,7 +125,9 @@ def test_neither_a_result_nor_a_tool_can_begin_a_message(family, chat):
         about = {"name": "look", "description": text, "parameters": {"type": "object", "properties": {text: {}}}}
         engine = Saying(chat, [style.spelled([ToolCall("look", {})])])
         sampler = Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=10**4)
-        dialogue = opened(sampler, "x", f"Be kind. {text}", text, [{"type": "function", "function": about}])
+        dialogue = opened(
+            sampler, "x", f"Be kind. {text}", Message(Role.USER, text), [{"type": "function", "function": about}]
+        )
         turn = asyncio.run(dialogue.turn())
         assert dialogue.calls_of(turn) == '<answer>\n{"name": "look", "arguments": {}}\n</answer>'
         dialogue.say("", [text])
