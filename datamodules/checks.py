@@ -146,7 +146,8 @@ def check_prompts(
     check_hooks(env, context)
     with answering(partial(unplayable, env), "an environment that begins a task"):
         world = copy.deepcopy(env)
-        observation = text_of(world.reset(options={"task": pack.tasks[0]})[0])
+        begun, _ = world.reset(options={"task": pack.tasks[0]})
+        observation = text_of(begun)
         rules, tools = world.rules, beside(world, Tools).schemas
         texts = {"reset()": observation, "rules": rules}
         for ask in asks(program, len(pack)):

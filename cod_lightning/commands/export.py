@@ -141,7 +141,8 @@ def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adap
 def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Facts:
     root, data = run_folder(checkpoint.path), cli.datamodule
     pack = data.env.sample_pack(split=Split.TEST, index=0, num_tasks=data.pack_size)
-    observation = text_of(data.env.reset(options={"task": pack.tasks[0]})[0])
+    begun, _ = data.env.reset(options={"task": pack.tasks[0]})
+    observation = text_of(begun)
     system = data.context.prepare(data.context.empty(), data.env.rules, observation).system
     evaluation = None if root is None else root / "evaluation.json"
     versions = {"cod_lightning": __version__, "torch": torch.__version__, "transformers": transformers.__version__}

@@ -170,7 +170,8 @@ def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -
     for pack in packs:
         own = copy.deepcopy(world)
         for task in pack.tasks:
-            shown = text_of(own.reset(options={"task": task})[0])
+            begun, _ = own.reset(options={"task": task})
+            shown = text_of(begun)
             for method, text in (("reset", shown), ("rules", own.rules), ("step", text_of(own.step("?")[0]))):
                 yield from _unlisted(method, text, known)
             system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
@@ -278,5 +279,6 @@ def _made(world: TextEnv, own: TextEnv, text: str, task: Task, hidden: Sequence[
         if repr(getattr(made.spec, name, None)) != repr(getattr(task.spec, name)):
             yield f"proposed({text!r:.40}) changes {name}, which is the same in all tasks of a pack; a proposal may not"
     if known is not None:
-        shown = text_of(copy.deepcopy(world).reset(options={"task": made})[0])
+        begun, _ = copy.deepcopy(world).reset(options={"task": made})
+        shown = text_of(begun)
         yield from _unlisted(f"the task of proposed({text!r:.40})", shown, known)

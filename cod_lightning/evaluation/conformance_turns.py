@@ -102,7 +102,7 @@ def drawn(world: TextEnv, split: Split, index: int, num_tasks: int, **seed: int)
     return pack
 
 
-class _FirstTask(gymnasium.Wrapper[str, str, Observation, str]):
+class _FirstTask(gymnasium.Wrapper[Observation, str, Observation, str]):
     """The world for a checker that knows no tasks and no parts: each reset begins this one, shown as text."""
 
     def __init__(self, world: TextEnv, task: Task) -> None:
@@ -193,7 +193,8 @@ def ended(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) ->
 
 def _turns(own: TextEnv, task: Task, mechanism: ContextMechanism, answer: _Answer) -> Iterator[tuple[str, Stepped]]:
     """Actions and what they lead to, to the end of the task or to `max_turns`."""
-    shown = text_of(own.reset(options={"task": task})[0])
+    begun, _ = own.reset(options={"task": task})
+    shown = text_of(begun)
     system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
     messages = [Message(Role.SYSTEM, system), Message(Role.USER, shown)]
     for _ in range(own.max_turns):

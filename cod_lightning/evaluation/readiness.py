@@ -60,7 +60,8 @@ def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMec
     if not isinstance(unknown, int):
         return
     here = copy.deepcopy(world)
-    observation = text_of(here.reset(options={"task": pack.tasks[0]})[0])
+    begun, _ = here.reset(options={"task": pack.tasks[0]})
+    observation = text_of(begun)
     shown = f"{mechanism.prepare(mechanism.empty(), here.rules, observation).system} {observation}".split()
     foreign = [word for word in (*beside(world, Vocabulary).words(), *shown) if unknown in chat.encode(word)]
     if foreign:

@@ -23,7 +23,8 @@ def longest_row(
     try:
         for task in pack.tasks[:2]:
             world, state = copy.deepcopy(env), context.empty()
-            observation = text_of(world.reset(options={"task": task})[0])
+            begun, _ = world.reset(options={"task": task})
+            observation = text_of(begun)
             rules = world.rules
             system, tools = context.prepare(state, rules, observation).system, beside(world, Tools).schemas
             solving.append(first_ids(chat, system, observation, tools))

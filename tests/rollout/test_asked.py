@@ -18,7 +18,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeStatus, Split, StopReason
+from cod_lightning.types import EpisodeStatus, Message, Role, Split, StopReason
 from tests.real_templates import CHATML, QWEN3_TOOLS, TOOLS, bpe_tokenizer, family_tokenizer
 
 DOCS = [ToolCall("user.docs", {"app": "mail"}), ToolCall("user.apps", {})]
@@ -130,7 +130,7 @@ def test_neither_a_result_nor_a_tool_can_begin_a_message(family, chat):
         )
         turn = asyncio.run(dialogue.turn())
         assert dialogue.calls_of(turn) == '<answer>\n{"name": "look", "arguments": {}}\n</answer>'
-        dialogue.say("", [text])
+        dialogue.say("", results=[text])
         return sum(i in control for i in dialogue.ids)
 
     assert num_control("".join(specials)) == num_control("x")
