@@ -109,9 +109,8 @@ class _FirstTask(gymnasium.Wrapper[Observation, str, Observation, str]):
         super().__init__(world)
         self._task = task
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        shown, info = self.env.reset(seed=seed, options={"task": self._task})
-        return text_of(shown), info
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return _in_text(self.env.reset(seed=seed, options={"task": self._task}))
 
     def step(self, action: str) -> Any:
         found: Any = self.env.step(action)
@@ -119,7 +118,12 @@ class _FirstTask(gymnasium.Wrapper[Observation, str, Observation, str]):
             isinstance(found, tuple) and len(found) > 1 and found[1] != found[1]
         ):  # the checker takes it for a copy that differs
             raise Violation("the reward is nan; expected a number")
-        return (text_of(found[0]), *found[1:]) if isinstance(found, tuple) and found else found
+        return _in_text(found)
+
+
+def _in_text(found: Any) -> Any:
+    """What `reset` or `step` returned, its observation as text; whatever is no tuple as it is."""
+    return (text_of(found[0]), *found[1:]) if isinstance(found, tuple) and found else found
 
 
 def gymnasiums_own(world: TextEnv, pack: Pack) -> Broken:
@@ -199,8 +203,7 @@ def _turns(own: TextEnv, task: Task, mechanism: ContextMechanism, answer: _Answe
     messages = [Message(Role.SYSTEM, system), Message(Role.USER, shown)]
     for _ in range(own.max_turns):
         action = answer(messages)
-        seen, *rest = own.step(action)
-        found: Any = (text_of(seen), *rest)
+        found = _in_text(own.step(action))
         yield action, found
         if found[2] or found[3]:
             return

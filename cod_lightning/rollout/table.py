@@ -1,6 +1,6 @@
 """Lifecycles as a Parquet file: one row for each episode, for pandas, DuckDB, `datasets` and the like.
 
-It holds what `transcript.py` writes except the specs of tasks, flat where it can be. A file appears at its path when
+It holds what `transcript.py` writes except the specs of tasks and images, flat where it can be. A file appears at its path when
 it is complete: until then, or if its writer is killed, an earlier one stays as it was.
 """
 
