@@ -24,7 +24,7 @@ usage: python -m cod_lightning COMMAND [--config NAME_OR_FILE ...] [GROUP=CHOICE
 commands:
   fit          train with CoD-Train; ends with an evaluation and evaluation.json
   validate     play the validation packs
-  test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--suites)
+  test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--data.suites)
   predict      play lifecycles and write them down, as JSON lines and as a Parquet table
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
   launch       fit on many machines, by Slurm or SkyPilot (--nodes, --servers, --to)
@@ -35,7 +35,7 @@ commands:
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
   evolve       rewrite what agents begin with in view of packs that they played, without training (--out)
   context      log, show, diff, revert: the context of a deployed agent
-  worlds       list the shipped worlds; worlds PATH: list what a file or folder of questions holds, and check it
+  worlds       list the shipped worlds
   check        say what breaks a rule of the contract in a world or context of your own
   play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside
   references   measure random, memoryless, scripted and oracle play of worlds
@@ -106,8 +106,6 @@ def _answered(args: list[str]) -> int:
         if command not in COMMANDS:
             meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
             raise ConfigError("command", command, f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
-        if command == "worlds" and rest and not rest[0].startswith("-"):
-            command, rest = "check", ["--env", "dataset", "--env.path", *rest]
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)

@@ -75,38 +75,6 @@ def test_the_script_finds_classes_in_the_current_folder_and_libraries_nowhere_bu
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        (["--data.group_size", "1"], "data.group_size is 1; expected at least 2"),
-        (["--data.pack_size", "1"], '"data.pack_size": Not of type Several: expected a number at least 2, not 1'),
-        (["--data.updates_per_rollout", "5"], "data.packs_per_rollout is 32; expected a multiple of 5"),
-        (["--trainer.gradient_clip_val", "1"], "Set model.gradient_clip_val."),
-        (["--trainer.accumulate_grad_batches", "2"], "Set model.token_budget"),
-        (["--trainer.precision", "16-mixed"], "trainer.precision is 16-mixed; expected one without float16"),
-        (["--model.policy.init_args.window", "12"], "model.policy.window is 12; expected at least 17"),
-        (["--model.policy.init_args.hidden_size", "90"], "model.policy.hidden_size is 90"),
-        (["--model.lr", "0"], '"model.lr": Not of type Positive: expected a number above 0 and finite, not 0'),
-        (["--data.env.init_args.max_shortest_path", "9"], "data.env.max_shortest_path is 9"),
-        (["--data.env.init_args.size_max", "9"], "data.env.size_max is 9"),
-        (["--data.context.init_args.penalty", "-1"], "data.context.penalty is -1.0"),
-        (["--data.pack_sise", "4"], "unrecognized arguments: --data.pack_sise"),
-        (["--data.env.class_path", "no.such.World"], "No module named 'no'"),
-        (["--ckpt_path", "nope.ckpt"], "ckpt_path is nope.ckpt; expected an existing checkpoint"),
-        (["--ckpt_path="], "ckpt_path is empty; expected an existing checkpoint"),
-        (["--ckpt_path", "best"], "ckpt_path is best; expected an existing checkpoint"),
-        (["--ckpt_path", "last"], "ckpt_path is runs/quickstart/checkpoints/last.ckpt; expected an existing"),
-        (["--ckpt_path", "."], "expected a checkpoint, not a folder without .metadata"),
-        (["--trainer.gradient_clip_val", "0"], "trainer.gradient_clip_val is 0"),
-        (["env=nope"], "env is nope; expected one of "),
-    ],
-)
-def test_a_mistake_in_the_config_exits_with_2_and_names_key_value_and_remedy(capsys, override, said):
-    code, line = fails(capsys, "fit", "--config", "quickstart", "--warm_start", "null", *override)
-    assert code == 2
-    assert said in line
-
-
-@pytest.mark.parametrize(
     ("given", "spins"),
     [({}, "0"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "30000000000"), ({"GOMP_SPINCOUNT": "7"}, "7")],
 )
@@ -118,29 +86,6 @@ def test_torch_s_threads_sleep_while_they_wait_unless_the_user_said_otherwise(gi
     if "GOMP_SPINCOUNT" not in said:
         pytest.skip("this torch has another OpenMP than GNU's")
     assert re.findall(r"GOMP_SPINCOUNT = '(\d+)'", said) == [spins]
-
-
-ANCHORED = ["--data.program", "Anchored"]
-
-
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        (
-            ["method=rloo", "--data.passes_per_rollout", "2"],
-            "data.passes_per_rollout is 2; expected left out with model.loss=RLOO",
-        ),
-        ([*ANCHORED, "baseline=Accepted"], "data.program is Anchored; expected left out with baseline=Accepted"),
-    ],
-)
-def test_what_has_no_meaning_together_is_refused_before_the_warm_start(capsys, monkeypatch, override, said):
-    def train(*_):
-        raise AssertionError("the warm start began")
-
-    monkeypatch.setattr("cod_lightning.commands.phase.ensure_warm_start", train)
-    code, line = fails(capsys, "fit", "--config", "smoke", *override)
-    assert code == 2
-    assert said in line
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_comments_of_configs_name_only_what_exists():
         ("`cod_lightning.rollout.loop.Loop`", "module or class cod_lightning.rollout.loop.Loop"),
         ("cod_lightning.lifecycles.NoProgram", "module or class cod_lightning.lifecycles.NoProgram"),
         ("`callbacks.MismatchGuard`", "module or class callbacks.MismatchGuard"),
-        ("fit engine=transformers_16", "config engine=transformers_16"),
+        ("fit engine=transformers_16", "class engine=transformers_16"),
         ("context=hint_compact,nothing", "config context=nothing"),
         ("credit=task", "class credit=task"),
         ("--config experiment/nothing", "config experiment/nothing"),

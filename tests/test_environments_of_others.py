@@ -87,18 +87,19 @@ def test_the_openenv_server_of_the_guide_is_checked_and_trained_on(numbers, chec
     ("env", "module"),
     [
         ("dataset", None),
-        ("reasoning_gym_arc_1d", "reasoning_gym"),
+        ("arc", "reasoning_gym"),
         ("textworld_safe", "textworld"),
-        ("textarena_mastermind", "textarena"),
+        ("mastermind", "textarena"),
     ],
 )
 def test_a_random_checkpoint_is_trained_on_it_end_to_end_without_drift(env, module, written, checkpoint):
     if module and not _installed(module):
         pytest.skip(f"pip install 'cod-lightning[{module.replace('_', '-')}]'")
-    spelled = {"dataset": "# wugs.yaml", "textworld_safe": "# textworld_safe.yaml"}
-    config = next(block for block in blocks("yaml") if block.startswith(spelled.get(env, "# wugs.yaml")))
-    if env not in spelled:
-        config = f"defaults:\n  - recipe: qwen3_8b\n  - env: {env}\n  - _self_\n"
+    spelled = f"# {'wugs' if env == 'dataset' else env}.yaml"
+    config = next(block for block in blocks("yaml") if block.startswith(spelled))
+    if module in ("reasoning_gym", "textarena"):
+        below = "".join(f"    {line}\n" for line in config.splitlines())
+        config = f"defaults:\n  - recipe: qwen3_8b\n  - _self_\ndata:\n  env:\n{below}"
     (written / "theirs.yaml").write_text(config)
     assert trained(written, checkpoint) == [(0, 0), (0, 0)]
 

@@ -163,7 +163,7 @@ def test_a_hostile_description_of_a_world_is_only_shown(tmp_path, capsys, monkey
         ["export", "--ckpt_path", ALL, "--out", "x"],
         ["warm_start", "--config", ALL],
         ["plan", "--config", ALL],
-        ["test", "--config", "smoke", "--suites", ALL],
+        ["test", "--config", "smoke", "--data.suites", ALL],
         ["report", "a name that is too long " * 400],
     ],
     ids=lambda argv: "-".join(one for one in argv if one is not ALL)[:30] or "command",

@@ -12,10 +12,8 @@ from cod_lightning.cli import main
 
 FILES = {
     "afile": "",
-    "empty.yaml": "",
     "list.yaml": "- 1\n- 2\n",
     "broken.yaml": "model: {lr: 1\n",
-    "binary.yaml": "\x00\x01\x02",
     "wrong_key.yaml": "model:\n  lrr: 3\n",
     "wrong_group.yaml": "modle:\n  lr: 3\n",
     "wrong_value.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  lr: fast\n",
@@ -23,7 +21,6 @@ FILES = {
     "no_such_default.yaml": "defaults: [/smokke@_global_, _self_]\n",
     "damaged.ckpt": "not a checkpoint",
     "suite.yaml": "name: mine\nnum_packs: many\n",
-    "not_a_world.py": "class Shop: pass\n",
     "half.py": "from cod_lightning.envs.base import TextEnv\n\n\nclass Half(TextEnv):\n    rules = success = status = ''\n",
     "faulty.py": "from cod_lightning.contexts import HintContext\n"
     "from cod_lightning.envs.levers import Levers; from cod_lightning.envs.base import Players, Vocabulary\n\n\n"
@@ -69,33 +66,20 @@ context
 context revert 1 ## 1 | context revert --help
 context log
 context log --state nowhere
-context log --state afile
-context show --state nowhere --version 3 ## --state | nowhere
 context forget --state ada ## forget | revert
 play
 play --env levrs
-play --env shop.Shop
 play --env levers --num_tasks 0
 play --env levers --policy robot
 play --env levers --index x
-play --env levers --split tst
-play --env levers --env.max_trns 3
 play --ckpt_path nowhere.ckpt
 check ## --env | missing
-check --env levrs
 check --env levers --num_packs 1
 check --env levers --pack_size 1
-check --context nowhere.Notes
 check --config nowhere
-references --worlds levrs
-references --worlds levers --num_packs 1
-references --num_packs x
-references --worlds levers --pack_size 0
-worlds levers
 report
 report nowhere
 report afile
-report .
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
@@ -104,142 +88,53 @@ sweep --config smoke credit=EpisodeCredit,TaskCredit --jobs 0
 sweep --table nowhere
 sweep --tabel nowhere ## --tabel | Did you mean --table?
 sweep --config smoke --lancher joblib credit=EpisodeCredit,TaskCredit ## --lancher | Did you mean --launcher?
-context show
-context show --state nowhere --version one
-context diff --state nowhere
-context diff --state nowhere --old x
-context revert --state nowhere --version 1 ## --state | nowhere
 context revert --state nowhere ## version
-context revert one --state nowhere ## one
-context logg --state ada ## logg | log
 play levers
 play --env
-play --env levers --num_tasks x
-play --env levers --num_tasks -2
 play --env levers --nun_tasks 2
 play --env levers --index -1
-play --env levers --env.protocol loud
 play --env levers --env.max_turns 0
-play --env levers --context nowhere.Notes
 play --env levers --context notebok
 play --env.max_turns 3
-play --ckpt_path damaged.ckpt
-play --ckpt_path nowhere.ckpt --trust ## --ckpt_path | nowhere.ckpt
-play --env not_a_world.Shop
 play --env raises.World
-play --env broken.yaml
 play --env half.Half
-play --world levers
 check levers
-check --env shop.Shop
 check --env half.Half
-check --env levers --num_packs x
-check --env levers --pack_size zero
-check --env levers --env.max_turns 0
 check --env levers --packs 3
 check --context notebok
-check --context not_a_world.Shop
-references --worlds
-references --worlds levers,levrs --num_packs 2 ## --worlds | levrs
-references --worlds [levers,levrs] --num_packs 2 ## --worlds | levrs
-references --worlds levers --pack_size x
-references --world levers ## --world
+references --worlds levers,levrs --num_packs 2 ## --env | levrs | Did you mean levers?
 worlds --env levers
-report nowhere afile ## nowhere
-report ## runs
-report nowhere --plots ## nowhere
-completion zsh
-sweep --config smoke credit=EpisodeCredit,TaskCredit --launcher basic --jobs x
-sweep --config smoke credit=EpisodeCredit,TaskCredit --outt x
 sweep credit=EpisodeCredit,TaskCredit
-sweep --config smoke env=levers,levrs --print_jobs ## env | levrs
-sweep --config smoke method=grpo,nosuch --print_jobs ## method
 sweep --config smoke creditt=episode,task --print_jobs ## creditt
 sweep --config smoke model.lrr=1,2 --print_jobs ## model.lrr
-sweep --table
-sweep --table afile
-report . . ## . | once
-play --env levers --num_tasks 100000000
-play --env levers --index 1.5
-play --env levers --split train,test
-play --env cod_lightning.envs.levers
 play --env cod_lightning.envs.gymnasium_world.GymnasiumWorld ## env | tasks
 play --env cod_lightning.envs.mixture.Mixture
 play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world levrs
 references --worlds levers --num_packs 1000000000000
-references --worlds levers --num_packs 2 --pack_size 100000000
-references --worlds , ## --worlds | empty
+references --worlds , ## --env | empty
 references --worlds levers --num_packs 2 --out '' ## --out | file's name
 references --worlds levers --num_packs 2 --out afile/x
 references --worlds levers --num_packs 2 --out taken.md
-check --env levers --pack_size 100000000
-check --env levers --num_packs 100000000000
-check --env levers --context skillz
 check --env os.path
-sweep --config smoke credit=EpisodeCredit,TaskCredit --jobs 1000000x
 sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir | a,b
 sweep --config smoke seed_everything= --print_jobs ## seed_everything
-context log --state .
-context diff --state . --old 1 --new x
-context show --state . --version -1 ## --state
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
 sweep --config smoke method=[grpo,rec] --print_jobs ## method | [grpo,rec] | method=grpo,rec
-sweep --config smoke context=[acts_compact,hint_compact] --print_jobs ## context | [acts_compact,hint_compact]
-sweep --config smoke credit=[TaskCredit,EpisodeCredit] --print_jobs ## credit | credit=TaskCredit,EpisodeCredit
 worlds --x
 completion fish
-play --env apps_compact --env.patience 3 ## patience | 3 | protocol=compact
-play --env apps_compact --env.spare_calls 3
-play --env apps_compact --env.question_cost 0.5
-play --env apps_compact --env.feedback plain
-play --env apps_compact --env.difficulties [1,2] ## difficulties | 1, 2
-play --env apps --env.split_by [] ## split_by | []
-play --env apps --env.split_by [facts,facts] ## split_by | facts
-play --env apps --env.split_by [quirk] ## split_by | quirk
-play --env apps --env.split_by quirks ## split_by | quirks
-play --env apps --env.templates [] ## templates | []
-play --env apps --env.templates [send_mial] ## templates | send_mial | Did you mean send_mail?
-play --env apps --env.misses 2
-play --env apps --env.slots [card] ## slots | card
-play --env grid_compact --env.hills 2 ## hills | 2 | field=lanes
-play --env grid_compact --env.scale_max 0.6
-play --env pde_compact --env.family physical_full_eval_hard
-play --env pde_compact --env.kappa_threshold 50
-play --env pde_compact --env.show_samples false ## show_samples | False
-play --env terminal_compact --env.feedback plain
-play --env alchemy_easy --env.multiplier_max 3
-play --env alchemy_easy --env.end_when_dead false ## end_when_dead | False
-play --env levers --split val
-play --env levers --split TEST
-references --worlds levers --seed 3
-references --config smoke
-check --env levers --seed 3
-validate --config smoke --suites in_domain ## --suites | validate
-predict --config smoke --suites in_domain ## --suites | predict
 sweep --config smoke method=nft,sdpo loss=GRPO --print_jobs ## method=nft | method=sdpo
 sweep --config smoke env.length_penalty=0,0.0 --print_jobs ## length_penalty=0 | length_penalty=0.0
 sweep --config smoke --config quickstart credit=TaskCredit,EpisodeCredit --print_jobs ## --config | quickstart
 sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
-sweep --config smoke seed_everything=1-3 --print_jobs ## seed_everything | 1-3
-fit --config smoke program=nosuch
 sweep --config smoke ckpt_path=a,b
-sweep --config smoke credit=EpisodeCredit,TaskCredit --ckpt_path last
-sweep --config smoke credit=EpisodeCredit,TaskCredit --overwrite true
 sweep --config smoke seed_everything=1,2 --seed_everything 3 ## seed_everything | 1,2 | 3
-sweep --config smoke source=Uniform,Bandit data.source=Growth ## source | Uniform,Bandit | Growth
-sweep --config smoke hydra.sweeper.params.model.lr=1e-3,2e-3 ## hydra.sweeper.params.model.lr | Write model.lr=1e-3,2e-3
+sweep --config smoke hydra.sweeper.params.model.lr=1e-3,2e-3 ## hydra.sweeper.params.model.lr | model.lr=1e-3,2e-3
 sweep --config smoke credit=EpisodeCredit,TaskCredit hydra.sweep.dir=x ## hydra.sweep.dir=x
 play --env LEVERS ## env | LEVERS | Did you mean levers?
-play --env nowhere.yaml
 play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## --context NAME
-references --worlds levers --num_packs 2 --split TRAIN
 references --worlds levers --num_packs 2 --env.patience 3 ## --env NAME
-completion powershell
-worlds lev
-check --config list.yaml
 check --config broken.yaml
-check --config empty.yaml
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
 fit --config smoke env='' ## env | empty
@@ -247,11 +142,8 @@ fit --config smoke env=nowhere.yaml
 play --env faulty.Built ## faulty.py:7 | no database
 play --env faulty.Drawn ## --env | Drawn | faulty.py:12
 play --env faulty.Listed ## --env | Listed | faulty.py:17
-play --env faulty.Compared --policy oracle ## --env | Compared | oracle
+play --env faulty.Compared --policy oracle ## --env | Compared | no database
 play --env levers --context faulty.Notes ## faulty.py:32
-check --env faulty.Built ## faulty.py:7 | no database
-check --context faulty.Notes ## faulty.py:32 | no database
-references --env faulty.Built --num_packs 2 ## faulty.py:7 | no database
 references --env faulty.Drawn --num_packs 2 ## --env | Drawn | faulty.py:12
 references --env faulty.Listed --num_packs 2 ## --env | Listed | faulty.py:17
 references --env faulty.Begun --num_packs 2 ## --env | levers-4 | no database
@@ -263,96 +155,62 @@ BUILT = """
 fitt
 fit
 fit --config
-fit --config smokke
-fit --config afile
-fit --config list.yaml
 fit --config broken.yaml
-fit --config binary.yaml
-fit --config .
-fit --config nowhere/x.yaml
 fit --config smoke --config wrong_key.yaml ## model.lrr | wrong_key.yaml:2 | model.lr?
 fit --config smoke --config wrong_group.yaml ## modle.lr | wrong_group.yaml:2 | model.lr?
 fit --config wrong_value.yaml ## model.lr | fast
 fit --config wrong_class.yaml ## data.env | shop.Shop
-fit --config no_such_default.yaml
+fit --config no_such_default.yaml ## no_such_default.yaml | smokke | Did you mean smoke?
 fit smoke
-fit quickstart --config
 fit --help modle
 SMOKE --model.lrr 3
 SMOKE --model.lr abc
-SMOKE --model.lr -1
 SMOKE --model.lr nan
-SMOKE model.lrr=3
 SMOKE model.lr
 SMOKE --data.pack_size 1
 SMOKE --data.pack_size 1000000
-SMOKE --data.pack_size 2.5
 SMOKE --data.group_size 1
 SMOKE --data.packs_per_rollout 5 --data.updates_per_rollout 4
-SMOKE --data.max_new_tokens 1000000000000000000000000000000
 SMOKE --seed_everything -3
-SMOKE --seed_everything 99999999999
 SMOKE --torch_threads 0
-SMOKE --torch_threads -2
 SMOKE --checkpoint_every 0
 SMOKE --keep_checkpoints 0
-SMOKE --sampled_token_budget -5
 SMOKE --model.betas [1,2] ## model.betas | 2
 SMOKE --model.scale big
 SMOKE --model.policy.hidden_size 63
-SMOKE --model.policy.num_heads 0
 SMOKE --model.policy.window 0
-SMOKE --model.policy.hidden 64
 SMOKE --model.optimizer sgd
 SMOKE --data.max_staleness 2 --data.resample_packs 1 ## data.max_staleness | resample_packs
 SMOKE --data.deadlines.turn_s -1
-SMOKE --data.deadlines.turns 3
 SMOKE --data.suites nosuch
-SMOKE --data.suites [nosuch]
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
 SMOKE --overwrite perhaps
 SMOKE --env levrs
-SMOKE env=levrs
-SMOKE --data.env levrs
-SMOKE env=shop.Shop
-SMOKE env=not_a_world.Shop
 SMOKE env=raises.World ## raises.py:1 | no database
 SMOKE env=faulty.Built ## faulty.py:7 | no database
 SMOKE env=faulty.Listed ## data.env | Listed | faulty.py:17
 SMOKE --data.context faulty.Notes ## faulty.py:32 | no database
 SMOKE --data.context faulty.Shown ## data.context | Shown | faulty.py:37
-SMOKE --data.env.max_trns 3
 SMOKE data.env.max_turns=0
-SMOKE data.env.max_turns=x
 SMOKE data.env.protocol=compackt
-SMOKE --data.context nowhere.Notes
 SMOKE context=notebok_compact
-SMOKE credit=discont
 SMOKE method=ciscpo
-SMOKE method=nft ## loss | nft | method=nft
+SMOKE loss=nft ## loss | nft | Did you mean method=nft?
 SMOKE reward=length ## reward | data.rewards
-SMOKE --warm_start warm_start/levers ## warm_start | warm_start/levers | --warm_start.num_updates
+SMOKE --warm_start warm_start/levers ## warm_start | warm_start/levers
 SMOKE --model.loss.clip_lo 3
-SMOKE strategy=ddpp
 SMOKE colour=red
 SMOKE --data.engine vlm
-SMOKE program=sometimes
 SMOKE env=terminal_easy ## data.env | Terminal | 'Local' | words()
-SMOKE --trainer.max_epochs x
 SMOKE --trainer.max_epochs 0.5
-SMOKE --trainer.devices 0
 SMOKE --trainer.devices 7 ## data.packs_per_rollout | 7 ranks
 SMOKE --trainer.accelerator cuda
-SMOKE --trainer.accelerator tpuu
 SMOKE --trainer.precision 7
 SMOKE --trainer.accumulate_grad_batches 2
 SMOKE --trainer.gradient_clip_val 1
 SMOKE --trainer.default_root_dir afile
-SMOKE --trainer.default_root_dir afile/run
 SMOKE --trainer.default_root_dir /proc/x
 SMOKE --ckpt_path nowhere.ckpt
-SMOKE --ckpt_path afile
-SMOKE --ckpt_path damaged.ckpt
 SMOKE --ckpt_path last
 fit --config wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
 fit --config without_self.yaml ## without_self.yaml | - _self_
@@ -366,141 +224,68 @@ SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path .
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | path
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
-test --config smoke --warm_start null --ckpt_path damaged.ckpt
-test --config smoke --warm_start null --suites nosuch
 test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
-predict --config smoke --ckpt_path nowhere.ckpt
-validate --config smoke --ckpt_path nowhere.ckpt
 plan --config smoke --gpu_gb -1
-plan --config nowhere
-export ## --ckpt_path | missing
-export --ckpt_path nowhere.ckpt --out x ## --ckpt_path | nowhere.ckpt
+export --config smoke ## out | required
 export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
 deploy
-deploy --config smoke ## --state | missing
+deploy --config smoke ## state | required
 DEPLOY --num_tasks -1
-DEPLOY --num_tasks x
 DEPLOY --split tset
 DEPLOY --sampling_temperature -1
 deploy --config smoke --warm_start null --state afile
 deploy --config smoke --warm_start null --state /proc/x
 deploy --ckpt_path damaged.ckpt --state ada ## --ckpt_path | damaged.ckpt
-SMOKE --trainer.max_epochs -5
 SMOKE --trainer.max_steps -5
-SMOKE --trainer.max_time soon
-SMOKE --trainer.limit_val_batches -1
 SMOKE --trainer.limit_test_batches 2
 test --config smoke --warm_start null --trainer.limit_test_batches 0.5
-SMOKE --trainer.val_check_interval -1
 SMOKE --trainer.val_check_interval 0
-SMOKE --trainer.val_check_interval x
 SMOKE --trainer.check_val_every_n_epoch 0
-SMOKE --trainer.log_every_n_steps -1
-SMOKE --trainer.profiler x
 SMOKE --trainer.logger x
 SMOKE --trainer.callbacks x
 SMOKE --trainer.strategy nosuch
 SMOKE --trainer.num_nodes 0
-SMOKE --trainer.fast_dev_run x
-SMOKE --trainer.overfit_batches -1
 SMOKE --trainer.overfit_batches 1
 SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
 SMOKE --trainer.devices -3
 SMOKE --torch_threads 100000
-SMOKE --torch_threads many
-SMOKE --data.suites longer_packs,nosuch ## data.suites | nosuch
 SMOKE --data.suites {
-SMOKE suites=nosuch
-SMOKE --data.suites ''
 SMOKE --data.env.num_levers 0
-SMOKE data.env.num_levers=100
-SMOKE --data.env.init_args.max_trns 3
-SMOKE --data.env null
-SMOKE --data.context null
+SMOKE --data.env null ## data.env
 SMOKE --data.engine.max_slots 0
 SMOKE --data.engine.max_dialogues 0
-SMOKE --data.pack_sise 3
-SMOKE --data.group_size x
 SMOKE --data.seed 3 ## data.seed | seed_everything
-SMOKE --data.rewards.length nowhere.R
-SMOKE --data.source nowhere.S
-SMOKE --data.source.class_path nowhere.S
-SMOKE --data.replay nowhere.S
-SMOKE --data.program nowhere.P
-SMOKE --data.val_packs -2
 SMOKE --data.min_groups 3
-SMOKE --model.weight_decay x
 SMOKE --model.terms 3
 SMOKE --model.terms [x]
-SMOKE --model.baseline nowhere.B
-SMOKE --model.mismatch nowhere.M
 SMOKE --model.loss.clip_low -1
-SMOKE --model.loss nowhere.Loss
 SMOKE --model.credit nowhere.Credit
-SMOKE --model.betas 3
 SMOKE --model.betas 0.9,0.95 ## model.betas | 0.9,0.95
 SMOKE --model.trained_kinds solve,update ## model.trained_kinds | solve,update
 SMOKE source=Growth --data.source.num_tasks 2,4 ## num_tasks | 2,4
-SMOKE --model.betas [0.9,0.9,0.9] ## model.betas | 0.9, 0.9, 0.9
-SMOKE --model.policy nowhere.P
-SMOKE --model.policy.num_layers 0
-SMOKE --model.policy.num_layers two
-SMOKE --model.policy.init_args.num_layrs 3
-SMOKE --model.token_budget x
 SMOKE --model null
-SMOKE --model.lr
-SMOKE --model.lr=
-SMOKE model.lr=abc
-SMOKE seed_everything=-1
-SMOKE --seed_everything x
-SMOKE --seed_everything 1.5
-SMOKE --accept_changes maybe
-SMOKE --keep_checkpoints two
-SMOKE --checkpoint_every -2
-SMOKE baseline=nosuch
-SMOKE engine=nosuch
-SMOKE source=nosuch
 SMOKE env=
-SMOKE --env.max_turns x
 fit --config quickstart model.policy=SentencePolicy ## data.env | FrozenLakeObscure | protocol=natural
 SMOKE context=NotebookContext ## data.context | NotebookContext | words()
 SMOKE --data.env.protocol natural ## data.env | Levers | 'Pull' | words()
 SMOKE --warm_start
 fit --config smoke --trainer.default_root_dir
-fit --config smoke,quickstart
 fit --conifg smoke
 fit --smoke
-fit -c nowhere
-fit --help nosuchkey
 fit --config unknown_tag.yaml
 fit --config duplicate.yaml ## model.policy.hidden_size | 3
 fit --config experiment/one_80gb_full_1_7b --model.policy.path nowhere/Model
 fit --config experiment/one_80gb_lora_8b --model.policy.path /nowhere
-validate --config smoke --warm_start null --data.val_packs x
-predict
-test
-test --config nowhere
-test --config smoke --warm_start null --suites
-test --config smoke --warm_start null --suites 3
-test --config smoke --warm_start null --suites [in_domain
-test --config smoke --warm_start null --ckpt_path .
-test --config smoke --warm_start null --ckpt_paths nowhere.ckpt
-plan
+test --config smoke --warm_start null --data.suites [in_domain
 plan --config experiment/one_80gb_full_1_7b --gpu_gb 0
-plan --config experiment/one_80gb_full_1_7b --gpu_gb big
-warm_start
 warm_start --config smoke --warm_start.num_updates 0 ## warm_start.num_updates | 0
 warm_start --config smoke --warm_start.num_packs x ## warm_start | num_packs | x
 warm_start --config smoke --warm_start.lr -1 ## warm_start.lr | -1
-export --ckpt_path damaged.ckpt
-export --config smoke ## --ckpt_path | missing
+export --config smoke --out x ## --ckpt_path | missing
 deploy --config nowhere --state ada ## --config | nowhere
-deploy --state ada --ckpt_path nowhere.ckpt
 DEPLOY --num_taks 3
 DEPLOY --stream -1
 DEPLOY --first_task x
-DEPLOY --num_tasks 1000000000
-deploy --config smoke --warm_start null --state '' ## --state | missing
 SMOKE --config flat_trainer.yaml ## trainer | 3
 SMOKE --config flat_deadlines.yaml ## data.deadlines | 1
 SMOKE --config list_suites.yaml
@@ -517,42 +302,28 @@ SMOKE --config two_documents.yaml
 SMOKE hydra.run.dir=x ## hydra.run.dir=x | --trainer.default_root_dir
 SMOKE -m
 SMOKE ~model.lr
-SMOKE data.env.class_path=levers2 ## data.env | levers2
 SMOKE --data.env.class_path cod_lightning.envs.levers.Levrs
 SMOKE --data.env os.system
-SMOKE --data.env builtins.dict
 SMOKE --data.context cod_lightning.envs.levers.Levers
 SMOKE --model.policy cod_lightning.envs.levers.Levers
-SMOKE env=levers,frozen_lake_3x3
 SMOKE --data.suites [in_domain,in_domain] ## data.suites | in_domain
 SMOKE --data.suites [{num_packs:8}]
 SMOKE --data.suites [{name:a/b,num_packs:8}]
 SMOKE --trainer.default_root_dir '' ## trainer.default_root_dir | empty
 SMOKE --trainer.num_nodes 2
-SMOKE --trainer.max_epochs 2.7
-SMOKE --trainer.devices auto,2
 SMOKE --trainer.strategy fsdp
-SMOKE --model.lr 1,000
-SMOKE --model.lr 1e-3x
 SMOKE --model.lr [1e-3] ## model.lr | 0.001
-SMOKE --data.packs_per_rollout 1000000000
-SMOKE --data.val_packs 1000000000000
 SMOKE --data.deadlines 5
-SMOKE --data.deadlines.turn_s nan
 SMOKE --data.env.teacher.note_accuracy 2
-SMOKE --data.env.teacher.note_acuracy .2
 SMOKE --data.env.teacher 5
 SMOKE --seed_everything [1,2] ## seed_everything | 1, 2
-SMOKE --ckpt_path newest
 SMOKE --ckpt_path ''
 fit --config smoke quickstart ## quickstart
 fit --config warm_start/levers
-fit --config suite/in_domain
-fit --config=
+fit --config suite/in_domain ## name
 fit --config smoke --warm_start smoke
-test --config smoke --warm_start null --suites in_domain longer_packs ## longer_packs
+test --config smoke --warm_start null --data.suites in_domain longer_packs ## longer_packs
 warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start.packs_per_update | 0
-plan --config smoke --gpu_gb nan
 serve --config smoke --num_servers 0
 serve --config smoke --gpus_per_server -1
 fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it to 17
@@ -566,12 +337,7 @@ SMOKE --lr 3 ## --lr | Did you mean model.lr?
 SMOKE max_epochs=3 ## --max_epochs | Did you mean trainer.max_epochs?
 SMOKE --model gpt2 ## model
 SMOKE --model.path Qwen/Qwen3-0.6B ## --model.path
-SMOKE --epochs 3
-SMOKE --gpus 1
-SMOKE --resume runs/smoke
 SMOKE --batch_size 3
-SMOKE --data.batch_size 3
-SMOKE --output_dir x
 SMOKE --trainer.max_time 60
 SMOKE --sampled_token_budget 1M
 SMOKE --data.deadlines.turn_s 5m
@@ -579,12 +345,11 @@ SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
 SMOKE source=Bandit ## data.source | Bandit
 SMOKE recipe=qwen3 ## model.policy
 SMOKE suite=in_domain
-DEPLOY --split val
 test --ckpt_path damaged.ckpt ## --config
 serve --config smoke ## data.engine
 launch --config smoke --nodes 0
 launch --config smoke --nodes 2 --to nowhere ## nowhere
-evolve --config smoke --warm_start null ## --out | missing
+evolve --config smoke --warm_start null ## out | required
 SMOKE --trainer.barebones true ## trainer.barebones | True
 SMOKE --trainer.enable_checkpointing false ## trainer.enable_checkpointing | False
 SMOKE --trainer.max_epochs 0
@@ -594,16 +359,17 @@ test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did
 export --ckpt_path arun/checkpoints --out x ## --ckpt_path | arun/checkpoints | Did you mean arun/checkpoints/last.ckpt?
 play --ckpt_path arun ## --ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun | --ckpt_path last
-predict --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun
-validate --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun
 test --config smoke --warm_start null --trainer.limit_test_batches 0
 validate --config smoke --warm_start null --trainer.limit_val_batches 0
 predict --config smoke --warm_start null --trainer.limit_predict_batches 0
 fit --config smoke --warm_start '' ## warm_start
-sweep --config smoke credt=episode,task ## credt
-sweep --config smoke model.lrr=1,2 ## model.lrr
 sweep --config smoke model.lr=abc,def ## model.lr | abc
 sweep --config smoke seed_everything=1,-1 ## seed_everything | -1
+SMOKE --data.updates_per_rollout 5 ## data.packs_per_rollout | 32 | a multiple of 5
+SMOKE --ckpt_path best
+SMOKE --ckpt_path . ## .metadata
+fit --config quickstart --data.env.size_max 9
+fit --config quickstart --data.env.max_shortest_path 9
 """
 """Commands that build parsers of Lightning, or more."""
 SIGNALS = """
@@ -645,6 +411,8 @@ WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 
 WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data.program | Alchemy | program=ConnectTheDots
 WARM program=ProposeAndSolve --data.rewards.use EntryUse ## data.rewards.use | EntryUse | ProposeAndSolve
 WARM method=nft replay=SignalReplay ## data.replay | NFT
+WARM method=rloo --data.passes_per_rollout 2 ## data.passes_per_rollout | 2 | model.loss=RLOO
+WARM --data.program Anchored baseline=Accepted ## data.program | Anchored | baseline=Accepted
 WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | resample_packs
 """
 """Of teachers, replay, curricula, judges, roles and rollouts ahead, each in a training that would begin with a warm start."""

@@ -62,13 +62,11 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
         raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
     except MissingConfigException as error:
         group, _, value = (error.missing_cfg_file or "").rpartition("/")
-        if error.options:
-            listed = f"one of {some_of(error.options, value, most=20)}"
-            remedy = f"{did_you_mean(value, error.options)}See configs/{group}."
-            raise ConfigError(group, value, listed, remedy) from error
-        expected = f"defaults that are there, and not {error.missing_cfg_file}"
-        meant = did_you_mean(value, config_names(), cutoff=0.3)
-        raise ConfigError("--config", path, expected, f"{meant}`fit --help config` lists what ships.") from error
+        known = error.options or config_names()
+        remedy = f"{did_you_mean(value, known, cutoff=0.3)}See configs/{group}."
+        raise ConfigError(
+            group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy
+        ) from error
     except (HydraException, OmegaConfBaseException) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise ConfigError("--config", path, "a config that Hydra can compose", f"{said}.") from error

@@ -8,13 +8,11 @@
 4. The line becomes `fit --config /tmp/.../quickstart.yaml --model.lr=1e-4`; jsonargparse parses and checks every key and value.
 
 `env=levers`, `--env levers` and `--data.env levers` say the same, as do `env.max_turns=3` and `--data.env.max_turns 3`. A name
-among `data.suites` (or behind `--suites`) stands for the suites of `configs/suite/NAME.yaml` or of a file; so does a suite's `env`.
+among `data.suites` stands for the suites of `configs/suite/NAME.yaml` or of a file; so does a suite's `env`.
 """
 
-import ast
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,16 +34,7 @@ from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
 from cod_lightning.trusted import read_config
 
-_CLASSES = {
-    "program": "program=BestOfN",
-    "source": "source=Bandit",
-    "replay": "replay=SignalReplay",
-    "loss": "--model.loss NFT",
-    "credit": "credit=TaskCredit",
-    "baseline": "baseline=LeaveOneOut",
-}
-"""Keys without a group of files: how a class is chosen for them."""
-_FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_run", "--dry-run")
+_FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_run")
 """Options without a value."""
 _OF_FIT = ("ckpt_path", "weights_only")
 
@@ -102,8 +91,8 @@ def taken_apart(pairs: Iterable[tuple[str, str | None]]) -> Typed:
         group = group_of(key)
         if value is None:
             typed.others.append((key_typed, None))
-        elif key_typed == "--suites" or key == "data.suites":
-            typed.values.append(("data.suites", value, _typed_suites(key_typed, value)))
+        elif key == "data.suites":
+            typed.values.append((key, value, _typed_suites(value)))
         elif group is not None:
             check_single(group, value)
             named = shipped_or_class(group, value, key_typed)
@@ -168,38 +157,25 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     shipped = files_of(group)
     if (path := shipped.get(value.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
         return path
-    if value.endswith(".py") and Path(value).is_file():
-        _refuse_code(key, value)
+    # a world is found by its path alone
     is_name = "." in value and not value.endswith((".yaml", ".yml"))
-    is_name |= (
-        group != "env" and value[:1].isupper() and value.isidentifier()
-    )  # one of those is found by its path alone
+    is_name |= group != "env" and value[:1].isupper() and value.isidentifier()
     if is_name or value == "null" or value[:1] == "{" or Path(value).is_file():
         return value
-    if not shipped:
-        meant = f"Did you mean method={value}? " if value in choices_of("method") else ""
-        listed = f"`fit --help {CLASS_KEYS[group]}` lists them; groups of files are {', '.join(sorted(groups()))}."
-        raise ConfigError(key, value or "empty", f"a class by its name, as in {_CLASSES[group]}", f"{meant}{listed}")
-    expected = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path"
-    listed = "See `worlds`." if group == "env" else "Check the spelling."
-    raise ConfigError(key, value or "empty", expected, f"{did_you_mean(value, [*shipped])}{listed}")
-
-
-def _refuse_code(key: str, value: str) -> None:
-    """A file of code is refused with the path of its last class."""
-    path, classes = Path(value), list[str]()
-    with suppress(SyntaxError, ValueError):
-        classes = [node.name for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.ClassDef)]
-    folders = [] if path.is_absolute() else path.parent.parts
-    named = ".".join([*folders, path.stem, *(classes[-1:] or ["CLASS"])])
-    raise ConfigError(key, value, f"a class path, such as {named}", "Name the class.")
+    files = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path"
+    meant = did_you_mean(value, [*shipped]) or (
+        f"Did you mean method={value}? " if value in choices_of("method") else ""
+    )
+    listed = "See `worlds`." if group == "env" else f"`fit --help {CLASS_KEYS[group]}` says more."
+    expected = files if shipped else "a class by its name, as in credit=TaskCredit"
+    raise ConfigError(key, value or "empty", expected, f"{meant}{listed}")
 
 
 def class_of(value: str) -> Any:
     """What a typed class is in a config."""
     if value == "null" or value[:1] == "{":
         return _read(value)
-    return _content(Path(value), "command line", value) if Path(value).is_file() else {"class_path": value}
+    return read_yaml(Path(value), "command line", value) if Path(value).is_file() else {"class_path": value}
 
 
 def _read(value: str) -> Any:
@@ -239,7 +215,7 @@ def read_configs(
     content: Any = dict(own or {})
     composes = False
     for path in paths:
-        one = _content(path, "--config", path)
+        one = read_yaml(path, "--config", path)
         if not isinstance(one, dict):
             expected = "a YAML file with keys, such as model and data"
             raise ConfigError("--config", path, expected, "See configs/smoke.yaml.")
@@ -254,7 +230,8 @@ def read_configs(
     return content
 
 
-def _content(path: Path, key: str, name: object) -> Any:
+def read_yaml(path: Path, key: str, name: object) -> Any:
+    """What a YAML file holds. Raises `ConfigError` by this key and name for one that is none."""
     try:
         return read_config(path, _check_nodes)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -334,34 +311,25 @@ def temporary_config(name: str, content: object) -> Path:
 # ---------------------------------------------------------------------- suites
 
 
-def _typed_suites(key: str, value: str) -> Any:
-    """What `--suites '[in_domain, mine.yaml]'` names; names may stand without brackets. `data.suites` may also hold suites that are
-    spelled out, and null or [] for none."""
+def _typed_suites(value: str) -> Any:
+    """What `data.suites='[in_domain, mine.yaml]'` names; names may stand without brackets. null and [] are none."""
     named = _read(value)
     named = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
-    spelled_out = isinstance(named, list) and any(isinstance(one, dict) for one in named)
-    if key != "--suites" and value.strip() and (not named or spelled_out):
-        return inline(named, key) if named else named
-    if not isinstance(named, list) or not named or not all(isinstance(one, str) for one in named):
-        remedy = f"Write --suites '[{choices_of('suite')[0]}]', for example."
-        raise ConfigError(key, named, "names of suites or of YAML files", remedy)
-    return inline(named, key)
+    return inline(named) if isinstance(named, list) else named
 
 
-def inline(suites: Sequence[Any], key: str = "data.suites") -> list[Any]:
+def inline(suites: Sequence[Any]) -> list[Any]:
     """The list with every name of a file replaced by its suites, and every name of a shipped world by what its file says."""
-    return [
-        one for suite in suites for one in (read_suites(suite, key) if isinstance(suite, str) else [_with_world(suite)])
-    ]
+    return [one for suite in suites for one in (read_suites(suite) if isinstance(suite, str) else [_with_world(suite)])]
 
 
-def read_suites(name: str, key: str = "--suites") -> list[dict[str, Any]]:
+def read_suites(name: str) -> list[dict[str, Any]]:
     """The suites of a file, by its shipped name or its path, as plain values that `data.suites` takes."""
-    path = _find(name, key, "suite/", choices_of("suite"), "a YAML file")
-    content = _content(path, key, name)
+    path = _find(name, "data.suites", "suite/", choices_of("suite"), "a YAML file")
+    content = read_yaml(path, "data.suites", name)
     suites = content if isinstance(content, list) else [content]
     if not suites or not all(isinstance(suite, dict) for suite in suites):
-        raise ConfigError(key, name, "a file with one suite or a list of suites", f"Look into {path}.")
+        raise ConfigError("data.suites", name, "a file with one suite or a list of suites", f"Look into {path}.")
     return [_with_world({"name": path.stem, **suite}) for suite in suites]
 
 

@@ -4,23 +4,22 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import yaml
 from jsonargparse.typing import NonNegativeInt
-from lightning.pytorch.cli import LightningArgumentParser
 from rich.console import Console
 from rich.text import Text
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
+from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.parser import SplitName, program
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
@@ -40,25 +39,18 @@ class DeployCLI(SamplingCLI):
 
     command = "deploy"
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        parser.add_argument("--state", type=str | None, default=None, help="Folder of the agent; made if need be.")
-        parser.add_argument("--num_tasks", type=int, default=10, help="Tasks to solve now.")
-        parser.add_argument(
-            "--stream", type=NonNegativeInt, default=0, help="Index of the pack that the tasks come from."
-        )
-        parser.add_argument("--split", type=SplitName, default="test", help="Share of the worlds of the pack.")
+    options: ClassVar[Options] = {
+        "state": (str, ..., "Folder of the agent; made if need be."),
+        "num_tasks": (NonNegativeInt, 10, "Tasks to solve now."),
+        "stream": (NonNegativeInt, 0, "Index of the pack that the tasks come from."),
+        "split": (SplitName, "test", "Share of the worlds of the pack."),
+    }
 
     def before_instantiate_classes(self) -> None:
         """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
-        if not self.config.state:
-            raise ConfigError("--state", "missing", "a folder for the agent", "Add --state DIR.")
         check_folder(Path(self.config.state), "--state")
         if (Path(self.config.state) / "config.yaml").is_file():
             raise ConfigError("--state", self.config.state, "a folder of an agent, not of a run", "Name another.")
-        check_in(
-            "--num_tasks", self.config.num_tasks, 0, 100_000, "10 is the default; the agent goes on when called again."
-        )
         super().before_instantiate_classes()
 
 

@@ -5,16 +5,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
-from lightning.pytorch.cli import LightningArgumentParser
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 from rich.text import Text
 
 from cod_lightning.commands.deploy import played, setting_of
 from cod_lightning.commands.from_run import SamplingCLI, built
+from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.contexts.base import Stored, beside
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.methods.evolution import Evolution, Round
 from cod_lightning.terminal import Screen
@@ -29,27 +30,18 @@ class EvolveCLI(SamplingCLI):
 
     command = "evolve"
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        parser.add_argument("--out", type=str | None, default=None, help="Folder of the results; made if need be.")
-        parser.add_argument("--rounds", type=int, default=10, help="Rewrites that are tried.")
-        parser.add_argument(
-            "--num_packs", type=int, default=16, help="Validation packs by which candidates are selected."
-        )
-        parser.add_argument(
-            "--round_packs", type=int, default=3, help="Training packs that a round plays and reflects on."
-        )
+    options: ClassVar[Options] = {
+        "out": (str, ..., "Folder of the results; made if need be."),
+        "rounds": (NonNegativeInt, 10, "Rewrites that are tried."),
+        "num_packs": (PositiveInt, 16, "Validation packs by which candidates are selected."),
+        "round_packs": (PositiveInt, 3, "Training packs that a round plays and reflects on."),
+    }
 
     def before_instantiate_classes(self) -> None:
         """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
-        config = self.config
-        if config.out is None:
-            raise ConfigError("--out", "missing", "a folder for the results", "Add --out DIR.")
-        check_folder(Path(config.out), "--out")
-        if (Path(config.out) / _FILE).exists():
-            raise ConfigError("--out", config.out, f"a folder without {_FILE}", "Name another one.")
-        for key, least in (("rounds", 0), ("num_packs", 1), ("round_packs", 1)):
-            check_at_least(f"--{key}", config[key], least, "Leave it out for the default.")
+        check_folder(Path(self.config.out), "--out")
+        if (Path(self.config.out) / _FILE).exists():
+            raise ConfigError("--out", self.config.out, f"a folder without {_FILE}", "Name another one.")
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:

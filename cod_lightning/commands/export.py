@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import transformers
 import yaml
-from lightning.pytorch.cli import LightningArgumentParser
 from transformers import GenerationConfig, PreTrainedModel
 
 from cod_lightning import __version__
 from cod_lightning.adapters import ADAPTER, adapter_weights, adapters_by_name, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
+from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy
@@ -29,6 +29,7 @@ from cod_lightning.reports import card
 from cod_lightning.types import Split
 
 RUN_CONFIG = "run_config.yaml"
+_Precision = Literal["float32", "bfloat16", "float16"]
 _LARGEST_FILE = "4GB"
 _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
 """Keys of the config that go into the folder: what a further training of this policy needs."""
@@ -39,32 +40,24 @@ class ExportCLI(FromRunCLI):
 
     command = "export"
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        text = "Folder to write; new, or with --overwrite true."
-        parser.add_argument("--out", type=str | None, default=None, help=text)
-        text = "Precision of the exported weights; null: the checkpoint's (adapter merged: its base's; into 4 bits: bfloat16)."
-        kind = Literal["float32", "bfloat16", "float16"] | None
-        parser.add_argument("--dtype", type=kind, default=None, help=text)
-        text = "Write the adapter alone, in peft's form, not merged into its base; of adapters by role each into its folder."
-        parser.add_argument("--adapter", type=bool, default=False, help=text)
+    options: ClassVar[Options] = {
+        "out": (str, ..., "Folder to write, which is new or empty."),
+        "dtype": (_Precision | None, None, "Of the weights; null: the checkpoint's, its base's, bfloat16 from 4 bits."),
+        "adapter": (bool, False, "Write the adapter alone, in peft's form; of adapters by role each into its folder."),
+    }
 
 
 def run(argv: Sequence[str]) -> int:
     """Load, write, put in place."""
-    if not {"-h", "--help", "--print_config"} & set(argv) and not any(a.startswith("--ckpt_path") for a in argv):
-        raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
     cli = built(ExportCLI, argv)
     options, policy, data = cli.config, cli.model.policy, cli.datamodule
-    if options.out is None:
-        raise ConfigError("--out", "missing", "a folder to write", "Add --out DIR.")
+    if options.ckpt_path is None:
+        raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
     if options.adapter and not isinstance(policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
-    if policy.adapter_kinds and not options.adapter:
-        expected = "true with model.policy.adapters=by_role, since two adapters are not merged into one model"
-        raise ConfigError("--adapter", "false", expected, "Add --adapter true: each goes into a folder of its own.")
+    options.adapter |= bool(policy.adapter_kinds)  # two adapters are not merged into one model
     checkpoint = read_checkpoint(options.ckpt_path)
-    with replacing(Path(options.out), overwrite=options.overwrite) as folder:
+    with new_folder(Path(options.out)) as folder:
         with TemporaryDirectory(prefix=".weights", dir=folder) as mapped:
             model, done = _trained(cli, checkpoint, Path(mapped))
             _save(model, data, folder, adapter=options.adapter)
@@ -101,27 +94,18 @@ def _trained(cli: Any, checkpoint: Checkpoint, mapped: Path) -> tuple[PreTrained
 
 
 @contextmanager
-def replacing(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder beside `out`, which takes its place at the end and is removed where something is raised."""
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside `out`, which becomes it at the end and is removed where something is raised."""
     out = out.resolve()
-    if out.exists() and not out.is_dir():
-        raise ConfigError("--out", out, "a folder", "Name another place.")
-    if out.is_dir() and any(out.iterdir()):
-        if not overwrite:
-            raise ConfigError("--out", out, "a new or empty folder", "Name another one, or add --overwrite true.")
-        if not (out / RUN_CONFIG).is_file():
-            expected = f"an exported folder, with {RUN_CONFIG}, since all in it will be replaced"
-            raise ConfigError("--out", out, expected, "Name another one.")
-    draft, old = (out.with_name(f".{out.name}.{os.getpid()}.{name}") for name in ("part", "old"))
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise ConfigError("--out", out, "a new or empty folder", "Name another one.")
+    draft = out.with_name(f".{out.name}.{os.getpid()}.part")
     draft.mkdir(parents=True)
     try:
         yield draft
-        if out.exists():
-            out.rename(old)
-        draft.rename(out)
+        draft.replace(out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adapter: bool) -> None:

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from jsonargparse.typing import NonNegativeFloat
-from lightning.pytorch.cli import LightningArgumentParser
 from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.config_files import expand, keys_of
+from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
@@ -26,15 +26,10 @@ _COMPOSED = ("defaults", "hydra")
 class FromRunCLI(TrainCLI):
     """`TrainCLI` without a training: builds what a run was configured with, whatever machine it was trained on."""
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        text = "Checkpoint; null: model.policy as it is."
-        parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
-        text = (
-            "Let the run's config name classes of other packages than this project's own (naming one runs its module), "
-            "addresses of other machines, and what runs programs."
-        )
-        parser.add_argument("--trust", action="store_true", help=text)
+    options: ClassVar[Options] = {
+        "ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."),
+        "trust": (None, False, "Let the run's config name classes of other packages, other machines and programs."),
+    }
 
     def before_instantiate_classes(self) -> None:
         """The plainest Trainer, since this command does not train."""
@@ -53,9 +48,7 @@ class FromRunCLI(TrainCLI):
 class SamplingCLI(FromRunCLI):
     """`FromRunCLI` for commands that sample from the policy."""
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        parser.add_argument("--sampling_temperature", type=NonNegativeFloat, default=1.0, help="0 is greedy.")
+    options: ClassVar[Options] = {"sampling_temperature": (NonNegativeFloat, 1.0, "0 is greedy.")}
 
 
 def built(cli: type[FromRunCLI], argv: Sequence[str]) -> Any:
@@ -90,10 +83,7 @@ def config_of_run(path: str) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         expected = f"a run whose config.yaml can be read ({' '.join(str(error).split())[:200]})"
         raise ConfigError("--ckpt_path", path, expected, "Add --config FILE.") from error
-    content = {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
-    if isinstance(content.get("warm_start"), str):  # of earlier versions: the checkpoint has its weights
-        del content["warm_start"]
-    return content
+    return {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
 
 
 def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> PreTrainedModel:

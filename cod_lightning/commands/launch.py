@@ -11,17 +11,17 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jsonargparse.typing import NonNegativeInt, Path_fr, PositiveInt
-from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.folder import newest
-from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.config_files import expand, read_yaml
+from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.memory import plan_of
 from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.train import check_played, check_training, made
@@ -36,22 +36,6 @@ from cod_lightning.whole_file import write_whole
 _File: Any = Path_fr
 Platform = Literal["slurm", "sky"]
 _FILES: dict[str, str] = {"slurm": "job.sh", "sky": "sky.yaml"}
-_OWN: dict[str, tuple[Any, Any, str]] = {
-    "nodes": (PositiveInt, 1, "Machines."),
-    "servers": (NonNegativeInt, 0, "Machines of those that serve rollouts by vLLM; the others train."),
-    "gpus": (
-        NonNegativeInt,
-        8,
-        "GPUs of each machine, all of which are used; 0 runs on CPUs, with trainer.devices ranks.",
-    ),
-    "gpus_per_server": (PositiveInt, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
-    "to": (Platform, "slurm", "What starts the machines' work."),
-    "python": (str | None, None, "Python on the machines; null: this one for slurm, else `python`."),
-    "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
-    "sbatch": (str, "", "Further options of sbatch, as in '--partition=gpu --time=1-0'."),
-    "sky": (_File | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
-}
-"""Options that are not a run's: type, default, help."""
 
 
 class LaunchCLI(PlanCLI):
@@ -59,12 +43,18 @@ class LaunchCLI(PlanCLI):
 
     command = "launch"
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        for name, (kind, default, text) in _OWN.items():
-            parser.add_argument(f"--{name}", type=kind, default=default, help=text)
-        text = "Print what would be submitted; write and submit nothing."
-        parser.add_argument("--dry_run", "--dry-run", action="store_true", help=text)
+    options: ClassVar[Options] = {
+        "nodes": (PositiveInt, 1, "Machines."),
+        "servers": (NonNegativeInt, 0, "Machines of those that serve rollouts by vLLM; the others train."),
+        "gpus": (NonNegativeInt, 8, "GPUs of each machine; 0 runs on CPUs, with trainer.devices ranks."),
+        "gpus_per_server": (PositiveInt, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
+        "to": (Platform, "slurm", "What starts the machines' work."),
+        "python": (str | None, None, "Python on the machines; null: this one for slurm, else `python`."),
+        "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
+        "sbatch": (list[str], [], "Further options of sbatch, as in '[--partition=gpu, --time=1-0]'."),
+        "sky": (_File | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
+        "dry_run": (None, False, "Print what would be submitted; write and submit nothing."),
+    }
 
     def before_instantiate_classes(self) -> None:
         """The config that the machines get."""
@@ -72,9 +62,6 @@ class LaunchCLI(PlanCLI):
         if config.servers >= config.nodes:
             expected = f"below --nodes, which is {config.nodes}, since one machine has to train"
             raise ConfigError("--servers", config.servers, expected, "Raise --nodes, or lower it.")
-        if config.gpus % config.gpus_per_server:
-            expected = f"a divisor of --gpus, which is {config.gpus}"
-            raise ConfigError("--gpus_per_server", config.gpus_per_server, expected, "1 is the default.")
         trainer.num_nodes = int(config.nodes) - int(config.servers)  # a parser's own kinds of int are not written
         trainer.accelerator = "gpu" if config.gpus else "cpu"
         trainer.devices = int(config.gpus) or (1 if num_processes(trainer) is None else trainer.devices)
@@ -84,7 +71,7 @@ class LaunchCLI(PlanCLI):
             self._serve_from_elsewhere(root)
         settle_strategy(trainer.clone())
         whole = yaml.safe_load(self.parser.dump(config, skip_none=False))
-        self.asked = {key: whole[key] for key in whole if key not in (*_OWN, "dry_run", "config", "gpu_gb", "pace")}
+        self.asked = {key: whole[key] for key in whole if key not in (*LaunchCLI.options, *PlanCLI.options, "config")}
         self.processes = num_processes(trainer) or trainer.num_nodes
         super().before_instantiate_classes()
 
@@ -94,9 +81,6 @@ class LaunchCLI(PlanCLI):
             expected = "engine=VLLMServerEngine where machines serve"
             raise ConfigError("data.engine", engine.class_path, expected, "Choose it, or leave --servers out.")
         asked = engine.init_args
-        if asked.urls:
-            expected = "null, since the servers of --servers get addresses when the job begins"
-            raise ConfigError("data.engine.urls", asked.urls, expected, "Leave one of them out.")
         if self.config.gpus:
             check_spread(self.config.gpus_per_server, asked.local)
         asked.urls = [f"http://server{i}:8000" for i in range(self.config.servers)]
@@ -130,6 +114,9 @@ def run(argv: Sequence[str]) -> int:
     content = yaml.safe_dump(cli.asked, sort_keys=False)
     # named by what it holds: a job that waits trains what it was launched with, whatever is launched next
     config = f"config-{hashlib.sha256(content.encode()).hexdigest()[:8]}.yaml"
+    sky = {} if asked.sky is None else read_yaml(Path(asked.sky), "--sky", asked.sky)
+    if not isinstance(sky, dict):
+        raise ConfigError("--sky", asked.sky, "a YAML file with keys of SkyPilot", "It may hold resources and setup.")
     text = rendered(
         asked.to,
         root=root,
@@ -143,8 +130,7 @@ def run(argv: Sequence[str]) -> int:
         processes=cli.processes // (asked.nodes - asked.servers),
         gpus_per_server=asked.gpus_per_server if asked.gpus else 1,
         setup="" if asked.setup is None else asked.setup.get_content(),
-        sbatch=sbatch_options(asked.sbatch),
-        sky=None if asked.sky is None else sky_keys(asked.sky),
+        sky=sky,
     )
     if asked.dry_run:
         print(text, end="")
@@ -162,12 +148,12 @@ def run(argv: Sequence[str]) -> int:
             secret = ' --secret VLLM_API_KEY="$(openssl rand -hex 32)"' if asked.servers else ""
             print(f"Start it: sky jobs launch {shlex.quote(str(path))}{secret}")
         else:
-            _submit(path)
+            _submit(path, asked.sbatch)
     return 0
 
 
 def rendered(platform: Platform, *, root: Path, sky: Mapping[str, Any] | None = None, **values: Any) -> str:
-    """The file for Slurm or SkyPilot; `sky` are further keys of the latter. Names are quoted for the shell, options for Slurm."""
+    """The file for Slurm or SkyPilot; `sky` are further keys of the latter, below ours. Names are quoted for the shell."""
     environment = Environment(
         loader=PackageLoader("cod_lightning.commands", "launch_templates"),
         undefined=StrictUndefined,
@@ -185,11 +171,11 @@ def rendered(platform: Platform, *, root: Path, sky: Mapping[str, Any] | None = 
         "num_nodes": values["num_trainers"] + values["num_server_nodes"],
         "servers_per_node": max(1, values["gpus"] // values["gpus_per_server"]) if values["num_server_nodes"] else 0,
     }
-    values = {"setup": "", **values, "sbatch": [shlex.quote(option) for option in values.get("sbatch", ())]}
+    values = {"setup": "", **values}
     node = environment.get_template("node.sh.j2").render(values)
     if platform == "slurm":
         return environment.get_template("slurm.sh.j2").render(values, node=node)
-    own = {"name": values["name"], "num_nodes": values["num_nodes"], **(sky or {})}
+    own = {**(sky or {}), "name": values["name"], "num_nodes": values["num_nodes"]}
     if values["num_server_nodes"]:
         own["secrets"] = {"VLLM_API_KEY": None}
     script = environment.get_template("sky.sh.j2").render(values, node=node)
@@ -206,35 +192,9 @@ _Blocks.add_representer(
 )
 
 
-def sbatch_options(typed: str) -> tuple[str, ...]:
-    """Each option that sbatch is to be given. Raises `ConfigError` for what is none, or would be a line of its own."""
-    try:
-        options = tuple(shlex.split(typed))
-    except ValueError as error:
-        raise ConfigError("--sbatch", typed, f"options of sbatch ({error})", "Close the quote.") from None
-    for option in options:
-        if not option.startswith("-") or not option.isprintable():
-            expected = "options of sbatch, each as --KEY or --KEY=VALUE"
-            raise ConfigError("--sbatch", option, expected, "Write '--partition=gpu --time=1-0', for example.")
-    return options
-
-
-def sky_keys(file: Any) -> dict[str, Any]:
-    """What a file adds to SkyPilot's YAML. Raises `ConfigError` for keys that are `launch`'s own."""
-    try:
-        content = yaml.safe_load(file.get_content()) or {}
-    except (yaml.YAMLError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError("--sky", file, "a YAML file", f"Correct it: {reason}.") from None
-    if not isinstance(content, dict) or {"name", "num_nodes", "run", "secrets"} & content.keys():
-        expected = "a YAML file with keys of SkyPilot but name, num_nodes, run and secrets"
-        raise ConfigError("--sky", file, expected, "It may hold resources, file_mounts, setup and envs.")
-    return content
-
-
-def _submit(path: Path) -> None:
+def _submit(path: Path, options: Sequence[str]) -> None:
     """Hand it to sbatch where that is there, else print what to type."""
-    line = ["sbatch", "--parsable", path.name]
+    line = ["sbatch", "--parsable", *options, path.name]
     if shutil.which("sbatch") is None:
         print(f"No sbatch here; where Slurm is: cd {shlex.quote(str(path.parent))} && {shlex.join(line)}")
         return

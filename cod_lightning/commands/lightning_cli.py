@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jsonargparse import Namespace, set_parsing_settings
@@ -65,6 +65,10 @@ _Positive: Any = PositiveInt
 _Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
 
+Options = dict[str, tuple[Any, Any, str]]
+"""Key -> its type (None: a flag), default (...: there is none), and help."""
+
+
 class OneLineParser(OneLine, LightningArgumentParser):
     """Lightning's parser with errors of one line and help that fits a screen."""
 
@@ -105,6 +109,16 @@ class CodCLI(LightningCLI):
     run_name: str = "run"
     command: str | None = None
     """What the person types where Lightning would say `fit`; None where they type Lightning's own."""
+    options: ClassVar[Options] = {
+        "torch_threads": (_Threads | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
+        "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
+        "checkpoint_every": (_Positive | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
+        "keep_checkpoints": (_Positive | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
+        "best_metric": (str | None, None, "Keep checkpoints by it, too, as in val/cod_gain; -NAME: the smallest."),
+        "keep_best": (_Positive, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
+        "accept_changes": (bool, False, "Go on with another config than the checkpoint's, or policy than the agent's."),
+    }
+    """Keys beside those of `model`, `data` and `trainer`, and of the classes above."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._typed = next(iter(kwargs.get("args") or []), None)
@@ -131,22 +145,12 @@ class CodCLI(LightningCLI):
         return parser
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Keys beside `model`, `data` and `trainer`."""
+        """Keys beside `model`, `data` and `trainer`: `options` of all classes."""
         add: Any = parser.add_argument
-        text = "Threads of torch on the CPU; null leaves torch's choice."
-        add("--torch_threads", type=_Threads | None, default=None, help=text)
-        add("--overwrite", type=bool, default=False, help="Let `fit` write into a folder that already holds a run.")
-        text = "Optimizer updates between two checkpoints of `fit`; null: one after every validation. `--ckpt_path last` goes on "
-        text += "from the newest, `auto` begins where there is none."
-        add("--checkpoint_every", type=_Positive | None, default=None, help=text)
-        text = "Newest checkpoints that `fit` keeps; 2, so that there is one before. null: all."
-        add("--keep_checkpoints", type=_Positive | None, default=2, help=text)
-        text = "Metric by which `fit` keeps checkpoints beside the newest, say val/cod_gain; -NAME for the smallest. null: none."
-        add("--best_metric", type=str | None, default=None, help=text)
-        text = "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."
-        add("--keep_best", type=_Positive, default=1, help=text)
-        text = "Go on with another config than the checkpoint's (what changed is printed), or with another policy than the agent's."
-        add("--accept_changes", type=bool, default=False, help=text)
+        for owner in reversed(type(self).__mro__):
+            for name, (kind, default, text) in vars(owner).get("options", {}).items():
+                how = {"type": kind, "required": True} if default is ... else {"type": kind, "default": default}
+                add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how))
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -154,12 +158,7 @@ class CodCLI(LightningCLI):
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
         config = self._own()
-        for group in (
-            "trainer",
-            "model",
-            "data",
-            "data.deadlines",
-        ):  # the parser looks at the values of their keys alone
+        for group in ("trainer", "model", "data", "data.deadlines"):  # the parser looks at values of their keys alone
             if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
                 raise ConfigError(group, value, "keys with values", f"`fit --help {group}` lists them.")
         seed = config.get("seed_everything")
@@ -254,10 +253,10 @@ class CodCLI(LightningCLI):
             refused, asked = " ".join(str(error).split())[:300].rstrip("."), vars(self._get(self.config, "trainer"))
             keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
             keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
-            key = f"trainer.{keys[0]}" if keys else "trainer"
-            expected = f"what Lightning's Trainer takes ({refused})"
-            remedy = f"See fit --help {key}."
-            raise ConfigError(key, asked[keys[0]] if keys else "refused", expected, remedy) from error
+            key, value = (f"trainer.{keys[0]}", asked[keys[0]]) if keys else ("trainer", "refused")
+            raise ConfigError(
+                key, value, f"what Lightning's Trainer takes ({refused})", f"See fit --help {key}."
+            ) from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""

@@ -11,7 +11,6 @@ from typing import Any, Literal, NoReturn
 
 from jsonargparse import ArgumentParser
 
-from cod_lightning.commands.shipped import moved
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.trusted import OWN, is_trusted
 
@@ -69,7 +68,7 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     if "is abstract" in message:
         return f"Name a class that has the whole contract, as class_path: MODULE.CLASS. {listed}"
     unknown = "accept" in message or "nrecognized" in message
-    return f"{_nearest(parser, message) if unknown else moved(message)}{listed}"
+    return f"{_nearest(parser, message) if unknown else ''}{listed}"
 
 
 def _nearest(parser: ArgumentParser, message: str) -> str:

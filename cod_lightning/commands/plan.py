@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from jsonargparse.typing import PositiveFloat
-from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.memory import plan_of, show, show_rounding
 from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.datamodules import RolloutDataModule
@@ -25,11 +25,10 @@ class PlanCLI(TrainCLI):
 
     command = "plan"
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        text = "Memory of the GPU in GiB; null: of the device here."
-        parser.add_argument("--gpu_gb", type=_GiB | None, default=None, help=text)
-        parser.add_argument("--pace", type=Pace, default=Pace(), help="Tokens per second, for an estimate of the time.")
+    options: ClassVar[Options] = {
+        "gpu_gb": (_GiB | None, None, "Memory of the GPU in GiB; null: of the device here."),
+        "pace": (Pace, Pace(), "Tokens per second, for an estimate of the time."),
+    }
 
     def before_instantiate_classes(self) -> None:
         """The Trainer of a GPU that is not here would refuse to be built."""

@@ -1,6 +1,7 @@
 """`play`: a pack in the terminal. You are the policy: you solve, and between tasks you rewrite your own context."""
 
 import copy
+import json
 import random
 import re
 import sys
@@ -8,16 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.pretty import Pretty
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from cod_lightning.commands.parser import SplitName
-from cod_lightning.commands.shown import panel, readable, records
-from cod_lightning.commands.worlds import mechanism_for, packs_of, parse_world, reference_of, world_parser
-from cod_lightning.contexts import ContextMechanism
-from cod_lightning.envs.base import Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
+from cod_lightning.commands.worlds import asked_of, parse_world, world_parser
+from cod_lightning.contexts import ContextMechanism, default_mechanism
+from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.wrapped import WrappedWorld
@@ -35,8 +37,8 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--num_tasks", type=int, default=4, help="N, tasks of the pack.")
     parser.add_argument("--split", type=SplitName, default="test", help="Share of the worlds the pack is drawn from.")
     parser.add_argument("--index", type=int | None, default=None, help="Which pack, from 0 on; null draws one.")
-    who = Literal["you", "random", "scripted", "oracle"]
-    parser.add_argument("--policy", type=who, default="you", help="Who plays.")
+    players = Literal["you", "random", "scripted", "oracle"]
+    parser.add_argument("--policy", type=players, default="you", help="Who plays.")
     text = "How the context is kept, by class path; null: a hint, rewritten whole."
     parser.add_subclass_arguments(ContextMechanism, "context", required=False, help=text)
     text = "Watch this checkpoint of a run play; its config names world and context. See `play --ckpt_path X --help`."
@@ -45,16 +47,26 @@ def run(argv: Sequence[str]) -> int:
     check_num_tasks("--num_tasks", options.num_tasks)
     check_at_least("--index", options.index, 0, "Null draws one.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
-    (pack,) = packs_of(options.env, Split(options.split), [index], options.num_tasks)
-    console, mechanism = Screen(), options.context or mechanism_for(options.env)
-    if options.policy == "you":
-        policy: TextPolicy = Person(console, partial(_typed, console), beside(options.env, Vocabulary).words())
-    else:
-        policy = Watched(console, reference_of(options.env, Reference(options.policy), pack))
+    console, env, who = Screen(), options.env, options.policy
+    with asked_of(env):
+        pack = env.sample_pack(split=Split(options.split), index=index, num_tasks=options.num_tasks)
+        words = beside(env, Vocabulary).words()
+        policy = None if who == "you" else beside(env, Players).reference(Reference(who), pack)
+    mechanism = options.context or default_mechanism(compact=bool(words))
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
-    game = Game(options.env, pack, policy, mechanism, console, seed=index)
-    game.play()
-    return int(game.failed)
+    if policy is not None:
+        return play(env, pack, policy, Audience(console), mechanism, index)
+    player = Player(env, pack, console, partial(_typed, console))
+    return play(player.env, pack, player, player, mechanism, index)
+
+
+def play(
+    env: TextEnv, pack: Pack, policy: TextPolicy, audience: "Audience", mechanism: ContextMechanism, seed: int = 0
+) -> int:
+    """One lifecycle, by the loop that rolls out a model's; the exit code."""
+    sampler = scripted_sampler(policy, mechanism, seed)
+    run_groups([pack], 1, Setting(env=env, mechanism=mechanism, sampler=sampler, monitor=audience))
+    return audience.finish()
 
 
 def _typed(console: Console, prompt: str) -> str:
@@ -67,27 +79,129 @@ def _typed(console: Console, prompt: str) -> str:
     return typed
 
 
-class Person(TextPolicy):
-    """Types. Raises EOFError where the input ends."""
+def panel(title: str, inside: RenderableType, colour: str = "dim") -> Panel:
+    """Foreign text, or what was made of it, in a box."""
+    inside = Text(inside.expandtabs(1)) if isinstance(inside, str) else inside
+    return Panel(inside, title=title, title_align="left", border_style=colour)
 
-    people: ForPeople[Any]
-    """Of the environment as it is played; the game sets it."""
 
-    def __init__(self, console: Console, read: Callable[[str], str], words: Sequence[str] = ()) -> None:
-        self.console, self.read = console, read
+def readable(text: str) -> Group:
+    """The text, its lines that are JSON laid out."""
+    parts: list[RenderableType] = []
+    for line in text.splitlines():
+        try:
+            found = json.loads(line) if line[:1] in ("{", "[") else None
+        except (ValueError, RecursionError):
+            found = None
+        parts.append(Pretty(found, overflow="fold") if found else Text(line.expandtabs(1)))
+    return Group(*parts)
+
+
+class Audience(RolloutMonitor):
+    """Shows a policy's episodes, each with the context that it had, or that came of it, beside the dialogue."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.solved: list[Episode] = []
+        self.error = ""
+        """What broke the lifecycle off, if anything did."""
+
+    def episode(self, episode: Episode) -> None:
+        self.error = self.error or episode.error
+        if episode.kind is EpisodeKind.SOLVE and episode.reward is not None:
+            self.solved.append(episode)
+        self.show(episode)
+
+    def show(self, episode: Episode) -> None:
+        """Print an episode that has ended."""
+        solving = episode.kind is EpisodeKind.SOLVE
+        lines: list[str] = []
+        for turn in episode.turns:
+            lines += [turn.observation, f"policy> {turn.response}"]
+        lines += [episode.feedback] if solving and episode.feedback else []
+        lines += [f"error: {episode.error}"] if episode.error else []
+        reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
+        updating = episode.kind is EpisodeKind.UPDATE
+        title = f"task {episode.position + 1}: reward {reward}" if solving else "writes a text for the task that comes"
+        title = "rewrites its context" if updating else title
+        context = episode.context_after if updating else episode.context_before
+        grid = Table.grid(expand=True)
+        grid.add_column(ratio=3)
+        grid.add_column(ratio=2)
+        colour = ("green" if episode.success else "red") if solving else "dim"
+        shown = panel("context from now on" if updating else "context", context or "(empty)")
+        grid.add_row(panel(title, readable("\n".join(lines)), colour), shown)
+        self.console.print(grid)
+
+    def finish(self) -> int:
+        """Print the rewards by position and what went wrong; 1 where the environment or the policy raised."""
+        failed = bool(self.error) and "EOFError" not in self.error  # that the input ends is no failure
+        if self.error:
+            said = f"\nThe lifecycle failed: {self.error}. `check` says where." if failed else "\nStopped."
+            self.console.print(said, markup=False)
+        table = Table(title="rewards by position", box=None, title_justify="left")
+        for column in ("position", "reward", "solved", "turns", "status"):
+            table.add_column(column, justify="right")
+        for one in self.solved:
+            cells = (f"{one.reward:.3f}", "yes" if one.success else "no", len(one.turns), one.status)
+            table.add_row(str(one.position), *map(str, cells))
+        if self.solved:
+            self.console.print(table)
+        return int(failed)
+
+
+class PlayedWorld(WrappedWorld):
+    """An environment of which the player sees the copy that is played."""
+
+    def __init__(self, world: TextEnv) -> None:
+        super().__init__(world)
+        self.copies = [world]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "PlayedWorld":
+        twin = copy.copy(self)
+        twin.world = copy.deepcopy(self.world, memo)
+        self.copies.append(twin.world)
+        return twin
+
+
+class Player(Audience, TextPolicy):
+    """A person at a terminal, who is shown a lifecycle as it goes on and types. `read` raises EOFError where the input ends."""
+
+    def __init__(self, env: TextEnv, pack: Pack, console: Console, read: Callable[[str], str]) -> None:
+        super().__init__(console)
+        self.env, self.pack, self.read = PlayedWorld(env), pack, read
+        words = beside(env, Vocabulary).words()
         self.forms = [word[8:-9] for word in words if re.fullmatch(r"<answer>.*</answer>", word)]
 
     @property
-    def about(self) -> str:
-        """What to type."""
-        one_of = f"Answers are {some_of(self.forms, self.forms[0])}; the last part will do." if self.forms else ""
-        return one_of or self.people.about
+    def people(self) -> ForPeople[Any]:
+        """Of the copy that is played."""
+        return beside(self.env.copies[-1], ForPeople)
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What was typed; put into answer tags if the world asks for them and the person did not type them."""
-        typed = _one_of(self.forms, _in_form(self._response(), messages[0].content))
-        wants_tags = "<answer>" in messages[0].content or not messages[0].content.strip().count(" ")
+        rules = messages[0].content
+        if len(messages) == 2:
+            self.console.print(Rule(f"task {len(self.solved) + 1} of {len(self.pack)}"))
+            if not self.solved:
+                self._begin(rules)
+        self.console.print(panel("you see", readable(messages[-1].content)))
+        typed = _one_of(self.forms, _in_form(self._response(), rules))
+        wants_tags = "<answer>" in rules or not rules.strip().count(" ")
         return f"<answer>{typed.strip()}</answer>" if wants_tags and "<answer>" not in typed else typed
+
+    def _begin(self, rules: str) -> None:
+        """What a whole pack is played by."""
+        self.console.print(panel("rules", rules))
+        tools = [_tool(one) for one in beside(self.env, Tools).schemas]
+        for title, rows in (("what there is", self.people.holds()), ("tools", tools)):
+            if rows:
+                table = Table(*rows[0], box=None, pad_edge=False)
+                for row in rows:
+                    table.add_row(*(Text(cell) for cell in row.values()))
+                self.console.print(panel(title, table))
+        answers = f"Answers are {some_of(self.forms, self.forms[0])}; the last part will do." if self.forms else ""
+        self.console.print(panel("what you type", answers or self.people.about))
 
     def _response(self) -> str:
         """Lines up to where they make one."""
@@ -114,6 +228,20 @@ class Person(TextPolicy):
             lines.append(line)
         return "\n".join(lines)
 
+    def show(self, episode: Episode) -> None:
+        """What came of it: of a task the feedback and the environment's own checks, of an update the context."""
+        if episode.reward is None:
+            return
+        if episode.kind is not EpisodeKind.SOLVE:
+            self.console.print(panel("context for the next task", episode.context_after or "(none)"))
+            return
+        colour = "green" if episode.success else "red"
+        self.console.print(panel(f"reward {episode.reward:.3f}", episode.feedback, colour))
+        if conditions := self.people.outcome():
+            marks = {True: ("yes ", "green"), False: ("NO  ", "bold red"), None: ("    ", "dim")}
+            lines = [Text.assemble(marks[holds], about.expandtabs(1)) for holds, about in conditions]
+            self.console.print(panel("checks", Text("\n").join(lines), colour))
+
 
 def _in_form(typed: str, rules: str) -> str:
     """A bare answer in the form that the rules ask for: `2` or `pull 2` where they say `<answer>Lever X</answer>`."""
@@ -132,135 +260,8 @@ def _one_of(forms: Sequence[str], typed: str) -> str:
     return meant[0] if len(meant) == 1 else typed
 
 
-class Watched(TextPolicy):
-    """A reference policy that shows what it answers."""
-
-    def __init__(self, console: Console, policy: TextPolicy) -> None:
-        self.console, self.policy = console, policy
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        answer = self.policy.act(messages, rng)
-        self.console.print(Text.assemble(("policy>", "bold"), f" {answer}"))
-        return answer
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return self.policy.note(messages, rng)
-
-
-class PlayedWorld(WrappedWorld):
-    """An environment of which the game sees the copy that is played."""
-
-    def __init__(self, world: TextEnv) -> None:
-        super().__init__(world)
-        self.copies = [world]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "PlayedWorld":
-        twin = copy.copy(self)
-        twin.world = copy.deepcopy(self.world, memo)
-        self.copies.append(twin.world)
-        return twin
-
-
-class Game(RolloutMonitor, TextPolicy):
-    """One lifecycle with a screen, by the loop that rolls out a model's: the player is an engine."""
-
-    def __init__(
-        self,
-        env: TextEnv,
-        pack: Pack,
-        policy: TextPolicy,
-        mechanism: ContextMechanism,
-        console: Console,
-        seed: int = 0,
-    ) -> None:
-        self.env, self.pack, self.policy, self.mechanism = PlayedWorld(env), pack, policy, mechanism
-        self.console, self.seed = console, seed
-        self.solved: list[Episode] = []
-        self._error = ""
-
-    @property
-    def people(self) -> ForPeople[Any]:
-        """Of the copy that is played."""
-        return beside(self.env.copies[-1], ForPeople)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the world or the policy raised; that the input ends is no failure."""
-        return bool(self._error) and "EOFError" not in self._error
-
-    def play(self) -> list[Episode]:
-        """All tasks, then the rewards by position; ends early where the input does."""
-        sampler = scripted_sampler(self, self.mechanism, self.seed)
-        setting = Setting(env=self.env, mechanism=self.mechanism, sampler=sampler, monitor=self)
-        run_groups([self.pack], 1, setting)
-        if self._error:
-            failed = f"\nThe lifecycle failed: {self._error}. `check` says where."
-            self.console.print(failed if self.failed else "\nStopped.", markup=False)
-        if self.solved:
-            self.console.print(rewards(self.solved))
-        return self.solved
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        if len(messages) == 2:
-            self.console.print(Rule(f"task {len(self.solved) + 1} of {len(self.pack)}"))
-            if not self.solved:
-                self._begin(messages[0].content)
-        if isinstance(self.policy, Person):
-            self.policy.people = self.people
-        self.console.print(panel("you see", readable(messages[-1].content, self.console)))
-        return self.policy.act(messages, rng)
-
-    def _begin(self, rules: str) -> None:
-        """What a whole pack is played by."""
-        self.console.print(panel("rules", rules))
-        people, width = self.people, self.console.width
-        for title, rows in (
-            ("what there is", people.holds()),
-            ("tools", list(map(_tool, beside(self.env, Tools).schemas))),
-        ):
-            if rows:
-                self.console.print(panel(title, records(rows, width)))
-        if isinstance(self.policy, Person):
-            self.policy.people = people
-            self.console.print(panel("what you type", self.policy.about))
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return self.policy.note(messages, rng)
-
-    def episode(self, episode: Episode) -> None:
-        self._error = self._error or episode.error
-        if episode.reward is None:
-            return
-        if episode.kind is EpisodeKind.SOLVE:
-            self.solved.append(episode)
-            colour = "green" if episode.success else "red"
-            self.console.print(panel(f"reward {episode.reward:.3f}", episode.feedback, colour))
-            if conditions := self.people.outcome():
-                self.console.print(panel("checks", self._marked(conditions), colour))
-        else:
-            self.console.print(panel("context for the next task", episode.context_after or "(none)"))
-
-    def _marked(self, conditions: Sequence[tuple[bool | None, str]]) -> Text:
-        """A line for each, with a mark."""
-        passed, failed = ("\u2713", "\u2717") if self.console.encoding.startswith("utf") else ("yes", "NO")
-        marks = {True: (passed, "green"), False: (failed, "bold red"), None: (" ", "dim")}
-        lines = (Text.assemble(marks[holds], f" {about.expandtabs(1)}") for holds, about in conditions)
-        return Text("\n").join(lines)
-
-
 def _tool(tool: Mapping[str, Any]) -> dict[str, str]:
     """Of a tool's schema, what a person wants to know."""
     function = tool.get("function", tool)
     given = ", ".join(function.get("parameters", {}).get("properties", {}))
     return {"call": f"{function.get('name', '')}({given})", "what it does": str(function.get("description", ""))}
-
-
-def rewards(solved: Sequence[Episode]) -> Table:
-    """What each task gave."""
-    table = Table(title="rewards by position", box=None, title_justify="left")
-    for column in ("position", "reward", "solved", "turns", "status"):
-        table.add_column(column, justify="right")
-    for episode in solved:
-        cells = (f"{episode.reward:.3f}", "yes" if episode.success else "no", len(episode.turns), episode.status)
-        table.add_row(str(episode.position), *map(str, cells))
-    return table

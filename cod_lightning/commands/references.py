@@ -1,5 +1,6 @@
 """`references`: random, memoryless, scripted and oracle play of worlds, measured by position."""
 
+import functools
 import json
 import math
 import time
@@ -12,18 +13,11 @@ from rich.progress import track
 from rich.table import Table
 
 from cod_lightning.commands.parser import SplitName
-from cod_lightning.commands.shipped import files_of
-from cod_lightning.commands.worlds import (
-    mechanism_for,
-    own_worlds,
-    packs_of,
-    parse_world,
-    reference_of,
-    world_parser,
-)
-from cod_lightning.envs.base import HiddenRules, Reference, TextEnv, beside
+from cod_lightning.commands.worlds import asked_of, own_worlds, parse_world, world_parser
+from cod_lightning.contexts import default_mechanism
+from cod_lightning.envs.base import HiddenRules, Players, Reference, TextEnv, Vocabulary, beside
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
-from cod_lightning.errors import ConfigError, did_you_mean, some_of
+from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conditions import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
@@ -36,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
     """Measure, print, and write where asked to."""
     parser = world_parser("references", "Measure random, memoryless, scripted and oracle play.", required=False)
     text = "Names from `worlds`, or class paths, as in levers,grid_easy; null for all."
-    parser.add_argument("--worlds", type=list[str] | str | None, default=None, help=text)
+    parser.add_argument("--worlds", type=str | None, default=None, help=text)
     parser.add_argument("--num_packs", type=int, default=200, help="Packs for each world and policy.")
     parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
     text = "Share of the worlds that packs are drawn from."
@@ -67,24 +61,18 @@ def run(argv: Sequence[str]) -> int:
 def _worlds(options: Any) -> dict[str, TextEnv]:
     if options.env is not None:
         return {options.env.name: options.env}
-    asked, known = options.worlds, files_of("env")
-    asked = [name.strip() for name in asked.split(",") if name.strip()] if isinstance(asked, str) else asked
-    names = own_worlds() if asked is None else asked
-    if not names:
-        raise ConfigError("--worlds", "empty", "names, as in levers,doors", "Leave it out for all; see `worlds`.")
-    if unknown := [name for name in names if name not in known and "." not in name]:
-        expected = f"names out of {some_of([*known], unknown[0])}"
-        remedy = f"{did_you_mean(unknown[0], [*known])}See `worlds`."
-        raise ConfigError("--worlds", ", ".join(unknown), expected, remedy)
+    names = own_worlds() if options.worlds is None else [name.strip() for name in options.worlds.split(",")]
     return {name: parse_world(world_parser("references", ""), ["--env", name]).env for name in names}
 
 
 def _measured(name: str, world: TextEnv, options: Any) -> list[ReferenceRow]:
-    mechanism = mechanism_for(world)
-    packs = packs_of(world, Split(options.split), range(options.num_packs), options.pack_size)
-    rules = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]
-    for kind in Reference:
-        reference_of(world, kind, packs[0])
+    with asked_of(world):
+        draw = functools.partial(world.sample_pack, split=Split(options.split), num_tasks=options.pack_size)
+        packs = [draw(index=index) for index in range(options.num_packs)]
+        mechanism = default_mechanism(compact=bool(beside(world, Vocabulary).words()))
+        rules = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]
+        for kind in Reference:
+            beside(world, Players).reference(kind, packs[0])
     rows: list[ReferenceRow] = []
     for kind in REFERENCES:
         played = play_reference(world, packs, kind, mechanism)

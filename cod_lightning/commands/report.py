@@ -1,6 +1,5 @@
 """`report`: one HTML file about one run or several, to be opened from disk."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,16 +19,13 @@ def run(argv: Sequence[str]) -> int:
         "--out", type=Path, default=None, metavar="FILE", help="Default: RUN_DIR/report.html of the first run."
     )
     options = parser.parse_args(list(argv))
-    if twice := [run for run, count in Counter(map(Path.resolve, options.runs)).items() if count > 1]:
-        raise ConfigError("RUN_DIR", twice[0], "every run once, since runs are compared", "Leave one out.")
     out: Path = options.out or options.runs[0] / "report.html"
-    if out.is_dir():
-        raise ConfigError("--out", out, "a file", f"That is a folder; try {out / 'report.html'}.")
 
     from cod_lightning.reports import page
     from cod_lightning.reports.report import read_runs, report_data
 
-    overview, lifecycles = report_data(read_runs(options.runs))
+    runs = read_runs(list({run.resolve(): run for run in options.runs}.values()))  # each once
+    overview, lifecycles = report_data(runs)
     for one in overview["runs"]:
         for note in one["notes"]:
             print(f"note: {one['name']}: {note}")

@@ -1,34 +1,156 @@
-"""`serve`: looks at the file that ends it before the libraries are imported, which takes seconds; `serving.py` does the rest."""
+"""The vLLM servers that a config's training samples with, on this machine, until they are no longer needed."""
 
-from collections.abc import Sequence
-from itertools import pairwise
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import torch
+from jsonargparse.typing import PositiveInt
+
+from cod_lightning.clients.access import key_of
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.lightning_cli import Options
+from cod_lightning.commands.plan import PlanCLI
+from cod_lightning.commands.train import made
+from cod_lightning.datamodules.checks import asked_of, check_pair
+from cod_lightning.engines.vllm_adapter import room_for
+from cod_lightning.engines.vllm_folder import WeightFolder
+from cod_lightning.engines.vllm_server.client import ServerClient
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.engines.vllm_server.fleet import Server
+from cod_lightning.engines.vllm_server.process import ServerProcess, check_local, check_spread
+from cod_lightning.engines.vllm_server.start import start_all
+from cod_lightning.errors import ConfigError, Stopped
+from cod_lightning.models import LoRAPolicy, PretrainedPolicy
+from cod_lightning.models.gguf import checkpoint_folder
+
+_LOOK_S = 1.0
+_MOST_STARTS = 5
+"""Of one server within `_WITHIN_S`."""
+_WITHIN_S = 600.0
 
 
-class Changes:
-    """Whether files have changed since they were first looked at, by the time of their last change; a missing one has none."""
+class ServeCLI(PlanCLI):
+    """`PlanCLI` with where the servers listen."""
 
-    def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
+    command = "serve"
 
-    def __call__(self, file: str | None) -> bool:
-        """Whether this one has; null never."""
-        if file is None:
-            return False
-        try:
-            now = Path(file).stat().st_mtime_ns
-        except OSError:
-            now = 0
-        return now != self._seen.setdefault(file, now)
+    options: ClassVar[Options] = {
+        "host": (str, "127.0.0.1", "Address to listen at; 0.0.0.0: all of this machine's."),
+        "port": (int, 8000, "Of the first server; the others have those that follow."),
+        "num_servers": (PositiveInt, 1, "Servers on this machine."),
+        "gpus_per_server": (PositiveInt, 1, "GPUs that one server is spread over; they are handed out in order."),
+        "logs": (str, ".", "Folder for vllm_server_N.log."),
+    }
 
 
 def run(argv: Sequence[str]) -> int:
-    """Serve until the file that `--until` names is another than now."""
-    changed = Changes()
-    words = [word for one in argv for word in one.split("=", 1)]
-    for option, file in pairwise(words):
-        if option == "--until":
-            changed(file)
-    from cod_lightning.commands import serving
+    """Start them, start those again that die, and end them with this process or its parent, however those end."""
+    parent = os.getppid()
+    cli = made(ServeCLI, expand(argv))
+    options, engine, policy = cli.config, cli.datamodule.engine, cli.model.policy
+    key = _check(options, engine, policy)
+    signal.signal(signal.SIGTERM, _stop)
+    folder = None
+    try:
+        folder, model = _model(policy, engine, cli)
+        servers = [_server(options, engine, policy, model, key, index) for index in range(options.num_servers)]
+        start_all(servers)
+        for server in servers:
+            print(f"serving {policy.window} tokens at {server.url}", flush=True)
+        _watch(servers, lambda: os.getppid() == parent)
+    finally:
+        if folder is not None:
+            folder.close()
+    return 0
 
-    return serving.run(argv, changed)
+
+def _check(options: Any, engine: Any, policy: Any) -> str:
+    """The key that the servers ask for. Raises `ConfigError` for what cannot be started here."""
+    if not isinstance(engine, VLLMServerEngine):
+        raise ConfigError("data.engine", type(engine).__name__, "VLLMServerEngine", "Choose engine=VLLMServerEngine.")
+    check_pair(engine, policy)
+    if num_gpus := torch.cuda.device_count():
+        each = options.gpus_per_server
+        check_spread(each, engine.local)
+        if options.num_servers * each > num_gpus:
+            expected, asked = f"at most the {num_gpus} GPUs that are here", f"{options.num_servers} times {each}"
+            raise ConfigError("--num_servers times --gpus_per_server", asked, expected, "Lower one of them.")
+    if not 0 < options.port <= 65536 - options.num_servers:
+        raise ConfigError("--port", options.port, "a port with room for all servers", "8000 is the default.")
+    if isinstance(policy, LoRAPolicy) and not policy.path:
+        remedy = "Name the folder of the base: warm_start --trainer.default_root_dir writes one."
+        raise ConfigError("model.policy.path", "null", "the base of the adapter that is served", remedy)
+    key = key_of(engine.api_key_variable, "data.engine.api_key_variable")
+    if not key:
+        expected = "a key in this environment variable, which the training sends"
+        remedy = f"export {engine.api_key_variable}=$(openssl rand -hex 32) here, and the same for the training."
+        raise ConfigError("data.engine.api_key_variable", engine.api_key_variable, expected, remedy)
+    check_local(options.num_servers, replace(engine.local, devices=()))
+    engine.check_started(asked_of(policy))
+    return key
+
+
+def _model(policy: Any, engine: VLLMServerEngine, cli: Any) -> tuple[WeightFolder | None, Path | str]:
+    """What a server is started from: the policy's own folder or name, or else a folder that is written for it."""
+    if isinstance(policy, PretrainedPolicy) and not policy.four_bit:
+        return None, checkpoint_folder(policy.path, "model.policy.path")
+    data = cli.datamodule
+    model = policy.model(policy.tokenizer(data.words_for(policy)))
+    folder = WeightFolder()
+    if isinstance(policy, LoRAPolicy):
+        return folder, folder.write_base(model, four_bit=not engine.dequantise)
+    return folder, folder.write(model, model.state_dict().items(), "start")
+
+
+def _server(options: Any, engine: VLLMServerEngine, policy: Any, model: Path | str, key: str, index: int) -> Server:
+    local, each = engine.local, options.gpus_per_server
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    gpus = visible.split(",") if visible else [str(i) for i in range(options.num_servers * each)]
+    devices = [",".join(gpus[i * each : (i + 1) * each]) for i in range(options.num_servers)]
+    process = ServerProcess(
+        replace(local, devices=tuple(devices)),
+        index=index,
+        model=model,
+        dtype=local.dtype or str(policy.dtype).removeprefix("torch."),
+        window=policy.window,
+        log=Path(options.logs) / f"vllm_server_{index}.log",
+        key=key,
+        transfer=engine.weights == "nccl",
+        sleep=engine.sleeps,
+        adapter_rank=room_for(policy.adapter_rank, None) if policy.adapter_rank and engine.takes_adapters else 0,
+        host=options.host,
+        port=options.port + index,
+    )
+    return Server(ServerClient(process.url, key, engine.sync_timeout_s), process)
+
+
+def _watch(servers: Sequence[Server], needed: Callable[[], bool]) -> None:
+    """Start again what has died; a training brings it the weights. Raises `EngineFailure` for one that dies again and again."""
+    starts: dict[str, list[float]] = {server.url: [] for server in servers}
+    try:
+        while needed():
+            for server in servers:
+                assert server.process is not None
+                if server.process.alive:
+                    continue
+                now, at = time.monotonic(), starts[server.url]
+                at[:] = [*(one for one in at if now - one < _WITHIN_S), now]
+                if len(at) > _MOST_STARTS:
+                    raise server.process.died()
+                print(f"{server.process.died()}; it is started again", file=sys.stderr, flush=True)
+                server.process.start()
+            time.sleep(_LOOK_S)
+    finally:
+        for server in servers:
+            assert server.process is not None
+            server.process.stop()
+
+
+def _stop(number: int, frame: Any) -> NoReturn:
+    raise Stopped(number)

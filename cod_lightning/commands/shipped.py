@@ -17,7 +17,7 @@ CLASS_KEYS = {
     "credit": "model.credit",
     "baseline": "model.baseline",
 }
-"""Short name of a key -> the key, whose value is a class; env, context and engine are groups of files, too."""
+"""Short name of a key -> the key, whose value is a class; env and context are groups of files, too."""
 _ROOMS = ("contexts", "engines", "lifecycles", "methods", "models", "objective", "rewards", "training")
 """Packages whose modules are imported when one of their classes is named."""
 
@@ -32,22 +32,6 @@ def import_named(text: str) -> None:
         classes = set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE))
         if words & classes or (listed and classes):
             import_module(".".join(("cod_lightning", *file.relative_to(home).with_suffix("").parts)))
-
-
-def moved(message: str) -> str:
-    """Where a class is that the message looks for in another place of this project, as a remedy; empty for any other message.
-
-    >>> moved("Problem with given class_path 'cod_lightning.contexts.ActsContext': module has no attribute")
-    'It is cod_lightning.methods.acts.ActsContext now. '
-    """
-    home = Path(__file__).resolve().parents[1]
-    for module, name in re.findall(r"'(cod_lightning[\w.]*)\.([A-Z]\w*)'", message):
-        if hasattr(sys.modules.get(module), name):
-            continue
-        for file in sorted(home.rglob("[a-z]*.py")):
-            if re.search(rf"^class {name}\b", file.read_text(), re.MULTILINE):
-                return f"It is {'.'.join(('cod_lightning', *file.relative_to(home).with_suffix('').parts, name))} now. "
-    return ""
 
 
 def config_folders() -> list[Path]:

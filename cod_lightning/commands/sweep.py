@@ -37,9 +37,6 @@ from cod_lightning.folder_lock import held, locked
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_record, write_record
 from cod_lightning.whole_file import write_whole
 
-_OPTIONS = ("--config", "--out", "--launcher", "--jobs", "--threads", "--table", "--reference", "--results")
-"""Those with a value."""
-_FLAGS = ("--print_jobs", "--help", "-h")
 _DESCRIPTION = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
 key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the
 launcher's own. Finished jobs are skipped, interrupted ones go on, failed ones begin anew. Ends with 1 if a job failed."""
@@ -66,17 +63,14 @@ def run(argv: Sequence[str]) -> int:
     """Run a sweep, or compare the runs of earlier ones."""
     options, axes, hydra = _parse(argv)
     if options.table:
-        if axes or options.config:
-            beside = f"beside {axes[0] if axes else options.config}"
-            raise ConfigError("--table", beside, "alone, since it runs nothing", "Run the sweep first.")
         return _table(options.table, options, argv)
     if options.config is None:
-        raise ConfigError(
-            "--config", "missing", "the config that is varied", "Try --config smoke credit=EpisodeCredit,TaskCredit."
-        )
-    if [key for key, _ in keys_of(argv)].count("--config") > 1:
-        raise ConfigError("--config", options.config, "one config", "Type what another one changes as KEY=VALUE.")
-    at_once = _at_once(options)
+        remedy = "Try --config smoke credit=EpisodeCredit,TaskCredit."
+        raise ConfigError("--config", "missing", "the config that is varied", remedy)
+    check_at_least("--threads", options.threads, 1, "1 is the default.")
+    check_at_least("--jobs", options.jobs, 1, "Leave it out for as many as the cores hold.")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    at_once = options.jobs or max(1, cores // options.threads)
     check_launcher(options.launcher)
     root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
     jobs = plan(options.config, axes, root, options.threads)
@@ -118,32 +112,23 @@ def _parse(argv: Sequence[str]) -> tuple[Any, list[str], list[str]]:
     axes: list[str] = []
     own: list[str] = []
     hydra: list[str] = []
+    known = [option for option in parser._option_string_actions if option.startswith("--")]
     for key, value in keys_of(argv):
         name = key.removeprefix("--")
-        if key in (*_OPTIONS, *_FLAGS) or value is None:
+        if key in (*known, "-h") or value is None:
             own += [key] if value is None else [key, value]
-        elif key.startswith("--") and (meant := did_you_mean(key, (*_OPTIONS, *_FLAGS), cutoff=0.8)):
+        elif key.startswith("--") and (meant := did_you_mean(key, known, cutoff=0.8)):
             raise ConfigError("command line", key, "an option of sweep, or a key of `fit`", meant.strip())
         elif name.startswith("hydra.launcher."):
             hydra.append(f"{name}={value}")
         elif name.startswith("hydra."):
-            axis = f"{name.removeprefix('hydra.sweeper.params.')}={value}"
-            remedy = f"Write {axis}." if "sweeper" in name else "Leave it out."
-            raise ConfigError("command line", f"{name}={value}", "an axis, or hydra.launcher.KEY=VALUE", remedy)
+            expected = "an axis, as in model.lr=1e-3,2e-3, or hydra.launcher.KEY=VALUE"
+            raise ConfigError("command line", f"{name}={value}", expected, "Leave it out.")
         else:
             axes.append(f"{name}={value}")
+    if len(names := [value for key, value in keys_of(argv) if key == "--config"]) > 1:
+        raise ConfigError("--config", names[1], "one config", "Type what another one changes as KEY=VALUE.")
     return parser.parse_args(own), axes, hydra
-
-
-def _at_once(options: Any) -> int:
-    """Jobs at a time: threads of all of them together fit the machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    check_at_least("--threads", options.threads, 1, "1 is the default.")
-    most = max(1, cores // options.threads)
-    if options.jobs is not None and (options.launcher != "joblib" or not 1 <= options.jobs <= most):
-        expected = f"1 to {most}, with {cores} cores and {options.threads} threads a job, and --launcher joblib"
-        raise ConfigError("--jobs", options.jobs, expected, "Threads that share a core spin and crawl.")
-    return options.jobs or most
 
 
 # ---------------------------------------------------------------------- jobs
@@ -256,8 +241,7 @@ def _build_error(config: dict[str, Any]) -> str | None:
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            cli = made(TrainCLI, expand(["--config", str(path)]))
-        cli.model.credit.check(cli.datamodule.pack_size)
+            made(TrainCLI, expand(["--config", str(path)]))
     except ConfigError as error:
         return str(error)
     except SystemExit:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from lightning.pytorch.callbacks import Callback
@@ -27,9 +27,8 @@ from cod_lightning.checkpoints.folder import checkpoints_of
 from cod_lightning.commands import phase
 from cod_lightning.commands.config_files import Expanded
 from cod_lightning.commands.evaluate import evaluate
-from cod_lightning.commands.lightning_cli import CodCLI, start
+from cod_lightning.commands.lightning_cli import CodCLI, Options, start
 from cod_lightning.commands.parser import program
-from cod_lightning.commands.shipped import choices_of
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import check_pair, check_staleness, check_trainable
@@ -51,19 +50,18 @@ class TrainCLI(CodCLI):
     """Whether no update of `fit` had a gradient."""
     asked: dict[str, Any]
     """The config as it was asked for, in plain containers."""
-
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        super().add_arguments_to_parser(parser)
-        text = "A supervised start before `fit`, unless it is cached; null starts from model.policy. Keys: --warm_start.help."
-        parser.add_argument("--warm_start", type=phase.WarmStart | str | None, default=None, help=text)
-        text = "End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer."
-        parser.add_argument("--sampled_token_budget", type=Count | None, default=None, help=text)
+    options: ClassVar[Options] = {
+        "warm_start": (phase.WarmStart | None, None, "A supervised start before `fit`. Keys: --warm_start.help."),
+        "sampled_token_budget": (
+            Count | None,
+            None,
+            "End `fit` with the rollout that has sampled so many tokens in all.",
+        ),
+    }
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         if subcommand == "test":
-            text = f"Play these in place of data.suites: {', '.join(choices_of('suite'))}, or YAML files."
-            parser.add_argument("--suites", type=list[str] | None, default=None, help=text)
             text = (
                 "Test several checkpoints on the same packs, in place of ckpt_path; evaluation.json keeps them apart."
             )
@@ -73,9 +71,6 @@ class TrainCLI(CodCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """As ever; the config is kept as it was asked for."""
         super().parse_arguments(parser, args)
-        if isinstance(named := self._own().warm_start, str):
-            expected = "keys of a warm start, or null"
-            raise ConfigError("warm_start", named, expected, "Write --warm_start.num_updates 1500, say.")
         self.asked = yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False))
 
     def before_instantiate_classes(self) -> None:
@@ -168,51 +163,42 @@ class TrainCLI(CodCLI):
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
-        budget = TokenBudget(self._own().sampled_token_budget)
-        watching: list[Callback] = [
-            MismatchGuard(),
-            Notes(),
-            Staleness(),
-            Progress(),
-            PositionCurve(),
-            budget,
-        ]
-        timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        evaluation = Evaluation(by_checkpoint=bool(self.checkpoints))
-        return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation]
+        callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
+        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress(), PositionCurve()]
+        callbacks += [TokenBudget(self._own().sampled_token_budget), Transcripts(), LifecycleTable()]
+        return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then write the report."""
-        if self.trainer.global_step == self.began_at and self.trainer.is_global_zero:
-            print(
-                f"note: nothing was trained: {self._own().ckpt_path} is where the run ends; raise max_epochs, max_steps, "
-                "max_time or sampled_token_budget.",
-                file=sys.stderr,
-            )
-        self.learnt_nothing = not self.model.num_moved and self.trainer.global_step > 0
-        if self.learnt_nothing and self.trainer.is_global_zero:
-            print(
-                f"note: nothing was learnt: none of {self.trainer.global_step:,} updates had a gradient, since siblings had equal "
-                "rewards in every task. The weights are those that the run began with. Look at lifecycles/train.jsonl; easier "
-                "settings, a warm start or a larger data.group_size make rewards differ.",
-                file=sys.stderr,
+        updates, notes = self.trainer.global_step, list[str]()
+        self.learnt_nothing = not self.model.num_moved and updates > 0
+        if updates == self.began_at:
+            lengths = "max_epochs, max_steps, max_time or sampled_token_budget"
+            notes.append(f"nothing was trained: {self._own().ckpt_path} is where the run ends; raise {lengths}.")
+        if self.learnt_nothing:
+            notes.append(
+                f"nothing was learnt: none of {updates:,} updates had a gradient, since siblings had equal rewards in every task. "
+                "The weights are those that the run began with. Easier settings, a warm start or a larger data.group_size make "
+                "rewards differ."
             )
         if self.memory_plan is not None:
             from cod_lightning.commands import memory
 
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
-        if self.trainer.is_global_zero and (self.root / "metrics.csv").is_file():
+        if not self.trainer.is_global_zero:
+            return
+        if (self.root / "metrics.csv").is_file():
             from cod_lightning.diagnosis.causes import causes_of
             from cod_lightning.diagnosis.evidence import read_evidence
 
             try:
-                found = causes_of(read_evidence(self.root))
+                found = causes_of(read_evidence(self.root))[:_MOST_CAUSES]
+                notes += [f"{one.cause}: {one.seen}. {program()} doctor {self.root} says more." for one in found]
             except CodLightningError as error:  # of damaged records the run is not the worse
-                print(f"note: what ails the run was not looked for: {error}", file=sys.stderr)
-            else:
-                for one in found[:_MOST_CAUSES]:
-                    print(f"note: {one.cause}: {one.seen}. {program()} doctor {self.root} says more.", file=sys.stderr)
+                notes.append(f"what ails the run was not looked for: {error}")
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
 
     def after_test(self) -> None:
         """The trained policy has been played; the references and the warm start have not."""

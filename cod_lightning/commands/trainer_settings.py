@@ -29,16 +29,17 @@ _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "limit_test_batches": ((None, 1.0), "Set num_packs and controls in data.suites."),
 }
 """Keys of the Trainer that do what the module or the data does itself: the values that are left, and the remedy."""
+
+
 _LENGTHS = {
     "fit": ("max_epochs", "max_steps", "limit_train_batches"),
     "validate": ("limit_val_batches",),
-    "test": (),
     "predict": ("limit_predict_batches",),
 }
 
 
 def check_trainer(trainer: Any, subcommand: str | None) -> None:
-    """Refuse keys of `trainer` for what the module does itself, zeros that Lightning divides by, and commands that do nothing."""
+    """Refuse keys of `trainer` for what the module does itself, zeros that Lightning divides by, and lengths of 0."""
     for key, (left, remedy) in _OURS.items():
         if trainer[key] not in left:
             expected = f"{left[0]}, since the module or the data does this itself"

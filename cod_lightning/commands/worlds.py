@@ -1,7 +1,7 @@
 """`worlds`: the shipped worlds, one line each. Other commands find and build their world with it, too."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,9 @@ from typing import Any
 from cod_lightning.commands.config_files import keys_of, shipped_or_class
 from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import files_of
-from cod_lightning.contexts import ContextMechanism, default_mechanism
-from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Vocabulary, beside
+from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.types import Pack, Split
 
-_NARROW = 70
-"""Columns of a terminal below which the list is no table."""
 _OF_OTHERS = tuple(
     f"cod_lightning.envs.{one}." for one in ("dataset", "reasoning_gym_world", "textarena_world", "textworld")
 )
@@ -24,26 +20,19 @@ _OF_OTHERS = tuple(
 
 def run(argv: Sequence[str]) -> int:
     """Print the list."""
-    parser = OneLine(
-        prog=f"{program()} worlds",
-        description="List the shipped worlds: what `env=NAME` and `play --env NAME` take. `worlds PATH [--env.KEY VALUE ...]` says "
-        "what a file or folder of questions holds and checks it, as `check --env dataset --env.path PATH` does.",
-    )
-    parser.parse_args(list(argv))
+    about = "List the shipped worlds: what `env=NAME` and `play --env NAME` take."
+    OneLine(prog=f"{program()} worlds", description=about).parse_args(list(argv))
     from rich.table import Table
 
     from cod_lightning.terminal import Screen
 
     screen, table = Screen(), Table(box=None, pad_edge=False)
     for title in ("world", "protocol", "what it is"):
-        table.add_column(title, no_wrap=title != "what it is")
+        table.add_column(title, overflow="fold")
     for name, path in files_of("env").items():
         protocol = "compact" if "protocol: compact" in path.read_text() else "natural"
         table.add_row(name, protocol, description(path))
-        if screen.width < _NARROW:
-            screen.print(f"{name}, {protocol}: {description(path)}\n")
-    if screen.width >= _NARROW:
-        screen.print(table)
+    screen.print(table)
     print(f"\nPlay one yourself: {program()} play --env levers", file=sys.stderr)
     return 0
 
@@ -85,28 +74,7 @@ def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
         return parser.instantiate_classes(config)
 
 
-def packs_of(env: TextEnv, split: Split, indices: Iterable[int], num_tasks: int) -> list[Pack]:
-    """The packs with these indices; an environment that raises is answered in one line."""
-    with asked_of(env, "an environment that draws packs"):
-        return [env.sample_pack(split=split, index=index, num_tasks=num_tasks) for index in indices]
-
-
-def mechanism_for(env: TextEnv) -> ContextMechanism:
-    """The default context mechanism, in words where the environment has a closed vocabulary."""
-    with asked_of(env, "an environment whose words() can be read"):
-        return default_mechanism(compact=bool(beside(env, Vocabulary).words()))
-
-
-def reference_of(env: TextEnv, kind: Reference, pack: Pack) -> TextPolicy:
-    """That reference, or `ConfigError` where the environment has none."""
-    with asked_of(
-        env, f"an environment whose reference() gives its {kind} play", "Write it, or choose another environment."
-    ):
-        return beside(env, Players).reference(kind, pack)
-
-
-def asked_of(
-    env: TextEnv, expected: str, remedy: str = "`check --env` says what it breaks."
-) -> AbstractContextManager[None]:
+def asked_of(env: TextEnv) -> AbstractContextManager[None]:
     """What the environment raises within is a `ConfigError`, with what it said, and where."""
+    expected, remedy = "an environment that keeps its contract", "`check --env` says what it breaks."
     return answering(lambda said: ConfigError("--env", type(env).__name__, said, remedy), expected)

@@ -25,6 +25,10 @@ STUDENTS = ("student of three, no lag", "student of three, 5 versions behind")
 TEACHER, TEACHER_SEED = "teacher on levers", 100
 WORLD = "cod_lightning.rewards.WorldReward"
 MEAN = ("--model.credit.mean", "true", "--model.credit.discount", "1.0")
+PRIVILEGED = (
+    *("--config", "smoke", "--model.terms", "[{class_path: KL, init_args: {coefficient: 0.1, to: teacher}}]"),
+    *("--model.scorers.teacher", "PrivilegedScorer"),
+)
 FORWARD = "[{class_path: ForwardKL, init_args: {coefficient: 1.0, to: teacher}}]"
 
 
@@ -89,9 +93,9 @@ STUDIES: dict[str, Study] = {
         ("held_out",),
         {
             "reward alone": ("--config", "smoke", *MEAN),
-            "privileged teacher and reward": ("--config", "experiment/privileged_levers", *MEAN),
+            "privileged teacher and reward": (*PRIVILEGED, *MEAN),
             "privileged teacher alone": (
-                *("--config", "experiment/privileged_levers", *MEAN),
+                *(*PRIVILEGED, *MEAN),
                 *("--data.rewards", json.dumps({"world": {"class_path": WORLD, "init_args": {"weight": 0.0}}})),
             ),
         },

@@ -86,7 +86,7 @@ def measure(config: str, checkpoint: Path | None, num_packs: int, only: list[str
         checkpoint = folder / "run" / "checkpoints" / "last.ckpt"
     chosen = folder / "suites.yaml"
     chosen.write_text(yaml.safe_dump([s for s in suites(num_packs) if not only or s["name"] in only]))
-    tested = ("--ckpt_path", str(checkpoint.resolve()), "--suites", str(chosen))
+    tested = ("--ckpt_path", str(checkpoint.resolve()), "--data.suites", str(chosen))
     cod("test", "--config", config, *tested, "--trainer.default_root_dir", str(folder / "tested"))
     return read_results(folder / "tested" / "evaluation.json")
 

@@ -96,7 +96,8 @@ def test_the_adapter_of_a_checkpoint_lives_on(trained, tmp_path, capsys):
 @pytest.mark.filterwarnings("ignore:.*merged.*")
 def test_a_player_and_a_writer_are_trained_tested_deployed_and_each_is_written_out_alone(base, tmp_path, capsys):
     root = tmp_path / "run"
-    arguments = ["--config", "experiment/two_adapters_levers", *SMALL[2:], "--trainer.default_root_dir", str(root)]
+    roles = ["--model.policy", "LoRAPolicy", "--model.policy.adapters", "by_role", "--model.optimizer", "adamw"]
+    arguments = ["--config", "experiment/qlora_smoke", *roles, *SMALL[2:], "--trainer.default_root_dir", str(root)]
     suites = '[{"name": "held_out", "num_packs": 4}]'
     assert main(["fit", *arguments, "--model.policy.path", str(base), "--data.suites", suites]) == 0
     before = read_results(root / "evaluation.json")["suites"]["held_out"]["positions"]
@@ -106,9 +107,7 @@ def test_a_player_and_a_writer_are_trained_tested_deployed_and_each_is_written_o
     assert main(argv) == main(argv) == 0
     assert "task 3" in capsys.readouterr().out
     argv = ["export", "--ckpt_path", checkpoint(root), "--out", str(tmp_path / "out")]
-    assert main(argv) == 2
-    assert "--adapter is false; expected true with model.policy.adapters=by_role" in capsys.readouterr().err
-    assert main([*argv, "--adapter", "true"]) == 0
+    assert main(argv) == 0
     kept = torch.load(checkpoint(root), weights_only=True)["state_dict"]
     for role in ("player", "writer"):
         written = load_file(tmp_path / "out" / role / "adapter_model.safetensors")

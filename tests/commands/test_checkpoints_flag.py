@@ -72,7 +72,7 @@ def test_several_checkpoints_write_into_the_run_of_the_first(monkeypatch) -> Non
 
 
 def test_named_suites_take_the_place_of_the_config_s(monkeypatch) -> None:
-    found = begun(monkeypatch, "--suites", "[in_domain, longer_packs, non_stationary]", "--ckpt_path", "a.ckpt")
+    found = begun(monkeypatch, "--data.suites", "[in_domain, longer_packs, non_stationary]", "--ckpt_path", "a.ckpt")
     assert [s.name for s in found.datamodule.suites] == [
         "in_domain", "longer_packs_8", "longer_packs_16", "longer_packs_32", "non_stationary",
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def test_named_suites_take_the_place_of_the_config_s(monkeypatch) -> None:
         (["--ckpt_paths", "[a.ckpt,last]"], "expected different files"),
         (["--ckpt_paths", "[a.ckpt,c.ckpt]"], "ckpt_path is c.ckpt; expected an existing checkpoint"),
         (["--ckpt_paths", "[a.ckpt]", "--ckpt_path", "b.ckpt"], "expected null beside a ckpt_path"),
-        (["--suites", "[in_domian]"], "--suites is in_domian; expected a YAML file, or one of cross_domain"),
+        (["--data.suites", "[in_domian]"], "data.suites is in_domian; expected a YAML file, or one of in_domain"),
     ],
 )
 def test_what_cannot_be_tested_is_refused(capsys, arguments: list[str], said: str) -> None:

@@ -180,9 +180,8 @@ def test_files_of_a_group_choose_the_class_of_its_key():
             )
 
 
-@pytest.mark.parametrize("choice", ["context=notebook_compact", "engine=vllm_sleep"])
-def test_a_group_that_a_config_has_not_chosen_from_is_added(choice):
-    path = find_config("experiment/endpoint")
+def test_a_group_that_a_config_has_not_chosen_from_is_added():
+    path, choice = find_config("experiment/endpoint"), "context=notebook_compact"
     assert composed(path, [choice]).plain == composed(path, [f"+{choice}"]).plain
 
 

@@ -87,13 +87,14 @@ def test_a_rule_that_changes_at_a_drawn_task_is_refused_since_it_would_move_with
 
 
 def test_what_is_missing_is_named(state, tmp_path, capsys):
-    assert main([*BASE]) == 2
-    assert "--state is missing" in capsys.readouterr().err
-    assert _deploy(state, "--num_tasks", "-1") == 2
-    assert "--num_tasks is -1" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):
-        _deploy(state, "--sampling_temperature", "-1")
-    assert 'Parser key "sampling_temperature"' in capsys.readouterr().err
+    for argv, said in (
+        (BASE, "required: state"),
+        ([*BASE, "--state", str(state), "--num_tasks", "-1"], 'Parser key "num_tasks"'),
+        ([*BASE, "--state", str(state), "--sampling_temperature", "-1"], 'Parser key "sampling_temperature"'),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main([*argv])
+        assert said in capsys.readouterr().err
     assert _deploy(state, "--ckpt_path", str(tmp_path / "none.ckpt")) == 2
     assert "an existing checkpoint" in capsys.readouterr().err
     assert main(["context", "log", "--state", str(tmp_path / "none")]) == 2

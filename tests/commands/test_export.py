@@ -126,30 +126,23 @@ def test_the_runs_folder_and_the_machines_are_not_told(run, out):
     assert "warm_start" not in config
 
 
-def test_a_folder_with_something_in_it_is_kept_unless_it_is_an_export_to_overwrite(run, out, capsys):
+def test_a_folder_with_something_in_it_is_kept(run, out, capsys):
     out.mkdir(parents=True)
     (out / "thesis.txt").write_text("years")
     assert export(run, out) == 2
-    assert "add --overwrite true" in capsys.readouterr().err
-    assert export(run, out, "--overwrite", "true") == 2
-    assert "an exported folder" in capsys.readouterr().err
+    assert "expected a new or empty folder" in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
     (out / "thesis.txt").unlink()
     assert export(run, out) == 0
     assert export(run, out) == 2
-    (out / "README.md").write_text("old")
-    assert export(run, out, "--overwrite", "true") == 0
-    assert (out / "README.md").read_text() != "old"
     assert os.listdir(out.parent) == ["ours"]
 
 
-def test_an_export_that_fails_leaves_nothing_behind(run, out, monkeypatch, capsys):
-    assert export(run, out) == 0
-    (out / "README.md").write_text("old")
-    assert export(run, out, "--overwrite", "true", "--accept_changes", "true", "--model.policy.hidden_size", "32") == 2
+def test_an_export_that_fails_leaves_nothing_behind(run, out, capsys):
+    out.parent.mkdir()
+    assert export(run, out, "--accept_changes", "true", "--model.policy.hidden_size", "32") == 2
     assert "does not fit the model" in capsys.readouterr().err
-    assert (out / "README.md").read_text() == "old"
-    assert os.listdir(out.parent) == ["ours"]
+    assert os.listdir(out.parent) == []
 
 
 def test_the_precision_can_be_chosen(run, out):
@@ -182,10 +175,14 @@ def test_a_run_on_gpus_is_exported_without_any(run, out, tmp_path):
 
 
 def test_what_is_missing_is_named(run, out, tmp_path, capsys):
-    assert main(["export", "--out", str(out)]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", "--out", str(out)])
+    assert "Name a config" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", "--ckpt_path", str(run / "checkpoints" / "last.ckpt")])
+    assert "required: out" in capsys.readouterr().err
+    assert main(["export", "--config", str(run / "config.yaml"), "--out", str(out)]) == 2
     assert "--ckpt_path is missing" in capsys.readouterr().err
-    assert main(["export", "--ckpt_path", str(run / "checkpoints" / "last.ckpt")]) == 2
-    assert "--out is missing" in capsys.readouterr().err
     assert main(["export", "--ckpt_path", "none.ckpt", "--out", str(out)]) == 2
     assert "an existing checkpoint" in capsys.readouterr().err
     shutil.copy(run / "checkpoints" / "last.ckpt", tmp_path / "alone.ckpt")

@@ -36,26 +36,6 @@ def test_a_key_that_is_not_there_is_met_with_the_nearest_that_is(capsys, argv, m
     assert f"Did you mean {meant}?" in answered(capsys, *argv)
 
 
-MOVED = {
-    "contexts.notebook.NotebookContext": "methods.notebook.NotebookContext",
-    "rewards.OverlongReward": "methods.overlong.OverlongReward",
-    "lifecycles.planner.PlanAndSolve": "methods.planner.PlanAndSolve",
-    "contexts.ActsContext": "methods.acts.ActsContext",
-    "contexts.skills.SkillsContext": "methods.skills.SkillsContext",
-    "contexts.transcript.TranscriptContext": "methods.transcript.TranscriptContext",
-}
-
-
-@pytest.mark.parametrize(("before", "now"), MOVED.items())
-def test_the_config_of_a_run_whose_class_has_moved_since_is_answered_with_its_place(capsys, tmp_path, before, now):
-    config = tmp_path / "config.yaml"
-    config.write_text(f"context: {{class_path: cod_lightning.{before}}}\n")
-    said = answered(capsys, "--config", str(config))
-    assert f"It is cod_lightning.{now} now." in said
-    assert len(said.splitlines()) == 1
-    assert " now." not in answered(capsys, "--context", "no.such.ActsContext")
-
-
 def test_a_key_like_no_other_gets_no_guess(capsys):
     assert "Did you mean" not in answered(capsys, "--zzz", "3")
 
@@ -75,6 +55,6 @@ def test_a_class_that_is_not_finished_is_named_as_abstract(capsys, tmp_path, mon
         "from cod_lightning.envs.base import TextEnv\n\n\nclass Half(TextEnv):\n    rules = success = status = ''\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    answer = answered(capsys, "--env", "half_of_a_world.Half")
-    assert "but is abstract - " in answer
-    assert "Name a class that has the whole contract, as class_path: MODULE.CLASS." in answer
+    said = answered(capsys, "--env", "half_of_a_world.Half")
+    assert "but is abstract - " in said
+    assert "Name a class that has the whole contract, as class_path: MODULE.CLASS." in said

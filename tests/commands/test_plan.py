@@ -23,18 +23,20 @@ SHAPES = {  # hidden, layers, query heads, width of the MLP; all have 8 key-valu
     "8B": (4096, 36, 32, 12_288, False),
     "14B": (5120, 40, 40, 17_408, False),
 }
+SERVERS = 'engine=VLLMServerEngine data.engine.local.devices=["4","5","6","7"]'
+ELSEWHERE = "engine=VLLMServerEngine data.engine.urls=[http://node3:8000]"
 EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cache GiB, requests, whether the engine sleeps
     "one_24gb_qlora_8b": ("8B", 24, 1, True, True, 4096, 3, 64, False),
-    "one_24gb_lora_1_7b": ("1.7B", 24, 1, True, False, 8192, 10, 256, True),
+    "one_80gb_lora_8b --data.engine.kv_cache_gb=10": ("1.7B", 24, 1, True, False, 8192, 10, 256, True),
     "one_80gb_full_1_7b": ("1.7B", 80, 1, False, False, 16_384, 20, 256, True),
     "one_80gb_lora_8b": ("8B", 80, 1, True, False, 8192, 20, 256, True),
     "loop_apps_8b": ("8B", 80, 1, True, False, 32_000, 20, 256, True),
     "eight_80gb_full_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
     "pde_control_grid": ("8B", 80, 8, False, False, 26_000, 20, 256, True),
     "mixed_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
-    "eight_80gb_full_8b_servers": ("8B", 80, 4, False, False, 16_384, None, 256, False),
+    f"eight_80gb_full_8b {SERVERS} trainer.devices=4": ("8B", 80, 4, False, False, 16_384, None, 256, False),
     "pde_control_grid_opd": ("8B", 80, 4, False, False, 26_001, None, 256, False),
-    "nodes_80gb_full_8b": ("8B", 80, 16, False, False, 16_384, None, 256, False),
+    f"eight_80gb_full_8b {ELSEWHERE} trainer.num_nodes=2": ("8B", 80, 16, False, False, 16_384, None, 256, False),
 }
 
 
@@ -60,7 +62,17 @@ def checkpoints(tmp_path_factory):
 
 
 def plan(capsys, name, folder, *more, gigabytes=80):
-    argv = ["plan", "--config", f"experiment/{name}", "--model.policy.path", str(folder), "--gpu_gb", str(gigabytes)]
+    name, *words = name.split()
+    argv = [
+        "plan",
+        "--config",
+        f"experiment/{name}",
+        *words,
+        "--model.policy.path",
+        str(folder),
+        "--gpu_gb",
+        str(gigabytes),
+    ]
     code = main([*argv, *more])
     return code, capsys.readouterr().out
 
@@ -170,7 +182,7 @@ def test_every_experiment_for_gpus_is_planned_here():
     recipes = ("/recipe: qwen3", "/experiment/eight_80gb_full_8b@_global_")
     folder = config_folders()[0] / "experiment"
     shipped = {path.stem for path in folder.glob("*.yaml") if any(one in path.read_text() for one in recipes)}
-    assert shipped == set(EXPERIMENTS)
+    assert shipped == {name.split()[0] for name in EXPERIMENTS}
 
 
 def test_a_plan_that_does_not_fit_names_the_keys(checkpoints, capsys):
@@ -182,10 +194,11 @@ def test_a_plan_that_does_not_fit_names_the_keys(checkpoints, capsys):
 
 def test_without_sleep_the_engine_is_there_while_training_goes_on(checkpoints, capsys):
     awake = ("--data.engine.init_args.sleep", "false")
-    code, said = plan(capsys, "one_24gb_lora_1_7b", checkpoints["14B"], *awake, gigabytes=74)
+    name = "one_80gb_lora_8b --data.engine.kv_cache_gb=10"
+    code, said = plan(capsys, name, checkpoints["14B"], *awake, gigabytes=74)
     assert code == 1
     assert "set data.engine.sleep" in said
-    assert plan(capsys, "one_24gb_lora_1_7b", checkpoints["14B"], gigabytes=74)[0] == 0
+    assert plan(capsys, name, checkpoints["14B"], gigabytes=74)[0] == 0
 
 
 def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(checkpoints, tmp_path, capsys):

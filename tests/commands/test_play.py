@@ -1,17 +1,19 @@
 """`play`: a person is the policy."""
 
 import io
+import json
 from collections.abc import Iterable
 
 import pytest
 from rich.console import Console
 
 from cod_lightning.cli import main
-from cod_lightning.commands.play import Game, Person, Watched, _in_form, _one_of
-from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Players, Reference, TextEnv, Vocabulary, beside
+from cod_lightning.commands.play import Audience, Player, _in_form, _one_of, play, readable
+from cod_lightning.contexts import ContextMechanism, HintContext
+from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.methods.notebook import NotebookContext
+from cod_lightning.terminal import Screen
 from cod_lightning.types import EpisodeStatus, Split
 from tests.envs.scripted_life import live
 
@@ -25,7 +27,7 @@ class Flooded(Levers):
         raise OSError("the cellar is under water")
 
 
-def _played(env: TextEnv, lines: Iterable[str], num_tasks: int = 2):
+def _played(env: TextEnv, lines: Iterable[str], num_tasks: int = 2, mechanism: ContextMechanism = MECHANISM):
     console, typed = Console(file=io.StringIO(), width=100), iter(lines)
 
     def read(prompt: str) -> str:
@@ -35,15 +37,16 @@ def _played(env: TextEnv, lines: Iterable[str], num_tasks: int = 2):
         return line
 
     pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=num_tasks)
-    episodes = Game(env, pack, Person(console, read), MECHANISM, console).play()
-    return pack, episodes, console.file.getvalue()  # type: ignore[attr-defined]
+    player = Player(env, pack, console, read)
+    assert play(player.env, pack, player, player, mechanism) == 0
+    return player.solved, console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_person_solves_and_rewrites_hints_and_sees_the_rewards():
     env = Levers()
     goals = [task.spec for task in env.sample_pack(split=Split.TEST, index=3, num_tasks=2).tasks]
     codes = [spec.colours.index(spec.goal) + 1 for spec in goals]
-    _, episodes, shown = _played(env, [f"Lever {codes[0]}", "lever one", "is known", "", f"Lever {codes[1]}"])
+    episodes, shown = _played(env, [f"Lever {codes[0]}", "lever one", "is known", "", f"Lever {codes[1]}"])
     assert [e.reward for e in episodes] == [1.0, 1.0]
     assert [e.context_before for e in episodes] == ["", "lever one\nis known"]
     assert "rewards by position" in shown
@@ -51,18 +54,19 @@ def test_a_person_solves_and_rewrites_hints_and_sees_the_rewards():
 
 
 def test_hints_are_shown_in_the_next_task_only_through_the_context_mechanism():
-    _, _, shown = _played(Levers(), ["Lever 1", "Lever 2", "note", "", "Lever 1", "Lever 2"])
+    _, shown = _played(Levers(), ["Lever 1", "Lever 2", "note", "", "Lever 1", "Lever 2"])
     assert "context for the next task" in shown
 
 
 def test_an_empty_rewrite_keeps_the_old_hints():
-    _, episodes, _ = _played(Levers(), [*["Lever 9", "old", ""], *["Lever 9", ""], "Lever 9"], num_tasks=3)
+    episodes, _ = _played(Levers(), [*["Lever 9", "old", ""], *["Lever 9", ""], "Lever 9"], num_tasks=3)
     assert [e.context_before for e in episodes] == ["", "old", "old"]
 
 
-def test_garbage_is_an_episode_with_a_status():
-    _, episodes, _ = _played(Levers(), ["\x00[bold]<answer>[/]", "", "what"])
+def test_garbage_is_an_episode_with_a_status_and_no_markup():
+    episodes, _ = _played(Levers(), ["\x00[bold]<answer>[/]", "[red]x[/red] [/]", "", "what"])
     assert {e.status for e in episodes} == {EpisodeStatus.MALFORMED}
+    assert episodes[1].context_before == "[red]x[/red] [/]"
 
 
 def test_a_world_that_raises_ends_the_game_with_what_it_said_and_a_code(capsys):
@@ -72,27 +76,20 @@ def test_a_world_that_raises_ends_the_game_with_what_it_said_and_a_code(capsys):
 
 
 def test_the_end_of_the_input_ends_the_game_and_shows_what_there_is():
-    _, episodes, shown = _played(Levers(), ["Lever 7"])
+    episodes, shown = _played(Levers(), ["Lever 7"])
     assert len(episodes) == 1
     assert "Stopped." in shown
     assert "rewards by position" in shown
-    assert _played(Levers(), [])[1] == []
-
-
-def test_what_a_world_shows_is_never_read_as_markup():
-    console = Console(file=io.StringIO(), width=100)
-    env = Levers()
-    pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=1)
-    Game(env, pack, Person(console, lambda prompt: "[red]x[/red] [/]"), MECHANISM, console).play()
+    assert _played(Levers(), [])[0] == []
 
 
 def test_watching_a_reference_gives_what_the_reference_gets():
     env = Levers()
     pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=4)
     oracle = beside(env, Players).reference(Reference.ORACLE, pack)
-    console = Console(file=io.StringIO())
-    episodes = Game(env, pack, Watched(console, oracle), MECHANISM, console).play()
-    assert [e.reward for e in episodes] == [lived.reward for lived in live(env, pack, oracle, "natural")]
+    audience = Audience(Console(file=io.StringIO()))
+    assert play(env, pack, oracle, audience, MECHANISM) == 0
+    assert [e.reward for e in audience.solved] == [lived.reward for lived in live(env, pack, oracle, "natural")]
 
 
 def test_a_pack_without_tasks_is_refused(capsys):
@@ -123,14 +120,9 @@ def test_a_form_without_one_free_place_leaves_answers_as_they_are(rules):
 
 @pytest.mark.parametrize("typed", ["2", "pull 2", "Lever_2", "lever_2", "<answer>Lever_2</answer>"])
 def test_a_bare_answer_in_a_closed_vocabulary_is_the_word_that_ends_so(typed):
-    env = Levers(protocol="compact")
-    pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=1)
-    console = Console(file=io.StringIO(), width=100)
-    (episode,) = Game(
-        env, pack, Person(console, lambda _: typed, beside(env, Vocabulary).words()), MECHANISM, console
-    ).play()
+    (episode,), shown = _played(Levers(protocol="compact"), [typed] * 2, num_tasks=1)
     assert episode.status is not EpisodeStatus.MALFORMED
-    assert "2=" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "2=" in shown
 
 
 def test_what_no_word_or_several_end_with_is_left_as_it_is():
@@ -140,12 +132,9 @@ def test_what_no_word_or_several_end_with_is_left_as_it_is():
 
 
 def test_a_person_answers_with_a_number_and_keeps_a_notebook():
-    env = Levers()
-    console, typed = Console(file=io.StringIO(), width=100), iter(["1", "2", "lever 2", "", "2"])
-    pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=2)
-    episodes = Game(env, pack, Person(console, lambda prompt: next(typed)), NotebookContext(), console).play()
+    episodes, shown = _played(Levers(), ["1", "2", "lever 2", "", "2"], mechanism=NotebookContext())
     assert episodes[0].status is not EpisodeStatus.MALFORMED
-    assert "lever 2" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "lever 2" in shown
 
 
 @pytest.mark.slow
@@ -179,7 +168,7 @@ def _shown(argv, lines, monkeypatch, capsys):
 SPARE = ("--env", "apps", "--env.quirks", "0", "--env.spare_calls", "20")
 
 
-def test_a_person_types_code_of_several_lines_and_sees_tables_and_checks(monkeypatch, capsys):
+def test_a_person_types_code_of_several_lines_and_sees_what_there_is_and_checks(monkeypatch, capsys):
     lines = [
         *("", "for app in ('files', 'notes'):", "    print(user.docs(app=app)[0])", "", "x = ]"),
         *("t = notes.login(password=user.passwords()['notes'])['token']", "notes.search(token=t)"),
@@ -196,9 +185,8 @@ def test_a_person_types_code_of_several_lines_and_sees_tables_and_checks(monkeyp
     assert "files.login(password: text)" in shown
     assert "notes.login(password: text)" in shown
     assert "That is no Python" in shown
-    assert "tag   pinned" in shown, "records are a table"
-    assert "✗ nothing else changes: short note" in shown
-    assert "✓ the task is ended with user.done" in shown
+    assert "NO  nothing else changes: short note" in shown
+    assert "yes the task is ended with user.done" in shown
     assert " is gone" in shown
     assert "Turn 5 of 16" in shown
     assert "Turn 6 of 16" not in shown, "what could not be read costs no turn"
@@ -217,9 +205,19 @@ def test_a_person_types_bare_calls_where_the_environment_wants_a_form(form, monk
         "user.done()",
     ]
     shown = _shown([*SPARE, "--env.actions", form], lines, monkeypatch, capsys)
-    assert "- notes.login(password: text)" in shown
-    assert "id  name   seats" in shown
-    assert "page 1 of 1" in shown
+    assert "notes.login(password: text)" in shown
+    assert "'page': 1" in shown
     assert shown.count("That is no call") == 1
     assert "completed" in shown
     assert ("Ends the task, with an answer" in shown) == (form == "tools"), "tools are listed"
+
+
+def test_lines_of_json_are_laid_out_and_nothing_in_them_acts_on_the_terminal():
+    hostile = json.dumps([{"id": 1, "text": "\x1b[2J[red]\r\nx"}, {"id": 2, "text": "\u202e" + "y" * 500}])
+    screen = Screen(file=io.StringIO(), width=60)
+    screen.print(readable(f'{hostile}\n{{"a": "\\u001b]8;;x\\u0007"}}\n{"[" * 100_000}\nLever 1=red'))
+    shown = screen.file.getvalue()
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert "[red]" in shown
+    assert shown.endswith("Lever 1=red\n")
+    assert len(shown.splitlines()) > 4 + 100_000 // 60

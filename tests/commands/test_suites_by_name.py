@@ -21,7 +21,7 @@ from cod_lightning.rollout.chat import Chat
 
 OWN_WORLD = ["in_domain", "longer_packs", "non_stationary", "ralph_loop"]
 """Of the training's own world."""
-SHIPPED = sorted([*OWN_WORLD, "cross_domain", "pde_control_grid", "safety", "setting_a", "setting_b"])
+SHIPPED = sorted([*OWN_WORLD, "pde_control_grid", "safety", "setting_a", "setting_b"])
 
 
 def built(suites: list) -> list[Suite]:
@@ -53,7 +53,7 @@ def test_longer_packs_are_8_16_and_32_tasks_long() -> None:
 
 
 def test_a_shipped_world_goes_by_its_name() -> None:
-    (alchemy, *_) = read_suites("cross_domain")
+    (_, alchemy, *_) = read_suites("setting_a")
     assert alchemy["env"]["class_path"] == "cod_lightning.envs.alchemy.Alchemy"
 
 
@@ -89,7 +89,9 @@ def test_suites_that_are_spelled_out_stay_as_they_are(tmp_path: Path) -> None:
     assert config_after(expand(["test", "--config", str(config)]).argv) == {"data": {"suites": [{"name": "other"}]}}
 
 
-@pytest.mark.parametrize("argv", [["--suites", "[in_domain, ralph_loop]"], ["--suites=[in_domain,ralph_loop.yaml]"]])
+@pytest.mark.parametrize(
+    "argv", [["--data.suites", "[in_domain, ralph_loop]"], ["data.suites=[in_domain,ralph_loop.yaml]"]]
+)
 def test_the_command_line_chooses_suites_by_name(argv: list[str]) -> None:
     found = expand(["test", "--config", "smoke", *argv, "--model.lr", "1"]).argv
     assert found[0] == "test"
@@ -98,22 +100,14 @@ def test_the_command_line_chooses_suites_by_name(argv: list[str]) -> None:
 
 
 def test_a_single_name_needs_no_brackets() -> None:
-    assert len(config_after(expand(["--config", "smoke", "--suites", "in_domain"]).argv)["data"]["suites"]) == 1
+    assert len(config_after(expand(["--config", "smoke", "data.suites=in_domain"]).argv)["data"]["suites"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("[in_domian]", "--suites is in_domian; expected a YAML file, or one of"),
-        ("[in_domian]", "Did you mean in_domain?"),
-        ("[]", "expected names of suites"),
-        ("3", "expected names of suites"),
-    ],
-)
-def test_an_unknown_suite_is_refused_by_name(value: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        expand(["test", "--config", "smoke", "--suites", value])
-    assert said in str(caught.value)
+def test_an_unknown_suite_is_refused_by_name() -> None:
+    with pytest.raises(
+        ConfigError, match=r"data.suites is in_domian; expected a YAML file, or one of .* mean in_domain"
+    ):
+        expand(["test", "--config", "smoke", "data.suites=[in_domian]"])
 
 
 @pytest.mark.parametrize(
