@@ -95,7 +95,7 @@ studies: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python examples/studies/sentences.py --runs runs/sentences
 	PYTHONPATH=. .venv/bin/python examples/studies/regime.py --runs runs/regime
 	.venv/bin/python examples/studies/evaluation.py --out docs/results/evaluation.json
-	PYTHONPATH=. .venv/bin/python examples/studies/training_pays.py
+	PYTHONPATH=. .venv/bin/python examples/studies/training_pays.py --runs runs/training_pays
 	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python examples/studies/same_curves.py --out docs/results/same_curves.json
 	PYTHONPATH=. .venv/bin/python examples/studies/pretrained.py
 
@@ -110,7 +110,7 @@ bench: .venv/installed-test
 
 # On a machine with a GPU, at most 30 minutes, with the Python that has its torch: make gpu GPU_PYTHON=python3 PARTS=gap,speed
 GPU_PYTHON ?= python3
-PARTS ?= gap,graphs,speed,cod,resume,plan,gradients,stochastic,sleep,paged,seeds,fsdp2
+PARTS ?= gap,graphs,speed,cod,resume,plan,gradients,stochastic,sleep,paged,fsdp2
 gpu:
 	PYTHONPATH=. $(GPU_PYTHON) tests/gpu/measure.py --parts $(PARTS)
 

@@ -5,9 +5,11 @@ peft puts them in place: a layer `q_proj` becomes `q_proj.base_layer` beside `q_
 of several adapters each has its name in place of `default`.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from cod_lightning.errors import DataError
 from cod_lightning.ranks import whole
 
 ADAPTER = "default"
 """The name that peft gives to the only adapter of a model."""
 _OWN = (".lora_A.", ".lora_B.")
+_SAMPLES = 256
+"""Elements of each tensor that are looked at; more would read an 8B model for seconds."""
 
 
 def is_adapter(name: str) -> bool:
@@ -79,19 +84,10 @@ def synced_weights(model: nn.Module, *, adapter: bool) -> Iterator[tuple[str, Te
 
 def plain_names(model: nn.Module) -> frozenset[str]:
     """Names of all weights of the model as they would be without an adapter."""
-    return frozenset(name for name, _ in plain_form(model))
-
-
-def plain_form(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """What `synced_weights` hands to an engine that takes no adapter, in its order: names, and tensors without numbers (`meta`)."""
     if not has_adapter(model):
-        for name, weight in model.state_dict().items():
-            yield name, weight.to("meta")
-        return
-    for name, weight in model.named_parameters(remove_duplicate=False):
-        if not is_adapter(name):
-            whole: Any = getattr(weight, "quant_state", None) or weight
-            yield name.replace(".base_layer.", "."), torch.empty(whole.shape, dtype=whole.dtype, device="meta")
+        return frozenset(model.state_dict())
+    names = (name for name, _ in model.named_parameters(remove_duplicate=False) if not is_adapter(name))
+    return frozenset(name.replace(".base_layer.", ".") for name in names)
 
 
 def adapter_scales(model: nn.Module, *, acting: bool = False) -> dict[str, float]:
@@ -217,3 +213,58 @@ def as_float32(model: nn.Module) -> None:
     """Keep the adapter in float32 whatever the base is in: at small learning rates bfloat16 would round updates away."""
     for weight in adapter_weights(model).values():
         weight.data = weight.data.to(torch.float32)
+
+
+@dataclass(frozen=True)
+class BaseWeights:
+    """Which weights an adapter was trained on: a checkpoint holds the adapter only, and on another base it would be nonsense."""
+
+    name: str
+    """Folder or hub name that they came from."""
+    dtype: str
+    """How they are kept, by torch's name, or nf4."""
+    digest: str
+    """SHA-256 over names, shapes and up to 256 evenly spaced elements of each tensor that is not in 4 bits."""
+
+    def check(self, kept: Any, path: object) -> None:
+        """Raise `DataError` unless `kept`, of the checkpoint at `path`, is this base. The name may differ: folders move."""
+        if not isinstance(kept, dict):
+            raise DataError(
+                f"{path} holds the weights of a whole model, not of an adapter. Choose PretrainedPolicy, or another checkpoint."
+            )
+        if (self.dtype, self.digest) == (kept["dtype"], kept["digest"]):
+            return
+        what = "precision" if self.digest == kept["digest"] else "weights"
+        raise DataError(
+            f"{path} holds an adapter for {kept['name']} in {kept['dtype']}; the base here, {self.name} in {self.dtype}, has other "
+            f"{what}. Set model.policy.path and model.policy.dtype as in the run that wrote it."
+        )
+
+
+def base_weights(model: Any, name: str) -> BaseWeights:
+    """Of a model whose weights lie whole in this process, with or without an adapter."""
+    dtype = "nf4" if is_four_bit(model) else str(model.dtype).removeprefix("torch.")
+    return BaseWeights(name, dtype, weights_digest(model, adapter=False))
+
+
+def weights_digest(model: nn.Module, *, adapter: bool = True) -> str:
+    """16 hexadecimal digits, those of `BaseWeights.digest`; with `adapter` over its weights too."""
+    found = hashlib.sha256()
+    for own, weight in model.named_parameters():
+        if is_adapter(own) and not adapter:
+            continue
+        found.update(f"{own.replace('.base_layer.', '.')} {_shape(weight)}".encode())
+        if getattr(weight, "quant_state", None) is None:  # devices do not quantise to the same last bit
+            found.update(_sampled(weight))
+    return found.hexdigest()[:16]
+
+
+def _shape(weight: nn.Parameter) -> list[int]:
+    state = getattr(weight, "quant_state", None)
+    return list(weight.shape if state is None else state.shape)
+
+
+def _sampled(weight: nn.Parameter) -> bytes:
+    flat = weight.detach().flatten()
+    at = torch.linspace(0, len(flat) - 1, min(_SAMPLES, len(flat)), dtype=torch.float64).long().to(flat.device)
+    return flat[at].to("cpu", torch.float32).numpy().tobytes()

@@ -70,7 +70,7 @@ class EngineMismatch(EngineFailure):
 
 
 class EngineRefused(CodLightningError):
-    """An engine, a judge or another endpoint refuses every further request (a wrong key, no such model, its cost ceiling is
+    """An engine, a judge or another endpoint refuses every further request (a wrong key, no such model, its ceiling of tokens is
     reached); ends the run."""
 
 

@@ -7,7 +7,6 @@ from cod_lightning.errors import ConfigError
 _OLDEST = {
     "peft": "0.18",
     "bitsandbytes": "0.50",
-    "liger-kernel": "0.8",
     "gguf": "0.19",
     "reasoning-gym": "0.1.25",
     "textarena": "0.7.4",

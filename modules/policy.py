@@ -169,12 +169,7 @@ class PolicyModule(L.LightningModule):
         model = self.policy.model(self._tokenizer)
         _leave_out_dropout(model)
         use_grouped_attention(model)
-        if self.policy.kernels:
-            from cod_lightning.forward.liger import use_liger
-
-            use_liger(model)
-        else:
-            use_rms_norm(model)
+        use_rms_norm(model)
         if self.trainer.strategy.root_device.type == "cpu":
             keep_freed_memory()
         if model.get_output_embeddings() is not None:  # a model behind an endpoint has no weights

@@ -120,8 +120,8 @@ def test_a_method_says_what_belongs_to_a_loss_so_that_nothing_of_another_is_left
     assert said.keys() >= {"loss", "baseline", "scale", "reweight"}
 
 
-for one in pkgutil.iter_modules(losses.__path__):
-    vars(losses).update(vars(import_module(f"{losses.__name__}.{one.name}")))  # they are imported when they are named
+for one in pkgutil.iter_modules(losses.__path__, f"{losses.__name__}."):  # they are imported when they are named
+    vars(losses).update({name: kind for name, kind in vars(import_module(one.name)).items() if isinstance(kind, type)})
 SEAMS = {"loss": (PolicyLoss, losses), "credit": (CreditRule, returns), "baseline": (Baseline, baselines)}
 NAMED = [
     (key, value)

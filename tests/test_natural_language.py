@@ -9,7 +9,6 @@ from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.envs import code_labels
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.modules import GRPOModule
@@ -53,7 +52,9 @@ class Keep(L.Callback):
 def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_probs(checkpoint, tmp_path, monkeypatch):
     world = FrozenLakeObscure(size_min=4, size_max=4, max_turns=3, max_shortest_path=3, length_penalty=0.1)
     # a random model never answers in form, so give it a world that lets every turn pass
-    monkeypatch.setattr(code_labels, "code_of", lambda response, noun, num: (1 + len(response) % num, ""))
+    monkeypatch.setattr(
+        "cod_lightning.envs.frozen_lake.world.code_of", lambda response, noun, num: (1 + len(response) % num, "")
+    )
     data = RolloutDataModule(
         world,
         HintContext(response_limit=None),

@@ -71,4 +71,5 @@ def test_a_page_is_what_its_numbers_make(name):
 
 
 def test_the_page_on_when_training_pays_is_what_the_others_numbers_make():
-    assert (RESULTS / "training_pays.md").read_text() == training_pays.page(training_pays.settings())
+    runs = json.loads((RESULTS / "training_pays.json").read_text())
+    assert (RESULTS / "training_pays.md").read_text() == training_pays.page(training_pays.settings(), runs)

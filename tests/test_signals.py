@@ -36,7 +36,7 @@ def all_rewards(transcripts):
     parts = {
         "world": made(f"{REWARDS}.WorldReward", weight=0.5),
         "format": made(f"{REWARDS}.FormatReward"),
-        "facts": made(f"{REWARDS}.NewFacts", pattern="[0-9]=[a-z]+"),
+        "facts": made("examples.studies.new_facts.NewFacts", pattern="[0-9]=[a-z]+"),
         "known": made("cod_lightning.methods.learned_reward.PartlyKnown", transcripts=str(transcripts)),
         "noisy": made("cod_lightning.methods.noisy.NoisyJudge", false_positive=0.3, false_negative=0.2),
         "pairs": made("cod_lightning.methods.noisy.NoisyPairwiseJudge", error=0.3, opponents=2),

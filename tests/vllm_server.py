@@ -32,10 +32,6 @@ class FakeVLLM:
         self.key = ""
         """If not empty, what it asks for at every route."""
         self.dtype = "torch.float32"
-        self.transfer = ""
-        """What it takes weights by, beside files."""
-        self.num_workers = 1
-        """Its GPUs."""
         self.version = "default"
         self.after_s = 0.0
         self.status = 0
@@ -102,10 +98,7 @@ class FakeVLLM:
         if path == "/server_info":
             model = {"logprobs_mode": self.logprobs_mode, "max_model_len": self.window, "dtype": self.dtype}
             room = {"max_lora_rank": self.adapter_rank} if self.adapter_rank else None
-            transfer = {"backend": self.transfer} if self.transfer else None
-            return 200, {
-                "vllm_config": {"model_config": model, "lora_config": room, "weight_transfer_config": transfer}
-            }
+            return 200, {"vllm_config": {"model_config": model, "lora_config": room}}
         if path.endswith("_lora_adapter"):
             return self._adapter(path, body)
         if path == "/weight_info":
@@ -129,7 +122,7 @@ class FakeVLLM:
         if path == "/update_weight_version":
             self.version = body["new_version"]
             return 200, {"success": True, "new_version": self.version}
-        return 200, {"message": "done", "world_size": self.num_workers}
+        return 200, {"message": "done"}
 
     def _prompt_logprobs(self, body: dict[str, Any]) -> tuple[int, Any]:
         if self.status:

@@ -278,9 +278,9 @@ fit --config experiment/one_80gb_full_1_7b --model.policy.path nowhere/Model
 fit --config experiment/one_80gb_lora_8b --model.policy.path /nowhere
 test --config smoke --warm_start null --data.suites [in_domain
 plan --config experiment/one_80gb_full_1_7b --gpu_gb 0
-warm_start --config smoke --warm_start.num_updates 0 ## warm_start.num_updates | 0
+warm_start --config smoke --warm_start.num_updates 0 ## warm_start | num_updates | 0
 warm_start --config smoke --warm_start.num_packs x ## warm_start | num_packs | x
-warm_start --config smoke --warm_start.lr -1 ## warm_start.lr | -1
+warm_start --config smoke --warm_start.lr -1 ## warm_start | lr | -1
 export --config smoke --out x ## --ckpt_path | missing
 deploy --config nowhere --state ada ## --config | nowhere
 DEPLOY --num_taks 3
@@ -312,7 +312,7 @@ SMOKE --data.suites [{name:a/b,num_packs:8}]
 SMOKE --trainer.default_root_dir '' ## trainer.default_root_dir | empty
 SMOKE --trainer.num_nodes 2
 SMOKE --trainer.strategy fsdp
-SMOKE --model.lr [1e-3] ## model.lr | 0.001
+SMOKE --model.lr [1e-3] ## model.lr | list
 SMOKE --data.deadlines 5
 SMOKE --data.env.teacher.note_accuracy 2
 SMOKE --data.env.teacher 5
@@ -323,7 +323,7 @@ fit --config warm_start/levers
 fit --config suite/in_domain ## name
 fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --data.suites in_domain longer_packs ## longer_packs
-warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start.packs_per_update | 0
+warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start | packs_per_update | 0
 serve --config smoke --num_servers 0
 serve --config smoke --gpus_per_server -1
 fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it to 17
@@ -342,7 +342,6 @@ SMOKE --trainer.max_time 60
 SMOKE --sampled_token_budget 1M
 SMOKE --data.deadlines.turn_s 5m
 SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
-SMOKE source=Bandit ## data.source | Bandit
 SMOKE recipe=qwen3 ## model.policy
 SMOKE suite=in_domain
 test --ckpt_path damaged.ckpt ## --config
@@ -386,8 +385,6 @@ WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.CheckpointScorer",ARGS:{"path":"now
 WARM KL_TO_TEACHER BY_WORLD{"levers":{PATH:"SEES_MORE"}}}}} ## model.scorers.teachers.levers | PrivilegedScorer
 WARM KL_TO_TEACHER {"teacher":{PATH:"SERVED.VLLMScorer",ARGS:{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
 WARM KL_TO_TEACHER {"teacher":{PATH:"SERVED.VLLMScorer",ARGS:{"url":"http://127.0.0.1:9","model":"m"}}} ## teacher.url | :9
-WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"["}}} ## data.rewards.NewFacts.pattern | [
-WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"a","bonus":-1.0}}} ## data.rewards.NewFacts.bonus | -1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards | share | 1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"transcripts":"nowhere"}}} ## PartlyKnown.transcripts | nowhere
 WARM --data.rewards.noisy NoisyJudge --data.rewards.noisy.false_positive 2 ## data.rewards | false_positive | 2

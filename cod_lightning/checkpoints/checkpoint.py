@@ -16,10 +16,9 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapter_weights
+from cod_lightning.adapters import BaseWeights, adapter_weights
 from cod_lightning.checkpoints.integrity import EXTRA, METADATA
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.models.base_weights import BaseWeights
 from cod_lightning.whole_file import sync
 
 UNFINISHED = ".writing"

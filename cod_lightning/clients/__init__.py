@@ -1,4 +1,4 @@
-"""One client for chat endpoints: the engine's, a judge's, a teacher's. Every answer is bounded in time, bytes, tokens and cost."""
+"""One client for chat endpoints: the engine's, a judge's, a teacher's. Every answer is bounded in time, bytes and tokens."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
 """The client of an OpenAI-compatible chat endpoint: for the engine, judges, teachers and simulated users.
 
-Nothing of an endpoint is trusted: an answer is bounded in time, bytes and tokens, all answers together in cost.
+Nothing of an endpoint is trusted: an answer is bounded in time, bytes and tokens, all answers together in tokens.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from cod_lightning.clients.access import key_of, url_of
 from cod_lightning.clients.answer import ChatAnswer, Tokens, answer_of, completion_of, tokens_of
 from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREADABLE, EndpointFailure, without
 from cod_lightning.clients.http import LONGEST_PAUSE_S, Bounds, Connections, ask, pause_s
-from cod_lightning.clients.usage import Prices, Usage
+from cod_lightning.clients.usage import Usage
 from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens
-from cod_lightning.errors import ConfigError, EngineRefused
+from cod_lightning.errors import ConfigError, EngineRefused, check_at_least
 from cod_lightning.types import Message, Role
 
 if TYPE_CHECKING:
@@ -52,11 +52,7 @@ class ChatClient:
             failure of that number in a row; later, at a time-out that is as many in a row for each of `max_concurrent`.
         token_limit: Field that limits the tokens of an answer; newer models of OpenAI know the second only.
         extra_body: Further fields of every request, for example {top_k: -1}. They are kept in run configs: no secrets.
-        max_bytes: Most bytes of an answer, compressed and decompressed.
-        input_price: Price of a million prompt tokens; null: no cost is counted.
-        output_price: Price of a million completion tokens; null: no cost is counted.
-        cached_price: Price of a million prompt tokens from the endpoint's cache; null: as the others.
-        max_cost: The run ends once this process has spent so much, by the prices above; null sets no ceiling.
+        max_bytes: Most bytes of an answer.
         max_total_tokens: The run ends once this process has used so many tokens, prompts included; null sets no ceiling.
     """
 
@@ -76,18 +72,13 @@ class ChatClient:
         token_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
         extra_body: dict[str, Any] | None = None,
         max_bytes: int = 2**22,
-        input_price: float | None = None,
-        output_price: float | None = None,
-        cached_price: float | None = None,
-        max_cost: float | None = None,
         max_total_tokens: int | None = None,
     ) -> None:
         self.model, self.base_url, self.where, self.url_variable = model, base_url, where, url_variable
         self.api_key_variable, self.max_concurrent, self.timeout_s = api_key_variable, max_concurrent, timeout_s
         self.max_retries, self.backoff_s, self.max_refusals = max_retries, backoff_s, max_refusals
         self.token_limit, self.extra_body, self.max_bytes = token_limit, dict(extra_body or {}), max_bytes
-        self.prices = Prices(prompt=input_price, completion=output_price, cached=cached_price)
-        self.max_cost, self.max_total_tokens = max_cost, max_total_tokens
+        self.max_total_tokens = max_total_tokens
         self._check_numbers()
         self.usage = Usage()
         self._in_a_row: Counter[str] = Counter()
@@ -133,7 +124,7 @@ class ChatClient:
 
         Raises:
             EndpointFailure: After the tries, or at once where another try cannot help.
-            EngineRefused: Where no further request can succeed, or the cost has reached its ceiling; ends the run.
+            EngineRefused: Where no further request can succeed, or the tokens have reached their ceiling; ends the run.
         """
         pool = await self._connections.pool(self.check())
         body = {
@@ -154,8 +145,8 @@ class ChatClient:
         return result
 
     def report(self) -> str:
-        """Answers, failures, tokens and cost so far, in one line; empty if nothing was asked."""
-        line = self.usage.report(self.prices)
+        """Answers, failures and tokens so far, in one line; empty if nothing was asked."""
+        line = self.usage.report()
         return f"{self.model}: {line}" if line else ""
 
     async def _tried(
@@ -225,43 +216,26 @@ class ChatClient:
             ) from None
 
     def _see_ceiling(self) -> None:
-        cost, tokens = self.usage.cost(self.prices), self.usage.num_tokens
-        for name, limit, spent in (
-            ("max_cost", self.max_cost, cost),
-            ("max_total_tokens", self.max_total_tokens, tokens),
-        ):
-            if limit is not None and spent is not None and spent >= limit:
-                raise EngineRefused(
-                    f"{self.where}.{name} is {limit:g} and this process has spent {spent:,.6g} ({self.report()}). "
-                    f"Raise it and go on with --ckpt_path last."
-                )
+        limit, spent = self.max_total_tokens, self.usage.num_tokens
+        if limit is not None and spent >= limit:
+            raise EngineRefused(
+                f"{self.where}.max_total_tokens is {limit} and this process has spent {spent:,} ({self.report()}). "
+                "Raise it and go on with --ckpt_path last."
+            )
 
     def _key(self) -> str:
         return key_of(self.api_key_variable, f"{self.where}.api_key_variable")
 
     def _check_numbers(self) -> None:
         for name, least in (("max_concurrent", 1), ("max_retries", 0), ("max_refusals", 1), ("max_bytes", 1024)):
-            if getattr(self, name) < least:
-                remedy = "Leave it out for the default."
-                raise ConfigError(f"{self.where}.{name}", getattr(self, name), f"at least {least}", remedy)
+            check_at_least(f"{self.where}.{name}", getattr(self, name), least, "Leave it out for the default.")
         if not 0 < self.timeout_s < float("inf"):
             expected = "seconds above 0, and finite"
             raise ConfigError(f"{self.where}.timeout_s", self.timeout_s, expected, "Leave it out for the default.")
         if not 0 <= self.backoff_s <= LONGEST_PAUSE_S:
             expected = f"seconds in [0, {LONGEST_PAUSE_S:g}]"
             raise ConfigError(f"{self.where}.backoff_s", self.backoff_s, expected, "0.5 is the default.")
-        prices = {"input_price": self.prices.prompt, "output_price": self.prices.completion}
-        for name, price in {**prices, "cached_price": self.prices.cached}.items():
-            if price is not None and not 0 <= price < float("inf"):
-                raise ConfigError(f"{self.where}.{name}", price, "at least 0 and finite", "Null counts no cost.")
-        for name, limit in {"max_cost": self.max_cost, "max_total_tokens": self.max_total_tokens}.items():
-            if limit is not None and not limit > 0:
-                raise ConfigError(f"{self.where}.{name}", limit, "above 0, or null", "Null sets no ceiling.")
-        if self.max_cost is not None and None in prices.values():
-            expected = f"null without {self.where}.input_price and output_price, by which the cost is counted"
-            raise ConfigError(
-                f"{self.where}.max_cost", self.max_cost, expected, "Set both, or max_total_tokens instead."
-            )
+        check_at_least(f"{self.where}.max_total_tokens", self.max_total_tokens, 1, "Null sets no ceiling.")
         if taken := sorted({*_OWN_FIELDS, self.token_limit} & set(self.extra_body)):
             raise ConfigError(f"{self.where}.extra_body", taken, "fields that are not set elsewhere", "Leave them out.")
 

@@ -1,15 +1,13 @@
-"""One request whose answer is bounded: in time, bytes on the wire, bytes after decompression, and the hosts it may come from."""
+"""One request whose answer is bounded: in time and bytes, and by no other host."""
 
 import asyncio
 import functools
 import json
 import logging
 import ssl
-import zlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urljoin, urlsplit
 
 from cod_lightning.clients.failure import NO_CREDIT, TIMEOUT, TOO_LONG, UNREACHABLE, EndpointFailure, without
 from cod_lightning.seeds import derive_seed
@@ -25,8 +23,6 @@ _LONGEST_ASKED_PAUSE_S = 120.0
 MOST_CONNECTIONS = 1000
 """Of one event loop, to one endpoint."""
 _MOST_ERROR_BYTES = 65_536
-_MOST_REDIRECTS = 3
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ class Bounds:
     timeout_s: float
     """From connecting to the last byte."""
     max_bytes: int
-    """Of an answer, compressed and decompressed."""
+    """Of an answer."""
 
 
 @dataclass(slots=True)
@@ -109,15 +105,13 @@ def ask_once(method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
     return asyncio.run(over_own_connection())
 
 
-def pause_s(
-    failure: EndpointFailure, content: bytes, tries: int, backoff_s: float, most_s: float = LONGEST_PAUSE_S
-) -> float:
-    """Seconds until the next try: what the endpoint asks for, else `backoff_s`, doubled with every try, up to `most_s`, less up to
-    a quarter that is derived from the request."""
+def pause_s(failure: EndpointFailure, content: bytes, tries: int, backoff_s: float) -> float:
+    """Seconds until the next try: what the endpoint asks for, else `backoff_s`, doubled with every try, up to 30 s, less up to a
+    quarter that is derived from the request."""
     if failure.retry_after_s is not None:
         return failure.retry_after_s
     share = derive_seed("pause before a retry", content.decode(), tries) / 2**63
-    return min(most_s, backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
+    return min(LONGEST_PAUSE_S, backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
 
 
 def _client(url: str, timeout_s: float) -> "AsyncClient":
@@ -139,26 +133,23 @@ def _certificates() -> ssl.SSLContext:
 
 
 async def _answer(http: "AsyncClient", method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
-    """The decompressed body; follows redirects (307, 308) that stay at the endpoint's own host.
+    """The body.
 
     Raises:
-        EndpointFailure: `too long` for a body above `max_bytes`, compressed or not; `redirect` for another place; `HTTP 503` and
-            the like for a status other than 200.
+        EndpointFailure: `too long` for a body above `max_bytes`; `redirect`, which is not followed, since another host would get
+            the key; `HTTP 503` and the like for any other status than 200.
     """
-    headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if bounds.key:
         headers["Authorization"] = f"Bearer {bounds.key}"
-    for _ in range(_MOST_REDIRECTS + 1):
-        async with http.stream(method, url, content=content, headers=headers) as response:
-            if 300 <= response.status_code < 400:
-                url = _next_url(url, response)
-                continue
-            failed, most = response.status_code >= 400, bounds.max_bytes
-            body = await _body(response, min(most, _MOST_ERROR_BYTES) if failed else most, cut=failed)
-            if response.status_code != 200:
-                raise _status_failure(response, body, bounds.key)
-            return body
-    raise EndpointFailure("redirect", f"more than {_MOST_REDIRECTS} redirects")
+    async with http.stream(method, url, content=content, headers=headers) as response:
+        if 300 <= response.status_code < 400:
+            raise EndpointFailure("redirect", f"HTTP {response.status_code}; name the final address")
+        failed, most = response.status_code >= 400, bounds.max_bytes
+        body = await _body(response, min(most, _MOST_ERROR_BYTES) if failed else most, cut=failed)
+        if response.status_code != 200:
+            raise _status_failure(response, body, bounds.key)
+        return body
 
 
 def _status_failure(response: "Response", body: bytes, key: str) -> EndpointFailure:
@@ -178,50 +169,14 @@ def _status_failure(response: "Response", body: bytes, key: str) -> EndpointFail
     return EndpointFailure(kind, without(key, message), asked if 0 <= asked <= _LONGEST_ASKED_PAUSE_S else None)
 
 
-def _next_url(url: str, response: "Response") -> str:
-    """Where the redirect leads, if it keeps the method, the host and the port, and does not give up encryption."""
-    status = f"HTTP {response.status_code}"
-    if response.status_code not in (307, 308):
-        raise EndpointFailure("redirect", f"{status}, which turns a POST into a GET; name the final address")
-    target = ""
-    try:
-        target = urljoin(url, response.headers.get("location", ""))
-        old, new = urlsplit(url), urlsplit(target)
-        same = (new.scheme, new.hostname, _port(new.scheme, new.port)) == (
-            old.scheme,
-            old.hostname,
-            _port(old.scheme, old.port),
-        )
-        encrypted = (
-            (old.scheme, new.scheme) == ("http", "https")
-            and old.hostname == new.hostname
-            and {old.port, new.port} == {None}
-        )
-    except ValueError:
-        same = encrypted = False  # a port that is no number
-    if not (same or encrypted):
-        raise EndpointFailure("redirect", f"{status} to another host, which would get the key; name the final address")
-    return target
-
-
-def _port(scheme: str, port: int | None) -> int | None:
-    return port or _DEFAULT_PORTS.get(scheme)
-
-
 async def _body(response: "Response", most: int, *, cut: bool) -> bytes:
-    """The decompressed body; above `most` bytes it is cut, or else a failure."""
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise EndpointFailure("invalid encoding", "a body compressed by other means than gzip, which was asked for")
-    unpack = None if encoding in ("", "identity") else zlib.decompressobj(wbits=47)  # 47: a header of gzip or of zlib
-    body, num_raw = bytearray(), 0
+    """The body as it came; above `most` bytes it is cut, or else a failure. Compressed ones, not asked for, are refused."""
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise EndpointFailure("invalid encoding", "a compressed body, which was not asked for")
+    body = bytearray()
     async for chunk in response.aiter_raw():
-        num_raw += len(chunk)
-        try:
-            body += chunk if unpack is None else unpack.decompress(chunk, most + 1 - len(body))
-        except zlib.error:
-            raise EndpointFailure("invalid encoding", "a body that does not decompress") from None
-        if max(len(body), num_raw) > most:
+        body += chunk
+        if len(body) > most:
             if cut:
                 break
             raise EndpointFailure(TOO_LONG, f"the body has more than {most:,} bytes")

@@ -1,19 +1,9 @@
-"""Requests to an endpoint so far: answers, failures by kind, tokens, and what they cost."""
+"""Requests to an endpoint so far: answers, failures by kind, tokens."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 
 from cod_lightning.clients.answer import Tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """Prices for a million tokens, in the currency of your bill; None where unknown."""
-
-    prompt: float | None = None
-    completion: float | None = None
-    cached: float | None = None
-    """Of prompt tokens that the endpoint found in its cache; None charges them like the others."""
 
 
 @dataclass(slots=True)
@@ -45,20 +35,7 @@ class Usage:
     def num_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    def cost(self, prices: Prices) -> float | None:
-        """What the counted tokens cost; None where a price is unknown.
-
-        >>> usage = Usage(prompt_tokens=3_000_000, cached_tokens=2_000_000, completion_tokens=500_000)
-        >>> usage.cost(Prices(prompt=1.0, completion=4.0, cached=0.1))
-        3.2
-        """
-        if prices.prompt is None or prices.completion is None:
-            return None
-        cached = prices.prompt if prices.cached is None else prices.cached
-        paid = (self.prompt_tokens - self.cached_tokens) * prices.prompt
-        return (paid + self.cached_tokens * cached + self.completion_tokens * prices.completion) / 1e6
-
-    def report(self, prices: Prices) -> str:
+    def report(self) -> str:
         """One line for a person; empty if no question was ever asked."""
         if not self.num_served and not self.failures:
             return ""
@@ -72,8 +49,6 @@ class Usage:
         parts.append(f"tokens: {self.prompt_tokens:,} in{cached}, {self.completion_tokens:,} out")
         if self.num_estimated:
             parts.append(f"{self.num_estimated:,} answers without token counts, estimated")
-        if (cost := self.cost(prices)) is not None:
-            parts.append(f"cost: {'about ' if self.num_estimated else ''}{cost:,.4f}")
         return "; ".join(parts)
 
 

@@ -158,11 +158,12 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     if (path := shipped.get(value.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
         return path
     # a world is found by its path alone
-    is_name = "." in value and not value.endswith((".yaml", ".yml"))
+    is_name = "." in value and not value.endswith((".yaml", ".yml", ".py"))
     is_name |= group != "env" and value[:1].isupper() and value.isidentifier()
-    if is_name or value == "null" or value[:1] == "{" or Path(value).is_file():
+    is_file = Path(value).is_file() and not value.endswith(".py")
+    if is_name or is_file or value == "null" or value[:1] == "{":
         return value
-    files = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path"
+    files = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path, as in my_file.MyWorld"
     meant = did_you_mean(value, [*shipped]) or (
         f"Did you mean method={value}? " if value in choices_of("method") else ""
     )

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import synced_weights
+from cod_lightning.adapters import synced_weights, weights_digest
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.parser import SplitName, program
@@ -24,7 +24,6 @@ from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder, locked
-from cod_lightning.models.base_weights import weights_digest
 from cod_lightning.rollout.deadlines import Watchdog
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import RolloutMonitor, Setting

@@ -46,13 +46,17 @@ class ExportCLI(FromRunCLI):
         "adapter": (bool, False, "Write the adapter alone, in peft's form; of adapters by role each into its folder."),
     }
 
+    def before_instantiate_classes(self) -> None:
+        """Check what is typed before a warm start is made, which may take minutes."""
+        if self.config.ckpt_path is None:
+            raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
+        super().before_instantiate_classes()
+
 
 def run(argv: Sequence[str]) -> int:
     """Load, write, put in place."""
     cli = built(ExportCLI, argv)
     options, policy, data = cli.config, cli.model.policy, cli.datamodule
-    if options.ckpt_path is None:
-        raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
     if options.adapter and not isinstance(policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
     options.adapter |= bool(policy.adapter_kinds)  # two adapters are not merged into one model

@@ -22,7 +22,6 @@ from cod_lightning.models.memory_plan import (
     MemoryPlan,
     base_bytes,
     plan_memory,
-    vllm_work_bytes,
 )
 from cod_lightning.models.pretrained import read_config
 from cod_lightning.models.sizes import ModelSizes, RunSizes, sizes_of
@@ -56,7 +55,6 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         pack = first_pack(data.env, data.pack_size, data.seed)
         longest = longest_row(data.env, data.context, pack, data.chat, policy.window, data.max_new_tokens)
     num_tokens, most_tokens = (max(module.token_budget, length) for length in (longest, policy.window))
-    engine_bytes, work = _engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu)
     stochastic = module.optimizer_name == "adamw_stochastic"
     in_float32 = stochastic and weight_bytes == 2 and not adapter and num_processes(trainer) == 1
     run = RunSizes(
@@ -78,9 +76,8 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,
-        engine_work_bytes=work,
         **_cached(data, trainer, num_adapters, longest, policy.window),
-        engine_bytes=engine_bytes,
+        engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),
         num_shards=shards,
         on_gpu=on_gpu,
         own_bytes=0 if on_gpu else _own_bytes(),
@@ -107,28 +104,27 @@ def _cached(data: RolloutDataModule, trainer: Any, num_adapters: int, longest: i
 
 def _engine_bytes(
     engine: Any, policy: Any, sizes: ModelSizes, weight_bytes: int, available: float, *, on_gpu: bool
-) -> tuple[int | None, float]:
-    """Weights and cache of a vLLM on this device, and what it takes beside them; None where there is none."""
+) -> int | None:
+    """Weights and cache of a vLLM on this device; None where there is none."""
     if isinstance(engine, TransformersEngine):
-        return None, 0.0
+        return None
     from cod_lightning.engines.vllm import VLLMEngine  # which is chosen
     from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 
     if isinstance(engine, VLLMServerEngine):
         if not engine.start or engine.local.devices or not on_gpu:
-            return None, 0.0
+            return None
         how: Any = engine.local
     elif isinstance(engine, VLLMEngine):
         how = engine
     else:
-        return None, 0.0
+        return None
     if on_gpu and how.kv_cache_gb is None:
-        return int(how.gpu_memory_utilization * available), 0.0
+        return int(how.gpu_memory_utilization * available)
     size = getattr(torch, how.dtype).itemsize if how.dtype else weight_bytes
     weights = base_bytes(sizes, size, four_bit=policy.four_bit and not engine.dequantise)
     weights += size * sizes.num_adapter_weights
-    work = vllm_work_bytes(sizes, size, how.max_num_seqs, eager=bool(how.enforce_eager)) if on_gpu else 0.0
-    return int(weights + (how.kv_cache_gb or 1.0) * GIB), work
+    return int(weights + (how.kv_cache_gb or 1.0) * GIB)
 
 
 def show(plan: MemoryPlan, console: Console) -> None:

@@ -121,9 +121,8 @@ def _server(options: Any, engine: VLLMServerEngine, policy: Any, model: Path | s
         window=policy.window,
         log=Path(options.logs) / f"vllm_server_{index}.log",
         key=key,
-        transfer=engine.weights == "nccl",
         sleep=engine.sleeps,
-        adapter_rank=room_for(policy.adapter_rank, None) if policy.adapter_rank and engine.takes_adapters else 0,
+        adapter_rank=room_for(policy.adapter_rank) if policy.adapter_rank and engine.takes_adapters else 0,
         host=options.host,
         port=options.port + index,
     )

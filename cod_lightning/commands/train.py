@@ -209,8 +209,13 @@ class TrainCLI(CodCLI):
             print(f"Written to {self.root / 'lifecycles'}: predict.jsonl, predict.parquet")
 
     def _evaluate(self, *, trained_done: bool) -> None:
+        from cod_lightning.diagnosis.evidence import Evidence
+        from cod_lightning.reports.curves import read_metrics
+
         folder, more = self.warm_start_folder, self.checkpoints[1:]
-        note = self.demonstrations.described() if isinstance(self.demonstrations, TeacherDials) else ""
+        begun = self.demonstrations.described() if isinstance(self.demonstrations, TeacherDials) else ""
+        recorded = Evidence(folder=self.root, metrics=read_metrics(self.root)[0])
+        note = "\n".join(filter(None, (begun, recorded.in_training())))
         parts = (self.trainer, self.model, self.datamodule, folder)
         evaluate(*parts, trained_done=trained_done, checkpoints=more, note=note)
         if self.trainer.is_global_zero:

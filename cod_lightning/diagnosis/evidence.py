@@ -79,6 +79,23 @@ class Evidence:
         values = self.metrics.get(column)
         return values[min(values)] if values else None
 
+    @property
+    def ends(self) -> dict[str, tuple[float, float]]:
+        """pass@K and entropy (nats a token), each of the first update and in the mean of late ones; those that were logged."""
+        columns = {
+            f"pass@{name.rpartition('/')[2]}": name for name in self.metrics if name.startswith("train/pass_at/")
+        }
+        columns["entropy"] = "train/entropy"
+        found = {label: (self.early(name), self.late(name)) for label, name in columns.items()}
+        return {
+            label: (first, late) for label, (first, late) in found.items() if first is not None and late is not None
+        }
+
+    def in_training(self) -> str:
+        """The ends as a sentence, by which a reader sees whether a policy solves more or is only surer; empty without any."""
+        said = ", ".join(f"{label} {first:.3f} to {late:.3f}" for label, (first, late) in self.ends.items())
+        return f"In training, first update to last quarter: {said} (nats a token)." if said else ""
+
     def _mean(self, column: str, chosen: Callable[[int], bool]) -> float | None:
         values = [value for update, value in self.metrics.get(column, {}).items() if chosen(update)]
         return sum(values) / len(values) if values else None

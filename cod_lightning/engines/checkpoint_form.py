@@ -3,9 +3,7 @@
 transformers keeps the experts of a mixture in one tensor; in checkpoints each expert has its own, under names of older code.
 """
 
-import re
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
@@ -15,7 +13,6 @@ from transformers.core_model_loading import PrefixChange, revert_weight_conversi
 
 _READS_INPUT_EMBEDDINGS = {"Gemma2ForCausalLM", "Gemma3nForCausalLM"}
 """Models whose output layer is the input embeddings in vLLM, without a name of its own."""
-_LAYER = re.compile(r".*?\.\d+\.")
 
 
 class CheckpointForm:
@@ -35,14 +32,3 @@ class CheckpointForm:
         if self._weight_conversions:
             weights = revert_weight_conversion(self, weights)  # pyright: ignore[reportArgumentType]
         return list(weights.items())
-
-    def parts(self, named: Iterable[tuple[str, Tensor]]) -> Iterator[list[tuple[str, Tensor]]]:
-        """The same while the weights go by: tensor by tensor, or layer by layer where tensors are cut or put together."""
-
-        def part_of(one: tuple[str, Tensor]) -> str:
-            layer = _LAYER.match(one[0]) if self._weight_conversions else None
-            return layer[0] if layer else one[0]
-
-        for _, part in groupby(named, part_of):
-            if found := self(part):
-                yield found

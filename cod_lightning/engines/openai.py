@@ -1,7 +1,7 @@
 """The engine that asks an OpenAI-compatible chat endpoint: text out, text in, for evaluation and deployment only."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from cod_lightning.clients import ChatClient
 from cod_lightning.engines.base import Completion, Engine, Request, digest
@@ -13,15 +13,6 @@ if TYPE_CHECKING:
 _SAMPLING_FIELDS = frozenset({"temperature", "top_p", "seed"})
 _BEYOND_OPENAI = ("top_k", "min_p")
 """Fields that vLLM and others take, and OpenAI does not: sent where a suite sets them."""
-
-
-@runtime_checkable
-class Speller(Protocol):
-    """A model that is somewhere else: here it only turns text into the policy's tokens."""
-
-    def spell(self, text: str) -> Sequence[int]:
-        """Token ids of the text."""
-        ...
 
 
 class OpenAIEngine(Engine):
@@ -47,20 +38,21 @@ class OpenAIEngine(Engine):
         if taken := sorted(_SAMPLING_FIELDS & set(self.client.extra_body)):
             raise ConfigError("data.engine.extra_body", taken, "fields that are not set elsewhere", "Leave them out.")
         self.leave_out = frozenset(leave_out or ())
-        self._speller: Speller | None = None
+        self._spell: Callable[[str], Sequence[int]] | None = None
+        """Turns text into the policy's tokens."""
         self._stop_id = 0
 
     def bind(self, model: "nn.Module", stop_ids: Iterable[int], window: int | None = None) -> None:
         """Check the settings; no request is sent yet."""
-        if not isinstance(model, Speller):
+        if not hasattr(model, "spell"):
             found = type(model).__name__
             raise ConfigError("model.policy", found, "a policy without weights", "Choose model.policy=EndpointPolicy.")
         self.client.check()
-        self._speller, self._stop_id = model, min(stop_ids)
+        self._spell, self._stop_id = cast(Any, model).spell, min(stop_ids)
 
     async def generate(self, request: Request) -> Completion:
         """Ask, with retries; ids are those of the text in the policy's own tokens, each with log-probability 0."""
-        assert self._speller is not None, "bind() has not run"
+        assert self._spell is not None, "bind() has not run"
         sampling = {"temperature": request.temperature, "top_p": request.top_p, "seed": request.noise_seed % 2**31}
         sampling |= {name: value for name in _BEYOND_OPENAI if (value := getattr(request, name))}
         if request.ends is not None:
@@ -72,7 +64,7 @@ class OpenAIEngine(Engine):
             read=lambda answer: answer,
             ask_again=False,
         )
-        text = self._speller.spell(answer.text)
+        text = self._spell(answer.text)
         cut_short = answer.note == "cut off" and text  # an answer without a word is the end token
         ids = tuple(text) if cut_short else (*text, self._stop_id)
         return Completion(

@@ -8,11 +8,12 @@ import asyncio
 import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -105,19 +106,6 @@ def largest_gap(
     adapter: str | None = None,
 ) -> Gap:
     """The prompt continued by the engine, greedily and at temperature 2, each token scored by the model; a NaN is infinite."""
-    completions = asyncio.run(_continue(engine, prompt, num_new, adapter))
-    with context():
-        scored, half = _score(model, prompt, [completion.action_ids for completion in completions], inside)
-    strict = engine.precision == "float32" and not half
-    gaps: list[Gap] = []
-    for completion, own in zip(completions, scored, strict=True):
-        for t, (theirs, ours) in enumerate(zip(completion.behaviour_logprobs, own, strict=True)):
-            size = abs(theirs - ours)
-            gaps.append(Gap(size if size == size else float("inf"), t, theirs, ours, strict))
-    return max(gaps, key=lambda gap: gap.size)
-
-
-async def _continue(engine: Engine, prompt: list[int], num_new: int, adapter: str | None) -> list[Completion]:
     requests = [
         Request(
             dialogue=f"self-test/{temperature}",
@@ -130,31 +118,56 @@ async def _continue(engine: Engine, prompt: list[int], num_new: int, adapter: st
         )
         for temperature in _TEMPERATURES
     ]
-    try:
-        return await asyncio.gather(*(engine.generate(request) for request in requests))
-    finally:
-        for request in requests:
+    completions = asyncio.run(sampled(engine, requests))
+    with context():
+        scored, half = _score(model, prompt, [completion.action_ids for completion in completions], inside)
+    strict = engine.precision == "float32" and not half
+    gaps: list[Gap] = []
+    for completion, own in zip(completions, scored, strict=True):
+        for t, (theirs, ours) in enumerate(zip(completion.behaviour_logprobs, own, strict=True)):
+            size = abs(theirs - ours)
+            gaps.append(Gap(size if size == size else float("inf"), t, theirs, ours, strict))
+    return max(gaps, key=lambda gap: gap.size)
+
+
+async def sampled(engine: Engine, requests: Sequence[Request]) -> list[Completion]:
+    """What the engine answers to all of them, each of a dialogue of its own."""
+
+    async def asked(request: Request) -> Completion:
+        try:
+            return await engine.generate(request)
+        finally:
             engine.release(request.dialogue)
+
+    return await asyncio.gather(*map(asked, requests))
 
 
 @torch.no_grad()
+def training_logits(
+    model: PreTrainedModel, rows: list[list[int]], columns: slice | list[int], inside: Inside
+) -> Float[Tensor, "B C V"]:
+    """What the training forward gives after the ids in these columns of each row, in its own precision."""
+    training = model.training
+    model.eval()
+
+    def forward() -> Tensor:
+        ids = torch.tensor(rows, device=model.device)
+        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, columns]
+        return output_layer(model)(hidden)
+
+    try:
+        return inside(model, forward)
+    finally:
+        model.train(training)
+
+
 def _score(
     model: PreTrainedModel, prompt: list[int], actions: list[tuple[int, ...]], inside: Inside
 ) -> tuple[list[list[float]], bool]:
     """Log-probs of each action's tokens by the training forward, at its temperature, and whether that is less than float32."""
-    training, longest = model.training, max(map(len, actions))
-    model.eval()
-
-    def forward() -> Tensor:
-        rows = [[*prompt, *action, *[0] * (longest - len(action))] for action in actions]
-        ids = torch.tensor(rows, device=model.device)
-        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, len(prompt) - 1 : -1]
-        return output_layer(model)(hidden)
-
-    try:
-        logits = inside(model, forward)
-    finally:
-        model.train(training)
+    longest = max(map(len, actions))
+    rows = [[*prompt, *action, *[0] * (longest - len(action))] for action in actions]
+    logits = training_logits(model, rows, slice(len(prompt) - 1, -1), inside)
     scored = []
     for temperature, action, own in zip(_TEMPERATURES, actions, logits.float(), strict=True):
         logprobs = torch.log_softmax(own[: len(action)] / (temperature or 1.0), dim=-1)

@@ -19,9 +19,8 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_scales, adapters_by_name, choose_adapter
 from cod_lightning.engines.base import Completion, Engine, Request
-from cod_lightning.engines.self_test import Inside
+from cod_lightning.engines.self_test import Inside, sampled, training_logits
 from cod_lightning.errors import EngineMismatch
-from cod_lightning.forward.logits import output_layer
 from cod_lightning.ranks import gathered
 
 Weights = Iterable[tuple[str, Tensor]]
@@ -202,16 +201,29 @@ class Probes:
         ends = sorted({max(1, length * (i + 1) // self.num) for i in range(self.num)})
         moved: list[float] = []
         own = engine.replicas()
+        columns = [end - 1 for end in ends]
         for adapter in adapters_by_name(model) or (None,):
             if adapter is not None:
                 choose_adapter(model, adapter)
             with context():
-                now = _Known(engine.policy_version, _distributions(model, prompt, ends, inside))
+                logits = training_logits(model, [prompt], columns, inside)[0]
+            now = _Known(engine.policy_version, torch.log_softmax(logits.float() / _TEMPERATURE, dim=-1).cpu())
+            requests = [
+                Request(
+                    dialogue=f"sync-proof/{end}",
+                    prompt_ids=prompt[:end],
+                    messages=(),
+                    max_new_tokens=1,
+                    noise_seed=end,
+                    temperature=_TEMPERATURE,
+                    adapter=adapter,
+                )
+                for end in ends
+            ]
             fresh = True
             for index in range(max(gathered(len(own)))):
                 replica = own[min(index, len(own) - 1)]
-                sampled = asyncio.run(_sampled(replica, prompt, ends, adapter))
-                fresh &= self._see_fresh(replica, sampled, now, adapter)
+                fresh &= self._see_fresh(replica, asyncio.run(sampled(replica, requests)), now, adapter)
             if fresh or adapter not in self._left:
                 self._left[adapter] = now
             if (last := self.last.get(adapter)) is not None:
@@ -220,12 +232,12 @@ class Probes:
                 self.last[adapter] = now.logprobs[:, some]
         return max(moved, default=None)
 
-    def _see_fresh(self, replica: Engine, sampled: list[Completion], now: _Known, adapter: str | None) -> bool:
+    def _see_fresh(self, replica: Engine, said: list[Completion], now: _Known, adapter: str | None) -> bool:
         """Whether the replica is shown to have left the reference. Raises where it is shown that it has not."""
         if (left := self._left.get(adapter)) is None:
             return True
-        ids = torch.tensor([one.action_ids[0] for one in sampled])
-        engine = torch.tensor([one.behaviour_logprobs[0] for one in sampled])
+        ids = torch.tensor([one.action_ids[0] for one in said])
+        engine = torch.tensor([one.behaviour_logprobs[0] for one in said])
         of = [known.logprobs[torch.arange(len(ids)), ids] for known in (now, left)]
         staleness = Lag.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
         if staleness.stale:
@@ -239,44 +251,3 @@ class Probes:
                 f"weights{adapted} of sync {left.version} ({share:.2f} +- {staleness.error:.2f}; 0 is now, 1 is then). {why}"
             )
         return staleness.fresh
-
-
-async def _sampled(engine: Engine, prompt: list[int], ends: list[int], adapter: str | None) -> list[Completion]:
-    """One token after each prefix."""
-    requests = [
-        Request(
-            dialogue=f"sync-proof/{end}",
-            prompt_ids=prompt[:end],
-            messages=(),
-            max_new_tokens=1,
-            noise_seed=end,
-            temperature=_TEMPERATURE,
-            adapter=adapter,
-        )
-        for end in ends
-    ]
-
-    async def asked(request: Request) -> Completion:
-        try:
-            return await engine.generate(request)
-        finally:
-            engine.release(request.dialogue)
-
-    return await asyncio.gather(*map(asked, requests))
-
-
-@torch.no_grad()
-def _distributions(model: PreTrainedModel, prompt: list[int], ends: list[int], inside: Inside) -> Float[Tensor, "P V"]:
-    """Log-probs of what follows each prefix by the training forward, on the CPU."""
-    training = model.training
-    model.eval()
-
-    def forward() -> Tensor:
-        ids = torch.tensor([prompt], device=model.device)
-        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0, [end - 1 for end in ends]]
-        return output_layer(model)(hidden)
-
-    try:
-        return torch.log_softmax(inside(model, forward).float() / _TEMPERATURE, dim=-1).cpu()
-    finally:
-        model.train(training)

@@ -4,7 +4,6 @@ A dialogue's earlier turns are found again in vLLM's prefix cache. It is emptied
 keys and values belong to the weights before.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Literal
@@ -15,20 +14,19 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import adapters_by_name, of_adapter, plain_weights, trained_weights
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served, digest
 from cod_lightning.engines.checkpoint_form import CheckpointForm
-from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
 from cod_lightning.engines.vllm_sampling import STOPS
-from cod_lightning.engines.vllm_start import Start, check_experts, start
-from cod_lightning.engines.vllm_versions import check_versions
-from cod_lightning.errors import ConfigError, EngineFailure, check_at_least
+from cod_lightning.engines.vllm_start import check_experts, check_four_bit, check_installed, served_of, start
+from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.ranges import Count, Positive, PositiveShare
 
 
 class VLLMEngine(Engine):
     """Serves the policy with vLLM beside training, in one process and on one device.
 
     Log-probabilities are those after temperature and top-p (vLLM's `processed_logprobs`), so they belong to the distribution
-    that was sampled from; at temperature 1 they are the model's own. Every request carries its own seed, unless `seeded` is false.
+    that was sampled from; at temperature 1 they are the model's own. Every request carries its own seed.
 
     Args:
         dtype: What vLLM computes in; null takes the model's own.
@@ -36,12 +34,9 @@ class VLLMEngine(Engine):
         gpu_memory_utilization: Share of the GPU's memory for vLLM's weights and cache; training has the rest.
         kv_cache_gb: Size of the cache in GiB; null is what the share above leaves, on a CPU 1.
         enforce_eager: Leave out compilation and CUDA graphs; null does so on a CPU.
-        max_lora_rank: Largest rank of an adapter that vLLM has room for; null takes the least that fits the policy's.
         dequantise: Serve a base of 4 bits in `dtype`, in the memory of the whole model; else as it is, by the package
             vllm-bnb-plugin, which computes in bfloat16.
         sleep: Release the memory of weights and cache while training goes on; without effect on a CPU.
-        seeded: Give every request its own seed. False may be faster, since vLLM then draws for a whole batch at once; samples
-            then depend on the batch, and a run that is resumed is not the run that never stopped.
     """
 
     takes_adapters = True
@@ -50,26 +45,17 @@ class VLLMEngine(Engine):
     def __init__(
         self,
         dtype: Literal["float32", "bfloat16", "float16"] | None = None,
-        max_num_seqs: int = 256,
-        gpu_memory_utilization: float = 0.4,
-        kv_cache_gb: float | None = None,
+        max_num_seqs: Count = 256,
+        gpu_memory_utilization: PositiveShare = 0.4,
+        kv_cache_gb: Positive | None = None,
         enforce_eager: bool | None = None,
-        max_lora_rank: int | None = None,
         dequantise: bool = False,
         sleep: bool = False,
-        seeded: bool = True,
     ) -> None:
-        check_at_least("data.engine.max_num_seqs", max_num_seqs, 1, "256 is the default.")
-        if not 0 < gpu_memory_utilization <= 1:
-            raise ConfigError("data.engine.gpu_memory_utilization", gpu_memory_utilization, "in (0, 1]", "Try 0.4.")
-        if kv_cache_gb is not None and not 0 < kv_cache_gb < math.inf:
-            raise ConfigError(
-                "data.engine.kv_cache_gb", kv_cache_gb, "above 0, or null", "Leave it out for the default."
-            )
         self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
-        self.max_lora_rank, self.dequantise = max_lora_rank, dequantise
-        self.sleeps, self.asleep, self.seeded = sleep, False, seeded
+        self.dequantise = dequantise
+        self.sleeps, self.asleep = sleep, False
         self._driver: Driver | None = None
         self._adapters: dict[str | None, AdapterFolder] = {}
         """By the name that requests have for them; None: the only one."""
@@ -80,10 +66,10 @@ class VLLMEngine(Engine):
     def check(self, served: Served) -> None:
         """A vLLM that goes with what is installed, a model that it can serve, room for the adapter, and what a base in 4 bits
         needs."""
-        check_versions()
+        check_installed(type(self).__name__)
         check_experts(served)
         if served.adapter_rank:
-            room_for(served.adapter_rank, self.max_lora_rank)
+            room_for(served.adapter_rank)
         if not self.dequantise:
             check_four_bit(replace(served, dtype=self.dtype or served.dtype), type(self).__name__)
 
@@ -96,20 +82,16 @@ class VLLMEngine(Engine):
         self.check(served)
         four_bit = served.four_bit and not self.dequantise
         self.precision = self.dtype or str(model.dtype).removeprefix("torch.")
-        how = Start(
-            dtype=self.precision,
+        self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
+        llm = start(
+            model,
+            self,
             window=window or model.config.get_text_config().max_position_embeddings,
-            max_num_seqs=self.max_num_seqs,
-            gpu_memory_utilization=self.gpu_memory_utilization,
-            kv_cache_gb=self.kv_cache_gb,
-            enforce_eager=self.enforce_eager,
-            lora_rank=room_for(served.adapter_rank, self.max_lora_rank) if served.adapter_rank else None,
+            adapter_rank=room_for(served.adapter_rank) if served.adapter_rank else 0,
             num_adapters=len(names),
             four_bit=four_bit,
-            sleep=self.sleeps,
         )
-        self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
-        self._driver = Driver(start(model, how), sorted(stop_ids), seeded=self.seeded)
+        self._driver = Driver(llm, sorted(stop_ids))
         self._names, self._form = frozenset(trained_weights(model)), CheckpointForm(model)
         self._adapters = {}
         if served.adapter_rank:

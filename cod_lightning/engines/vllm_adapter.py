@@ -61,13 +61,9 @@ class AdapterFolder:
         return LoRARequest(f"sync-{number}", number, str(self.folder))
 
 
-def room_for(rank: int, most: int | None) -> int:
-    """The rank to start vLLM with. Raises `ConfigError` where the adapter's is larger than `most` or than any that vLLM knows."""
-    if most is not None and most not in _RANKS:
-        ranks = ", ".join(map(str, _RANKS))
-        raise ConfigError("data.engine.max_lora_rank", most, f"one of {ranks}, or null", "Null takes what fits.")
-    if rank > (most or _RANKS[-1]):
-        remedy = "Raise data.engine.max_lora_rank (null takes what fits)" if most else "Lower it"
-        expected = f"at most {most or _RANKS[-1]}, the largest rank that vLLM is started for"
-        raise ConfigError("model.policy.rank", rank, expected, f"{remedy}, or choose engine=TransformersEngine.")
-    return most or next(size for size in _RANKS if size >= rank)
+def room_for(rank: int) -> int:
+    """The largest rank that vLLM is started for. Raises `ConfigError` where the adapter's is larger than any that vLLM knows."""
+    if rank > _RANKS[-1]:
+        expected = f"at most {_RANKS[-1]}, the largest rank that vLLM serves"
+        raise ConfigError("model.policy.rank", rank, expected, "Lower it, or choose engine=TransformersEngine.")
+    return next(size for size in _RANKS if size >= rank)

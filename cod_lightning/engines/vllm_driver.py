@@ -30,11 +30,10 @@ class Driver:
     Args:
         llm: A vLLM that runs in this process and has no other user.
         stop_ids: Ids that end a turn; no others do, not even those of the checkpoint's own settings.
-        seeded: Whether a request carries its own seed.
     """
 
-    def __init__(self, llm: "LLMEngine", stop_ids: list[int], *, seeded: bool = True) -> None:
-        self.llm, self.stop_ids, self._seeded = llm, stop_ids, seeded
+    def __init__(self, llm: "LLMEngine", stop_ids: list[int]) -> None:
+        self.llm, self.stop_ids = llm, stop_ids
         self.adapters: "dict[str | None, LoRARequest]" = {}
         """What requests are sampled with, beside the base, by the adapter that they name."""
         self._num_requests = 0
@@ -48,7 +47,7 @@ class Driver:
 
     async def sample(self, request: Request) -> Any:
         """vLLM's output for one turn; joins the batch at the next token. A caller who is cancelled takes the request along."""
-        loop, sampling = asyncio.get_running_loop(), sampling_fields(request, self.stop_ids, seeded=self._seeded)
+        loop, sampling = asyncio.get_running_loop(), sampling_fields(request, self.stop_ids)
         if self._driving is None or self._driving.get_loop() is not loop:
             self.forget()
         turn = _VLLMRequest(request, sampling, loop.create_future())

@@ -12,10 +12,8 @@ _COLDEST = 0.01
 """Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
 
 
-def sampling_fields(request: Request, stop_ids: Sequence[int], *, seeded: bool = True) -> dict[str, Any]:
+def sampling_fields(request: Request, stop_ids: Sequence[int]) -> dict[str, Any]:
     """vLLM's sampling parameters for token ids and their log-probs; only `stop_ids` end a turn, whatever the checkpoint's settings.
-
-    Not `seeded`, a sample depends on all that vLLM has sampled before.
 
     Raises:
         EngineRefused: For a temperature that vLLM does not sample at.
@@ -31,7 +29,7 @@ def sampling_fields(request: Request, stop_ids: Sequence[int], *, seeded: bool =
         "top_k": request.top_k,
         "min_p": request.min_p,
         "max_tokens": request.max_new_tokens,
-        "seed": request.noise_seed & (2**63 - 1) if seeded else None,
+        "seed": request.noise_seed & (2**63 - 1),
         "stop_token_ids": list(stop_ids),
         "ignore_eos": True,
         "logprobs": 0,

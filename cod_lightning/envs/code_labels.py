@@ -1,7 +1,7 @@
-"""What action codes are called in sentences, and facts about them by these names.
+"""What levers are called in sentences.
 
-The lake and the levers answer with a noun and a name, as in `Direction 3`. Where labels vary, noun and names are drawn for
-each pack, so that a policy cannot learn one template. Codes themselves are always 1, 2, 3, 4.
+Answers are a noun and a name, as in `Lever 3`. Where labels vary, both are drawn for each pack, so that a policy cannot learn one
+template. Codes themselves are always 1, 2, 3, 4.
 """
 
 import random
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of, code_of
-from cod_lightning.envs.facts import NUMBERS, FactTable
+from cod_lightning.envs.facts import NUMBERS
 from cod_lightning.envs.unchanging import Unchanging
 
 NAMES = (
@@ -66,11 +66,6 @@ class CodeLabels(Unchanging):
             return f"{self.names[0]} to {self.names[-1]}"
         return f"{', '.join(self.names[:-1])} and {self.names[-1]}"
 
-    @property
-    def listed(self) -> str:
-        """All labels, with commas between them."""
-        return ", ".join(f"{self.noun} {name}" for name in self.names)
-
     def label(self, code: int) -> str:
         """Noun and name."""
         return f"{self.noun} {self.names[code - 1]}"
@@ -102,21 +97,3 @@ def drawn_names(
     ('Move', ('A', 'B', 'C', 'D'))
     """
     return rng.choice(nouns), rng.choice(names)
-
-
-def statements(table: FactTable, text: str) -> dict[int, str]:
-    """Facts stated in the text, piece by piece; a piece that contradicts earlier ones clears them all.
-
-    A context that says one thing while observations show another is out of date.
-
-    >>> table = FactTable("Lever", ("red", "green", "blue", "gold"), compact=True)
-    >>> statements(table, "1=red 2=green 1=blue 3=gold"), statements(table, "1=red 1=red 2=red")
-    ({1: 'blue', 3: 'gold'}, {2: 'red'})
-    """
-    known: dict[int, str] = {}
-    for piece in text.split() if table.compact else text.splitlines():
-        for code, value in table.parse(piece).items():
-            if known.get(code, value) != value or any(v == value and c != code for c, v in known.items()):
-                known = {}
-            known[code] = value
-    return known

@@ -51,8 +51,6 @@ class Suite:
     """Share of the worlds that packs are drawn from: train, validation or test."""
     seed: int = 0
     """Seed of the packs, the same for every policy, checkpoint and control."""
-    blanked_context: bool = True
-    """False takes `blanked_context` out of the controls, named or default."""
     controls: tuple[ConditionKind | str, ...] | None = None
     """What is played beside the trained policy: blanked_context, no_context, shuffled_context, oracle_context, no_world_memory,
     random, memoryless, scripted, oracle. Null means blanked_context and those of the last four that the world has."""
@@ -125,8 +123,6 @@ class Suite:
         ['trained', 'no_context', 'warm_start_t0.3', 'warm_start', 'oracle']
         """
         chosen = [ConditionKind(c) for c in (DEFAULT_CONTROLS if self.controls is None else self.controls)]
-        if not self.blanked_context:
-            chosen = [kind for kind in chosen if kind is not ConditionKind.BLANKED_CONTEXT]
         own = self.temperature
         temperatures = {*self.warm_start_temperatures, own} if self.warm_start_temperatures else set()
         found = [(kind.value, kind, own) for kind in (ConditionKind.TRAINED, *chosen) if kind in OF_TRAINED]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cod_lightning.ranges import Positive
-from cod_lightning.rewards.siblings import SiblingReward
+from cod_lightning.rewards.base import SiblingReward
 from cod_lightning.types import EntryEventKind, Episode, Task
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from cod_lightning.models.base_weights import BaseWeights
+from cod_lightning.adapters import BaseWeights
 from cod_lightning.types import EpisodeKind
 
 
@@ -28,8 +28,6 @@ class Policy(ABC):
     """Whether the frozen base is kept in 4 bits."""
     dtype: torch.dtype = torch.float32
     """Of the model's weights, those of 4 bits and an adapter's apart."""
-    kernels: str | None = None
-    """Whose take the place of layers that compute the same on a GPU; None: torch's."""
     reads_sentences: bool = False
     """Whether its tokenizer is made of the sentences of world and context."""
     waits_for_warm_start: bool = False

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from cod_lightning.adapters import ADAPTER, adapter_weights, as_float32, plain_weights
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.adapters import ADAPTER, adapter_weights, as_float32, base_weights, plain_weights
+from cod_lightning.errors import ConfigError
 from cod_lightning.extras import require
-from cod_lightning.models.base_weights import base_weights
 from cod_lightning.models.pretrained import PretrainedPolicy
+from cod_lightning.ranges import Count
 from cod_lightning.types import EpisodeKind
 
 
@@ -39,17 +39,13 @@ class LoRAPolicy(PretrainedPolicy):
     def __init__(
         self,
         path: str | None = None,
-        rank: int = 32,
-        alpha: int = 64,
+        rank: Count = 32,
+        alpha: Count = 64,
         targets: list[str] | None = None,
         adapters: Literal["shared", "by_role"] = "shared",
         **settings: Any,
     ) -> None:
         super().__init__(path or "", **settings)
-        for key, value in {"rank": rank, "alpha": alpha}.items():
-            check_at_least(f"model.policy.{key}", value, 1, "32 and alpha=64 are the defaults.")
-        if adapters not in ("shared", "by_role"):
-            raise ConfigError("model.policy.adapters", adapters, "shared or by_role", "shared is the default.")
         self.rank = self.adapter_rank = rank
         self.alpha, self.targets = alpha, targets
         self.adapter_kinds = tuple(EpisodeKind) if adapters == "by_role" else ()

@@ -14,10 +14,6 @@ _FEWER = "choose model.policy=QLoRAPolicy, which keeps linear layers in 4 bits"
 _SHARED = "choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy, whose engine shares the base"
 _CONTEXT = 0.8 * GIB
 """What a CUDA context, its kernels and the allocator's gaps take. A guess."""
-_GRAPHS = 1.0 * GIB
-"""What vLLM's CUDA graphs take. A guess."""
-_ENGINE_STEP = 8192
-"""Tokens of a step of vLLM, prompts included, by its default on GPUs of 80 GB; on smaller ones it is less."""
 ROLLOUT, TRAINING, STEP = "rollout", "training", "step"
 """Parts of an iteration: turns are sampled; passes forward and backward; the optimizer steps."""
 ALWAYS = (ROLLOUT, TRAINING, STEP)
@@ -222,15 +218,11 @@ def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
     if run.engine_bytes is not None:
         text, keys = "its share: weights and cache", "gpu_memory_utilization or kv_cache_gb"
         sleep = "" if run.engine_sleeps else "; set data.engine.sleep"
-        return [
-            MemoryItem("engine", run.engine_bytes, text, f"lower data.engine.{keys}{sleep}", during=during),
-            MemoryItem(
-                "engine's work", run.engine_work_bytes, "a step, sampling, CUDA graphs; about", "", False, during
-            ),
-        ]
+        return [MemoryItem("engine", run.engine_bytes, text, f"lower data.engine.{keys}{sleep}", during=during)]
     copied = plain if run.engine_copies_base else 0
-    each, lower = cached_bytes(model, run.weight_bytes), "lower data.engine.max_dialogues or model.policy.window"
+    each = 2 * model.num_layers * model.key_value * run.weight_bytes  # keys and values of a token
     further = max(0, run.num_cached_at_end - run.num_cached_tokens)
+    lower = "lower data.engine.max_dialogues or model.policy.window"
     return [
         MemoryItem(
             "engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", _SHARED if copied else ""
@@ -243,15 +235,7 @@ def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
             False,
             most=run.most_cached_tokens * each,
         ),
-        MemoryItem(
-            "those of suites",
-            further * each,
-            f"{further} tokens more at the end",
-            lower,
-            False,
-            (ROLLOUT,),
-            most=0,
-        ),
+        MemoryItem("those of suites", further * each, f"{further} tokens more at the end", lower, False, (ROLLOUT,), 0),
         MemoryItem(
             "engine's work",
             run.prefill_tokens * (3 * model.intermediate + 4 * model.hidden) * run.weight_bytes,
@@ -261,18 +245,6 @@ def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
             (ROLLOUT,),
         ),
     ]
-
-
-def cached_bytes(model: ModelSizes, size: int) -> int:
-    """Of the keys and values of a token, in numbers of `size` bytes."""
-    return 2 * model.num_layers * model.key_value * size
-
-
-def vllm_work_bytes(model: ModelSizes, size: int, max_num_seqs: int, *, eager: bool) -> float:
-    """What vLLM takes beside weights and cache, about: the widest layer of a step, scores of each request (four float32 arrays),
-    and CUDA graphs. Not compared with a GPU yet."""
-    step = _ENGINE_STEP * (3 * model.intermediate + 3 * model.hidden) * size
-    return step + 16 * max_num_seqs * model.vocabulary + (0 if eager else _GRAPHS)
 
 
 def activations(model: ModelSizes, run: RunSizes, num_tokens: int) -> float:

@@ -37,7 +37,6 @@ class PretrainedPolicy(Policy):
         dtype: Precision of the weights.
         window: Most tokens of a prompt and its response together; at most what the model was made for.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
-        kernels: On a GPU, liger puts fused kernels of liger-kernel in the place of norms and gated layers; null: torch's.
     """
 
     def __init__(
@@ -46,11 +45,10 @@ class PretrainedPolicy(Policy):
         dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16",
         window: int = 12_000,
         gradient_checkpointing: bool = False,
-        kernels: Literal["liger"] | None = None,
     ) -> None:
         self.path, self.window = path, window
         self.dtype: torch.dtype = getattr(torch, dtype)
-        self.gradient_checkpointing, self.kernels = gradient_checkpointing, kernels
+        self.gradient_checkpointing = gradient_checkpointing
 
     @property
     def weights(self) -> str:
@@ -65,13 +63,6 @@ class PretrainedPolicy(Policy):
     def config(self) -> PreTrainedConfig | None:
         """That of the checkpoint, if one is named."""
         return read_config(self.path, "model.policy.path") if self.path else None
-
-    def check_machine(self) -> None:
-        """Fused kernels, where they are asked for, are there for this architecture."""
-        if self.kernels:
-            from cod_lightning.forward.liger import check_liger
-
-            check_liger(read_config(self.path, "model.policy.path").model_type if self.path else None)
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         return read_tokenizer(self.path, "model.policy.path")

@@ -62,8 +62,6 @@ class RunSizes:
     """Whether the engine has base weights of its own, in `weight_bytes`."""
     engine_sleeps: bool = False
     """Whether the engine gives its memory back outside of rollouts."""
-    engine_work_bytes: float = 0.0
-    """What it takes beside `engine_bytes`, about."""
     num_cached_tokens: int = 0
     """Keys and values that the engine keeps while there is training, in tokens, about."""
     num_cached_at_end: int = 0

@@ -15,9 +15,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from cod_lightning.errors import ConfigError, DataError, check_at_least
+from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models.base import Policy
-from cod_lightning.models.induction import ROPE_THETA, begin_with_induction, check_induction
+from cod_lightning.ranges import Count
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _ROLES = ("<system>", "<user>", "<assistant>")
@@ -56,19 +56,15 @@ class TinyPolicy(Policy):
 
     def __init__(
         self,
-        hidden_size: int = 96,
-        num_layers: int = 3,
-        num_heads: int = 4,
-        num_kv_heads: int = 2,
-        intermediate_size: int = 256,
-        window: int = 96,
+        hidden_size: Count = 96,
+        num_layers: Count = 3,
+        num_heads: Count = 4,
+        num_kv_heads: Count = 2,
+        intermediate_size: Count = 256,
+        window: Count = 96,
         weights: str | None = None,
         induction: bool = False,
     ) -> None:
-        sizes = {"num_layers": num_layers, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
-        sizes |= {"hidden_size": hidden_size, "intermediate_size": intermediate_size, "window": window}
-        for name, size in sizes.items():
-            check_at_least(f"model.policy.{name}", size, 1, "Set it to 1 or more.")
         if hidden_size % num_heads or (hidden_size // num_heads) % 2:
             nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
             expected = f"an even multiple of num_heads={num_heads}"
@@ -80,6 +76,8 @@ class TinyPolicy(Policy):
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.window, self.weights, self.induction = window, weights, induction
         if induction:
+            from cod_lightning.models.induction import check_induction
+
             check_induction(hidden_size, num_layers, num_heads, num_kv_heads)
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -109,7 +107,11 @@ class TinyPolicy(Policy):
         return model.train()
 
     def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        rotary: Any = {"rope_type": "default", "rope_theta": ROPE_THETA if self.induction else 10_000.0}
+        rotary: Any = {"rope_type": "default", "rope_theta": 10_000.0}
+        if self.induction:
+            from cod_lightning.models.induction import ROPE_THETA, begin_with_induction
+
+            rotary["rope_theta"] = ROPE_THETA
         special: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
         config = Qwen3Config(
             vocab_size=len(tokenizer),
@@ -129,7 +131,7 @@ class TinyPolicy(Policy):
         )
         model = Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
         if self.induction:
-            begin_with_induction(model)
+            begin_with_induction(model)  # pyright: ignore[reportPossiblyUnboundVariable]
         return model
 
     def _load(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:

@@ -14,6 +14,7 @@ _MOST_POINTS = 400
 _HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
 _TITLES = {
     "train/reward": "Reward in training",
+    "train/pass_at": "Tasks solved in training by one lifecycle, and by any of k siblings (pass@k)",
     "val/success": "Success on validation packs",
     "val/success/new": "Success on validation tasks that their pack asks for the first time",
     "val/success/repeated": "Success on validation tasks that their pack repeats",

@@ -6,7 +6,8 @@ from typing import Literal
 
 import regex
 
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.rewards.base import Reward
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
@@ -24,9 +25,7 @@ class FormatReward(Reward):
         weight: Factor of this part.
     """
 
-    def __init__(self, malformed: float = 0.1, truncated: float = 0.0, weight: float = 1.0) -> None:
-        for name, value in {"malformed": malformed, "truncated": truncated}.items():
-            _check_penalty(f"data.rewards.FormatReward.{name}", value)
+    def __init__(self, malformed: NonNegative = 0.1, truncated: NonNegative = 0.0, weight: float = 1.0) -> None:
         self.weight = weight
         self.penalties = {EpisodeStatus.MALFORMED: malformed, EpisodeStatus.TRUNCATED: truncated}
 
@@ -48,11 +47,10 @@ class BrokenRule(Reward):
     def __init__(
         self,
         pattern: str,
-        penalty: float = 1.0,
+        penalty: NonNegative = 1.0,
         kinds: list[Literal["solve", "update"]] | None = None,
         weight: float = 1.0,
     ) -> None:
-        _check_penalty("data.rewards.BrokenRule.penalty", penalty)
         _check_pattern("data.rewards.BrokenRule.pattern", pattern)
         self.pattern, self.penalty, self.weight = pattern, penalty, weight
         self.kinds = frozenset(EpisodeKind(kind) for kind in kinds or ("solve",))
@@ -63,32 +61,6 @@ class BrokenRule(Reward):
         solved = episode.kind is EpisodeKind.SOLVE
         text = "\n".join(turn.response for turn in episode.turns) if solved else episode.context_after
         return -self.penalty if regex.search(pattern, text, timeout=_PATTERN_S) else 0.0
-
-
-class NewFacts(Reward):
-    """A bonus for each different fact that the environment showed in a task and that the context did not hold: for exploration.
-
-    Facts are what a pattern finds in observations and in the feedback, such as `[0-9]=[a-z]+`. A fact that the context holds in the
-    same words earns nothing again, so that the bonus ends once facts are noted.
-
-    Args:
-        pattern: A regular expression.
-        bonus: For one fact.
-        weight: Factor of this part.
-    """
-
-    def __init__(self, pattern: str, bonus: float = 0.05, weight: float = 1.0) -> None:
-        _check_penalty("data.rewards.NewFacts.bonus", bonus)
-        _check_pattern("data.rewards.NewFacts.pattern", pattern)
-        self.pattern, self.bonus, self.weight = regex.compile(pattern), bonus, weight
-
-    async def __call__(self, episode: Episode, task: Task) -> float:
-        seen = " ".join([*(turn.observation for turn in episode.turns), episode.feedback])
-        shown, known = (
-            {one[0] for one in self.pattern.finditer(text, timeout=_PATTERN_S)}
-            for text in (seen, episode.context_before)
-        )
-        return self.bonus * len(shown - known)
 
 
 class LengthReward(Reward):
@@ -108,13 +80,12 @@ class LengthReward(Reward):
 
     def __init__(
         self,
-        coefficient: float = 0.1,
+        coefficient: NonNegative = 0.1,
         zero_tokens: int | None = None,
         full_tokens: int | None = None,
-        max_turns: int | None = None,
+        max_turns: Count | None = None,
         weight: float = 1.0,
     ) -> None:
-        _check_penalty("data.rewards.LengthReward.coefficient", coefficient)
         if zero_tokens is None and full_tokens is None and max_turns is None:
             expected = "some bound, since otherwise nothing is penalised"
             raise ConfigError(
@@ -123,7 +94,6 @@ class LengthReward(Reward):
         if (zero_tokens is None) != (full_tokens is None) or not 0 <= (zero_tokens or 0) < (full_tokens or math.inf):
             expected = f"above zero_tokens={zero_tokens}, which is at least 0"
             raise ConfigError("data.rewards.LengthReward.full_tokens", full_tokens, expected, "Set both or neither.")
-        check_at_least("data.rewards.LengthReward.max_turns", max_turns, 1, "Null counts no turns.")
         self.coefficient, self.max_turns, self.weight = coefficient, max_turns, weight
         self.zero_tokens, self.full_tokens = zero_tokens, full_tokens
 
@@ -141,11 +111,6 @@ class LengthReward(Reward):
         if self.zero_tokens is None or self.full_tokens is None:
             return 0.0
         return min(1.0, max(0.0, (num_tokens - self.zero_tokens) / (self.full_tokens - self.zero_tokens)))
-
-
-def _check_penalty(key: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise ConfigError(key, value, "at least 0 and finite", "0.1 is the default; 0 is no penalty.")
 
 
 def _check_pattern(key: str, pattern: str) -> None:

@@ -1,8 +1,8 @@
 """The reward of an episode: the sum of named, weighted parts, each of which may ask somewhere else.
 
 `world` (what the environment gave a solve episode) and `context` (what the context mechanism gave an update) are always there;
-`data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`, of `SiblingReward`
-(`siblings.py`) for what compares siblings, or of `ProposalReward` (`proposals.py`) for what a proposal is worth.
+`data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`, of `SiblingReward` for what
+compares siblings, or of `ProposalReward` for what a proposal is worth.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence, Set
+from itertools import takewhile
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from cod_lightning.errors import (
     ends_the_run,
     note_fault,
 )
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Task
 
 _MOST_SCORES = 64
 """Of one part, by name."""
@@ -36,7 +37,7 @@ Rewards = Mapping[str, "RewardPart"]
 
 
 class RewardPart(ABC):
-    """One part of an episode's reward: a `Reward` or a `SiblingReward`. Subclasses set what differs from the attributes below."""
+    """One part of an episode's reward. Subclasses set what differs from the attributes below."""
 
     weight: float = 1.0
     """The part's scores are multiplied by it."""
@@ -45,7 +46,7 @@ class RewardPart(ABC):
 
     @abstractmethod
     def __call__(self, played: Any, /, task: Task) -> Coroutine[Any, Any, Any]:
-        """The score of what was played, as the two kinds of parts say it."""
+        """The score of what was played, as each kind of part says it."""
 
     def check(self) -> None:
         """Raise `ConfigError` where it cannot work; runs before any training."""
@@ -66,6 +67,35 @@ class Reward(RewardPart):
         so the object keeps nothing between them but counts. Code that waits has to await: what blocks holds up the whole rollout
         (use `asyncio.to_thread`). Whatever this raises makes the reward of the episode missing.
         """
+
+
+class SiblingReward(RewardPart):
+    """A part that compares the episodes of siblings at one place in the lifecycle, once all of the group have ended.
+
+    It is asked in training alone: in validation and suites a pack has one lifecycle, so that there is nothing to compare. The
+    context mechanism, and the update after a task, see the reward without it: they come before the comparison.
+    """
+
+    @abstractmethod
+    async def __call__(self, episodes: Sequence[Episode], task: Task) -> Sequence[float | None]:
+        """A score for each of at least two episodes of one kind and task, in the order of siblings; None: no score for this one.
+
+        Episodes that failed are left out. What is said at `Reward.__call__` of calls at the same time holds here, too. Whatever
+        this raises, or a score that is no finite number, makes the rewards of all these episodes missing.
+        """
+
+
+class ProposalReward(RewardPart):
+    """A part of a proposal's reward. Those in `data.rewards` take the place of the one by which the program asks (`Agent.ask`).
+
+    A proposal that is no task has 0.
+    """
+
+    kinds = frozenset({EpisodeKind.PROPOSE})
+
+    @abstractmethod
+    async def __call__(self, solves: Sequence[Episode], task: Task) -> float:
+        """The score of a proposed task, given all its solve episodes, each with a reward."""
 
 
 class WorldReward(Reward):
@@ -124,17 +154,89 @@ async def scored(episode: Episode, task: Task, rewards: Rewards, limit_s: float 
     own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts.values())
     if episode.reward is None or own:
         return episode
-    asked = (bounded(name, limit_s, _weighted(name, part, episode, task)) for name, part in parts.items())
-    found = await asyncio.gather(*asked)
+    found = await _all_of({name: _scores(name, part, episode, task) for name, part in parts.items()}, limit_s)
+    scores = {name: value for one in found.values() if isinstance(one, dict) for name, value in one.items()}
+    return _summed(episode, scores, [one for one in found.values() if isinstance(one, RewardFailure)])
+
+
+async def compared(group: Group, rewards: Rewards, limit_s: float | None = None) -> Group:
+    """The group, each reward with the parts that compare siblings; missing where a part is. Later episodes keep theirs.
+
+    Each part may take `limit_s` seconds at one place in the lifecycle. Only `EngineRefused` ends the run.
+    """
+    parts = {name: part for name, part in rewards.items() if isinstance(part, SiblingReward)}
+    if not parts:
+        return group
+    places = zip(*(lifecycle.episodes for lifecycle in group.lifecycles), strict=True)
+    played = await asyncio.gather(*(_at_place(place, group.pack.tasks, parts, limit_s) for place in places))
+    lifecycles = zip(group.lifecycles, zip(*played, strict=True), strict=True)
+    return structs.replace(group, lifecycles=tuple(structs.replace(one, episodes=own) for one, own in lifecycles))
+
+
+async def _at_place(
+    episodes: Sequence[Episode], tasks: Sequence[Task], parts: Mapping[str, SiblingReward], limit_s: float | None
+) -> list[Episode]:
+    """The siblings' episodes with these parts."""
+    kind, task = episodes[0].kind, tasks[episodes[0].position]
+    known = [episode for episode in episodes if episode.reward is not None]
+    asked = {name: _of_siblings(part, known, task) for name, part in parts.items() if known and kind in part.kinds}
+    if not asked:
+        return list(episodes)
+    found = await _all_of(asked, limit_s)
+    scored, own = [], "world" if kind is EpisodeKind.SOLVE else "context"
+    for index, episode in enumerate(known):
+        assert episode.reward is not None
+        scores, failures = dict(episode.parts or {own: episode.reward}), []
+        for name, of_part in found.items():
+            score = of_part[index] if isinstance(of_part, list) else of_part
+            if isinstance(score, float):
+                scores[name] = score
+            else:
+                failures.append(RewardFailure(f"{name} gave this sibling no score") if score is None else score)
+        scored.append(_summed(episode, scores, failures))
+    rest = iter(scored)
+    return [episode if episode.reward is None else next(rest) for episode in episodes]
+
+
+async def paid(
+    episodes: Sequence[Episode],
+    tasks: Sequence[Task],
+    rewards: Rewards,
+    worth: ProposalReward,
+    limit_s: float | None = None,
+) -> list[Episode]:
+    """A lifecycle's episodes, each proposal with its reward; missing, by the same fault, where one of its solves is.
+
+    `worth` pays where no part does, under the name of its class in small letters.
+    """
+    parts = {name: part for name, part in rewards.items() if isinstance(part, ProposalReward)}
+    parts = parts or {type(worth).__name__.lower(): worth}
+    out = list(episodes)
+    for index, one in enumerate(episodes):
+        if one.kind is not EpisodeKind.PROPOSE or one.reward is None:
+            continue
+        solves = list(takewhile(lambda other: other.kind is EpisodeKind.SOLVE, episodes[index + 1 :]))
+        if lost := next((solve for solve in solves if solve.reward is None), None):
+            status = EpisodeStatus.FAILED
+            out[index] = structs.replace(one, status=status, reward=None, success=None, error=lost.error)
+            continue
+        asked = {name: _of_proposal(part, solves, tasks[one.position]) for name, part in parts.items() if one.success}
+        found = await _all_of(asked, limit_s)
+        scores = {name: score for name, score in found.items() if isinstance(score, float)}
+        failures = [failure for failure in found.values() if isinstance(failure, RewardFailure)]
+        out[index] = _summed(one, {**one.parts, **dict.fromkeys(parts, 0.0), **scores}, failures)
+    return out
+
+
+async def _all_of(asked: Mapping[str, Coroutine[Any, Any, _T]], limit_s: float | None) -> dict[str, _T | RewardFailure]:
+    """What each part gives, or what went wrong with it. Raises what ends the run, once all have ended."""
+    found = await asyncio.gather(*(_bounded(name, limit_s, one) for name, one in asked.items()))
     if refused := next((one for one in found if isinstance(one, EngineRefused)), None):
         raise refused
-    failures = [one for one in found if isinstance(one, RewardFailure)]
-    return summed(
-        episode, {name: value for one in found if isinstance(one, dict) for name, value in one.items()}, failures
-    )
+    return {name: one for name, one in zip(asked, found, strict=True) if not isinstance(one, EngineRefused)}
 
 
-def summed(episode: Episode, parts: dict[str, float], failures: Sequence[RewardFailure]) -> Episode:
+def _summed(episode: Episode, parts: dict[str, float], failures: Sequence[RewardFailure]) -> Episode:
     """The episode with these weighted parts and their sum as its reward; failed where a part failed or the sum is not finite."""
     total = math.fsum(parts.values()) if all(map(math.isfinite, parts.values())) else math.inf
     if not failures and not abs(total) <= _LARGEST:
@@ -148,7 +250,7 @@ def summed(episode: Episode, parts: dict[str, float], failures: Sequence[RewardF
     return structs.replace(episode, reward=total, parts=parts)
 
 
-async def bounded(
+async def _bounded(
     name: str, limit_s: float | None, asked: Coroutine[Any, Any, _T]
 ) -> _T | RewardFailure | EngineRefused:
     """What the part gives, or what went wrong. Raises nothing but what ends the run or cancels this task."""
@@ -169,14 +271,27 @@ async def bounded(
         return failure
 
 
-async def _weighted(name: str, part: Reward, episode: Episode, task: Task) -> dict[str, float]:
+async def _scores(name: str, part: Reward, episode: Episode, task: Task) -> dict[str, float]:
     """Scores by full name."""
     scores = await part(episode, task)
     if isinstance(scores, Mapping):
         if len(scores) > _MOST_SCORES or not all(map(_is_name, scores)):
             raise ValueError(f"scores have at most {_MOST_SCORES} names, of letters, digits, '.', '_' and '-'")
-        return {f"{name}.{key}": part.weight * number(score) for key, score in scores.items()}
-    return {name: part.weight * number(scores)}
+        return {f"{name}.{key}": part.weight * _number(score) for key, score in scores.items()}
+    return {name: part.weight * _number(scores)}
+
+
+async def _of_siblings(part: SiblingReward, episodes: Sequence[Episode], task: Task) -> list[float | None]:
+    if len(episodes) < 2:
+        raise ValueError("no sibling is left to compare with")
+    scores = list(await part(episodes, task))
+    if len(scores) != len(episodes):
+        raise ValueError(f"{len(scores)} scores for {len(episodes)} siblings")
+    return [None if score is None else part.weight * _number(score) for score in scores]
+
+
+async def _of_proposal(part: ProposalReward, solves: Sequence[Episode], task: Task) -> float:
+    return part.weight * _number(await part(solves, task))
 
 
 def _is_name(key: object) -> bool:
@@ -184,7 +299,7 @@ def _is_name(key: object) -> bool:
     return isinstance(key, str) and re.fullmatch(r"[\w.-]{1,64}", key, re.ASCII) is not None
 
 
-def number(score: object) -> float:
+def _number(score: object) -> float:
     """The score. Raises `ValueError` unless it is a finite number."""
     if not isinstance(score, Real) or not math.isfinite(score):
         raise ValueError(f"its score is {str(score)[:80]!r} ({type(score).__name__}), not a finite number")

@@ -9,8 +9,8 @@ from cod_lightning.clients import ChatAnswer
 from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.clients.grading import QUOTED, graded_object, one_line
 from cod_lightning.errors import ConfigError
+from cod_lightning.rewards.base import SiblingReward
 from cod_lightning.rewards.judge import Grader, judged_kinds, material_of
-from cod_lightning.rewards.siblings import SiblingReward
 from cod_lightning.types import Episode, EpisodeKind, Task
 
 _WHERE = "data.rewards.PairwiseJudge"

@@ -46,7 +46,7 @@ class RolloutStats:
     """Lifecycles lost to each fault, by its name."""
     parts: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Sum and number of the parts of rewards, by `reward/PART/position_N` (solve), `update_reward/PART/position_N` or
-    `propose_reward/PART/position_N`, and of valid proposals, by `propose_valid/position_N`; empty where no episode has any."""
+    `propose_reward/PART/position_N`, of valid proposals, by `propose_valid/position_N`, and of tasks solved, by `pass_at/K`."""
 
     @property
     def attempt_share(self) -> float:
@@ -68,7 +68,8 @@ class RolloutStats:
         engine had from earlier turns and other dialogues, `rollout/num_interrupted_turns` those in which weights changed
         (`in_flight`), `train/resampled_packs` those played in place of packs without signal, `time/attempts_s` the seconds by
         attempts' share of the tokens, `train/reward/PART/position_N` and `train/update_reward/PART/position_N` means of
-        `data.rewards`. Every rank has to call it.
+        `data.rewards`, `train/pass_at/1` the success of tasks and `train/pass_at/K` the share of tasks that at least one of a
+        pack's K lifecycles solved. Every rank has to call it.
         """
         of_ranks = gathered(self)
         whole = replace(reduce(RolloutStats.__add__, of_ranks), seconds=max(one.seconds for one in of_ranks))
@@ -128,7 +129,7 @@ class RolloutStats:
                 len(g.lifecycles) > 1 and sum(not life.failed for life in g.lifecycles) < 2 for g in groups
             ),
             faults=count_faults(groups),
-            parts=_parts(lifecycles),
+            parts=_parts(lifecycles) | _solved(groups),
         )
 
 
@@ -143,6 +144,22 @@ def _parts(lifecycles: Sequence[Lifecycle]) -> dict[str, tuple[float, int]]:
             if episode.kind is EpisodeKind.PROPOSE and episode.success is not None:
                 values.setdefault(f"propose_valid/position_{episode.position}", []).append(float(episode.success))
     return {name: (sum(found), len(found)) for name, found in sorted(values.items())}
+
+
+def _solved(groups: Sequence[Group]) -> dict[str, tuple[float, int]]:
+    """Tasks solved by one lifecycle, `pass_at/1`, and by at least one of K siblings, `pass_at/K`, where no outcome is missing."""
+    values: dict[str, list[bool]] = {}
+    for group in groups:
+        tasks: dict[int, list[bool]] = {}
+        for lifecycle in group.lifecycles:
+            for solve in lifecycle.solves:
+                if solve.success is not None:
+                    tasks.setdefault(solve.position, []).append(solve.success)
+        for found in tasks.values():
+            values.setdefault("pass_at/1", []).extend(found)
+            if len(found) == len(group.lifecycles) > 1:
+                values.setdefault(f"pass_at/{len(found)}", []).append(any(found))
+    return {name: (float(sum(found)), len(found)) for name, found in values.items()}
 
 
 def _turns(episodes: Sequence[Episode]) -> list[Turn]:

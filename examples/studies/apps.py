@@ -32,9 +32,9 @@ from cod_lightning.envs.apps.templates import CONFIRMED
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.tool_calls import ToolCall
-from cod_lightning.types import Pack, Split
+from cod_lightning.types import Pack, Role, Split
 from examples.studies.apps_page import page
-from examples.studies.signals import finished, train
+from examples.studies.signals import ends, finished, train
 from tests.envs.apps.escapes import ESCAPES
 from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 from tests.envs.apps.played import damaged, solved, specs, successes
@@ -51,6 +51,7 @@ WORLDS: dict[str, Any] = {
     "apps_compact": {"protocol": "compact", "max_turns": 3},
 }  # fmt: skip
 """As the shipped files set them."""
+AT_SIZE: dict[str, Any] = {"quirks": 0, "difficulties": (1, 2), "max_turns": 40}
 NUM_PACKS = 250
 BUDGET = 320_000
 """Tokens that every training samples."""
@@ -99,6 +100,29 @@ def calls_by_level() -> dict[str, list[float]]:
     for task in specs(env, 4 * NUM_PACKS, Split.TEST):
         levels.setdefault(str(task.kind.difficulty), []).append(task.budget - env.spare_calls)
     return {level: [mean(found), min(found), max(found)] for level, found in sorted(levels.items())}
+
+
+def code_demonstrations() -> dict[str, float]:
+    """What a policy would have to write at LOOP's setting (`experiment/loop_apps_8b`): means over 180 tasks of informed play."""
+    env, whole, written, turns, new, seen = (
+        Apps(**AT_SIZE),
+        list[int](),
+        list[int](),
+        list[int](),
+        list[float](),
+        set[str](),
+    )
+    for index in range(60):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
+        for task in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), env.protocol, index):
+            responses = [one.content for one in task.messages if one.role is Role.ASSISTANT]
+            words = set(re.findall(r"\w+", " ".join(responses)))
+            turns.append(len(responses))
+            written.append(sum(map(len, responses)))
+            whole.append(sum(len(one.content) for one in task.messages))
+            new.append(len(words - seen) / len(words))
+            seen |= words
+    return {"turns": mean(turns), "written": mean(written), "whole": mean(whole), "new": mean(new[len(new) // 2 :])}
 
 
 def _lived(env: TaskWorld[Any], pack: Pack, kind: Reference, seed: int, *, forgets: bool) -> list[Any]:
@@ -228,17 +252,16 @@ def learned(runs: Path, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measured(folder: Path) -> dict[str, Any]:
-    """A finished run."""
+    """A finished run: success by position (its mean is TGC), packs with every task solved (SGC), pass@K and entropy."""
     suite = json.loads((folder / "evaluation.json").read_text())["suites"]["held_out"]
     curves = {"trained": suite["positions"]} | suite["controls"]
+    references = ("memoryless", "scripted", "oracle")
     with (folder / "metrics.csv").open(newline="") as file:
         sampled = [float(row["tokens/sampled"] or 0) for row in csv.DictReader(file)]
     return {
-        "curves": {
-            name: [one["success"] for one in curve]
-            for name, curve in curves.items()
-            if name not in ("random", "memoryless", "scripted", "oracle")
-        },
+        "curves": {name: [one["success"] for one in curve] for name, curve in curves.items() if name not in references},
+        "whole": {name: one["mean"] for name, one in suite["figures"]["whole_packs"].items() if name not in references},
+        "ends": ends(folder),
         "sampled_tokens": max(sampled),
         "rollouts": len({*sampled} - {0.0}),
     }
@@ -266,6 +289,7 @@ def main() -> int:
     results = json.loads(args.out.read_text()) if args.out.is_file() else {}
     if not args.page_only:
         results |= {"references": references(), "calls": calls_by_level(), "guarded": guarded(), "speed": speed()}
+        results["code"] = code_demonstrations()
     results["learned"] = learned(runs, results.get("learned", {}))
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(page(results))

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.frozen_lake.policies import LakeSeen
 from cod_lightning.envs.frozen_lake.wording import NaturalLake
 from cod_lightning.envs.levers.wording import NaturalLevers
@@ -128,7 +129,7 @@ def shares(world: World, lifecycles: Path) -> dict[str, float]:
             wanted = said[1] if said and said[1] in world.asked(first["observation"]) else ""
             wants.append(bool(wanted))
             if wanted in known.values():
-                looked.append(known.get(wording.labels.code_of(first["response"])[0]) == wanted)
+                looked.append(known.get(code_of(first["response"], wording.facts.noun, 4)[0]) == wanted)
             seen = wording.facts.parse("\n".join([*(one["observation"] for one in solve["turns"]), solve["feedback"]]))
             after = wording.facts.parse(update["context_after"]).items()
             noted += [fact in after for fact in seen.items() - known.items()]

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -26,8 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from cod_lightning.diagnosis.evidence import Evidence
 from cod_lightning.evaluation.crossed import holm, seed_estimate
 from cod_lightning.markdown import table
+from cod_lightning.reports.curves import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -78,7 +80,7 @@ def partly(**learned: str) -> tuple[str, ...]:
     return ("method=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"known": part}))
 
 
-FACTS = {"class_path": "cod_lightning.rewards.NewFacts", "init_args": {"pattern": "[0-9]=[a-z]+"}}
+FACTS = {"class_path": "examples.studies.new_facts.NewFacts", "init_args": {"pattern": "[0-9]=[a-z]+"}}
 
 ARMS: dict[str, Arm] = {
     BASE: Arm("The base", ("method=grpo",)),
@@ -176,6 +178,17 @@ def finished(root: Path, arm: str) -> Iterator[tuple[str, Path]]:
     for seed in range(1, 100):
         if ((folder := folder_of(root, arm, seed)) / "evaluation.json").exists():
             yield str(seed), folder
+
+
+def ends(folder: Path) -> dict[str, list[float]]:
+    """pass@K and entropy of a finished run, each of its first update and in the mean of late ones."""
+    return {name: list(of) for name, of in Evidence(folder=folder, metrics=read_metrics(folder)[0]).ends.items()}
+
+
+def first_to_late(runs: Iterable[Mapping[str, Any]], name: str) -> str:
+    """One of the ends in the mean over those runs that recorded it, first and late."""
+    known = [one["ends"][name] for one in runs if name in one["ends"]]
+    return " to ".join(f"{mean(values):.2f}" for values in zip(*known, strict=True))
 
 
 def agreement(folder: Path) -> dict[str, float]:

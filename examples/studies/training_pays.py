@@ -1,23 +1,44 @@
-"""Where training pays: trained policies beside their warm start at its best temperature, from the results that are there.
+"""Where training pays: trained policies beside their warm start at its best temperature.
 
-    PYTHONPATH=. python examples/studies/training_pays.py
+    PYTHONPATH=. python examples/studies/training_pays.py --runs runs/training_pays [--updates 75 ...] [--seeds 1 2 3] [--page_only]
 
-It trains nothing: it reads `docs/results/*.json` and writes `docs/results/training_pays.md`.
+It trains levers after warm starts cut short, `LENGTHS`, and writes `docs/results/training_pays.json`; all other settings it reads
+from the other results. Finished runs are kept; runs that the folder lacks stay in the JSON. It writes `training_pays.md`.
 """
 
+import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from cod_lightning.evaluation.crossed import seed_estimate
+from cod_lightning.evaluation.crossed import holm, seed_estimate
 from cod_lightning.markdown import table
+from examples.studies.signals import RESULTS, command, ends, finished, first_to_late, folder_of, interval
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+LENGTHS = (75, 200, 600)
+"""Updates of the warm starts; `smoke` has 600."""
+COLD = 0.3
+SUITES = [
+    {
+        "name": "held_out",
+        "num_packs": 512,
+        "controls": ["blanked_context"],
+        "warm_start_temperatures": [0.0, COLD, 1.0],
+    },
+    {
+        "name": "cold",
+        "num_packs": 512,
+        "controls": ["blanked_context"],
+        "warm_start_temperatures": [],
+        "temperature": COLD,
+    },
+]
 SOURCES = {
     "quick start (lake 3x3), 60 rollouts": "quickstart/runs/evaluation/suites/held_out",
     "uninformative demonstrations of levers, 200 rollouts": "uninformative/seeds/evaluation/suites/held_out",
@@ -25,9 +46,11 @@ SOURCES = {
     "levers, a teacher of three times the tokens": "distillation/studies/Which divergence/reverse KL/held_out",
     "lake of two worlds, reward": "distillation/studies/Specialists into one student/specialist on lakes/lake",
     "alchemy of two worlds, reward": "distillation/studies/Specialists into one student/specialist on alchemy/alchemy",
-    "apps, contexts, REC": "apps/learned/runs/REC, contexts/curves",
-    "apps, contexts, LOOP": "apps/learned/runs/LOOP, contexts/curves",
-    "apps, no contexts, LOOP": "apps/learned/runs/LOOP, per token/curves",
+    **{f"levers, warm start of {n} updates": f"training_pays/levers, {n} updates/curves" for n in LENGTHS},
+    "levers, the paper's regime": "regime/regime/curves",
+    "apps, contexts, REC": "apps/three_habits/runs/REC, contexts/curves",
+    "apps, contexts, LOOP": "apps/three_habits/runs/LOOP, contexts/curves",
+    "apps, no contexts, LOOP": "apps/three_habits/runs/LOOP, per token/curves",
     "TextWorld": "foreign_worlds/seeds/success",
     "levers in sentences": "sentences/worlds/levers/success",
     "lake in sentences": "sentences/worlds/lake/success",
@@ -38,6 +61,7 @@ SOURCES = {
     },
 }
 """What is listed, and where: the file, then the way to it without seeds."""
+ENDS = "pass@8", "entropy"
 SHARPER = 0.06
 """What a lower temperature adds to success where it counts as sharpening."""
 
@@ -45,13 +69,17 @@ ABOUT = """# When training pays
 
 **Does training add more than a lower temperature does?** Trained policies at temperature 1 beside the warm start that they began
 with, at the temperature at which it does best, chosen on the same packs in its favour. Success, mean over positions and seeds;
-brackets are 95 % intervals over seeds (Student's t), paired by seed and not corrected for their number.
+brackets are 95 % intervals over seeds (Student's t), paired by seed.
 
-    PYTHONPATH=. python examples/studies/training_pays.py
+    PYTHONPATH=. python examples/studies/training_pays.py --runs runs/training_pays
+
+*pass@8*, tasks that any of a training pack's 8 lifecycles solves, and *entropy*, nats a token, are those of the first update and of
+the last quarter, where they were recorded; every run ends with both below its table.
 """
 READING = """
 **Of {all} settings training ends above the warm start at its best in {above_all} and below in {below_all} (bold); in {none_all} no
-difference is shown.** It ends above the warm start at T=1 in {above_hot}: a lower temperature gives much of that, too.
+difference is shown.** By Holm's correction for that number these are left: {holm}. It ends above the warm start at T=1 in
+{above_hot}: a lower temperature gives much of that, too.
 
 **Training gives more where a lower temperature gives little.** Where the best temperature adds less than {sharper} to T=1, training
 ends above in {above_flat} of {flat} and below in {below_flat}; elsewhere above in {above_steep} of {steep} and below in
@@ -60,9 +88,14 @@ low temperature answers rightly already and samples noisily; where its likeliest
 
 **Length.** Hint on lake 3x3 gains nothing above T=0.3 in the memory study and .15 in the quick start, in the same world: a run that
 ends no higher than T=0.3 may have ended early.
+"""
+CUT = """## Demonstrations cut short
 
+Levers (`smoke`, 120 updates) after warm starts of 75, 200 and 600 updates; the trained policy also at T=0.3, on the same packs.
+"""
+CUT_READING = """
 **Limits.** Three seeds (apps: five). The split of apps was against habits ([splits](splits.md)); why doors, compacting and constant
-states end below is not shown. No result recorded entropy or pass@k: sharpening is read from temperatures alone.
+states end below is not shown. Rows without pass@8 and entropy were measured before runs recorded them.
 """
 
 
@@ -75,6 +108,8 @@ class Setting:
     """The warm start at temperature 1."""
     best: list[float]
     best_name: str
+    runs: list[dict[str, Any]]
+    """With pass@K and entropy as `ends`; those that recorded none have none."""
 
     @property
     def gained(self) -> list[float]:
@@ -86,8 +121,10 @@ class Setting:
         return mean(self.best) - mean(self.hot)
 
 
-def curves(found: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """The way without seeds, and success by condition: of an `evaluation.json`'s suite, or as a study wrote it."""
+def curves(
+    found: Any, way: tuple[str, ...] = (), ends: Any = None
+) -> Iterator[tuple[str, dict[str, list[Any]], dict[str, Any]]]:
+    """The way without seeds, success by condition (of an `evaluation.json`'s suite, or as a study wrote it), pass@K and entropy."""
     if not isinstance(found, dict):
         return
     if "positions" in found and "controls" in found:
@@ -95,13 +132,15 @@ def curves(found: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[st
         yield (
             "/".join(way),
             {name: [one["success"] for one in of] for name, of in every.items() if "warm" in name or name == "trained"},
+            {},
         )
     elif "trained" in found and "warm_start" in found:
-        yield "/".join(way), {name: solved(of) for name, of in found.items() if "warm" in name or name == "trained"}
+        by_condition = {name: solved(of) for name, of in found.items() if "warm" in name or name == "trained"}
+        yield "/".join(way), by_condition, ends or {}
     else:
         for key, inside in found.items():
             is_seed = str(key).removeprefix("seed ").isdecimal()
-            yield from curves(inside, way if is_seed else (*way, str(key)))
+            yield from curves(inside, way if is_seed else (*way, str(key)), found.get("ends"))
 
 
 def solved(of: Any) -> list[float]:
@@ -111,47 +150,51 @@ def solved(of: Any) -> list[float]:
 
 def settings() -> dict[str, Setting]:
     """Those of `SOURCES`."""
-    every: dict[str, list[dict[str, float]]] = {}
+    every: dict[str, list[dict[str, Any]]] = {}
     for name in dict.fromkeys(source.partition("/")[0] for source in SOURCES.values()):
-        for way, of in curves(json.loads((RESULTS / f"{name}.json").read_text())):
+        for way, of, recorded in curves(json.loads((RESULTS / f"{name}.json").read_text())):
             if f"{name}/{way}" not in SOURCES.values():
                 continue
             means = {
                 key: mean(values) for key, values in of.items() if key == "trained" or key.startswith("warm_start")
             }
-            every.setdefault(f"{name}/{way}", []).append(means)
+            every.setdefault(f"{name}/{way}", []).append(means | {"ends": recorded})
     made = {}
     for label, source in SOURCES.items():
-        seeds = every[source]
+        if not (seeds := every.get(source)):
+            continue
         names = [name for name in seeds[0] if name.startswith("warm_start")]
         best = max(names, key=lambda name: mean(one[name] for one in seeds))
         hot = [one["warm_start"] for one in seeds]
-        made[label] = Setting([one["trained"] for one in seeds], hot, [one[best] for one in seeds], best)
+        made[label] = Setting([one["trained"] for one in seeds], hot, [one[best] for one in seeds], best, seeds)
     return made
 
 
-def page(found: dict[str, Setting]) -> str:
-    """The page."""
-    cells, verdicts = [], list[str]()
+def page(found: dict[str, Setting], runs: dict[str, Any]) -> str:
+    """The page; `runs` are those of the warm starts cut short, by name and seed."""
+    cells, verdicts, p_values = [], list[str](), dict[str, float]()
     named = sorted(found.items(), key=lambda item: -mean(item[1].gained))
     ordered = [one for _, one in named]
     for label, one in named:
         estimate = seed_estimate(np.array(one.gained))
+        p_values[label] = estimate.p_value
         verdicts.append("above" if estimate.low > 0 else "below" if estimate.high < 0 else "no difference shown")
         temperature = one.best_name.removeprefix("warm_start_t").replace("warm_start", "1")
-        gained = f"{estimate.mean:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
         bold = "" if verdicts[-1] == "no difference shown" else "**"
         best = f"{mean(one.best):.3f} (T={temperature})"
-        cells.append([label, f"{mean(one.hot):.3f}", best, f"{mean(one.trained):.3f}", f"{bold}{gained}{bold}"])
+        recorded = [first_to_late(one.runs, name) for name in ENDS]
+        gained = f"{bold}{interval(one.gained, signed=True)}{bold}"
+        cells.append([label, f"{mean(one.hot):.3f}", best, f"{mean(one.trained):.3f}", gained, *recorded])
     flat, steep = (
         [verdict for one, verdict in zip(ordered, verdicts, strict=True) if (one.sharper < SHARPER) == is_flat]
         for is_flat in (True, False)
     )
-    head = ["setting", "warm start, T=1", "at its best T", "trained, T=1", "trained - best"]
+    head = ["setting", "warm start, T=1", "at its best T", "trained, T=1", "trained - best", *ENDS]
     counts = {
         "all": len(found),
         "above_hot": sum(mean(one.trained) > mean(one.hot) for one in ordered),
         "sharper": SHARPER,
+        "holm": "; ".join(holm(p_values)) or "none",
         **{
             f"{name}_{part}": of.count(verdict)
             for part, of in (("all", verdicts), ("flat", flat), ("steep", steep))
@@ -160,8 +203,77 @@ def page(found: dict[str, Setting]) -> str:
         "flat": len(flat),
         "steep": len(steep),
     }
-    return f"{ABOUT}\n{table(head, cells)}\n{READING.format(**counts)}"
+    return f"{ABOUT}\n{table(head, cells)}\n{READING.format(**counts)}\n{CUT}\n{_cut_short(runs)}\n{CUT_READING}"
+
+
+def _cut_short(runs: dict[str, Any]) -> str:
+    """Levers after warm starts of different lengths: trained hot and cold, less the warm start at its best temperature."""
+    rows = []
+    for name, seeds in runs.items():
+        means = [{key: mean(curve) for key, curve in one["curves"].items()} for one in seeds.values()]
+        starts = [key for key in means[0] if key.startswith("warm_start") and "blanked" not in key] if means else []
+        best = max(starts, key=lambda key: mean(one[key] for one in means), default="")
+        hot, cold = ([one[key] - one[best] for one in means] for key in ("trained", "cold"))
+        cells = (
+            [f"{mean(one[key] for one in means):.3f}" for key in ("warm_start", best, "trained", "cold")]
+            if means
+            else []
+        )
+        recorded = [first_to_late(seeds.values(), key) for key in ENDS]
+        rows += (
+            [[name, str(len(means)), *cells, interval(hot, signed=True), interval(cold, signed=True), *recorded]]
+            if means
+            else []
+        )
+    head = [
+        "warm start",
+        "seeds",
+        "T=1",
+        "best T",
+        "trained, T=1",
+        f"trained, T={COLD}",
+        "hot - best",
+        "cold - best",
+        *ENDS,
+    ]
+    return table(head, rows)
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """A finished run: success by position and condition, pass@K and entropy."""
+    suites = json.loads((folder / "evaluation.json").read_text())["suites"]
+    curves = {"trained": suites["held_out"]["positions"], "cold": suites["cold"]["positions"]} | suites["held_out"][
+        "controls"
+    ]
+    return {
+        "curves": {name: [one["success"] for one in curve] for name, curve in curves.items()},
+        "ends": ends(folder),
+    }
+
+
+def main() -> None:
+    """Train what is missing, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--updates", type=int, nargs="+", default=list(LENGTHS), choices=LENGTHS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--page_only", action="store_true", help="train nothing")
+    options = parser.parse_args()
+    root = options.runs.resolve()
+    for seed, num in () if options.page_only else product(options.seeds, options.updates):
+        if not (folder := folder_of(root, f"levers, {num} updates", seed)).joinpath("evaluation.json").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            place = ["--trainer.default_root_dir", str(folder), "--seed_everything", str(seed), "--ckpt_path", "auto"]
+            sizes = ["--warm_start.num_updates", str(num), "--data.suites", json.dumps(SUITES)]
+            command(root, "fit", "--config", "smoke", *sizes, *place)
+    path = RESULTS / "training_pays.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    for num in LENGTHS:
+        of = found.setdefault(f"levers, {num} updates", {})
+        of.update((seed, measured(folder)) for seed, folder in finished(root, f"levers, {num} updates"))
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "training_pays.md").write_text(page(settings(), found))
 
 
 if __name__ == "__main__":
-    (RESULTS / "training_pays.md").write_text(page(settings()))
+    main()

@@ -64,24 +64,27 @@ def test_how_long_where_and_what_is_logged_may_change(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"data__pack_size": 8}, "data.pack_size: 4 -> 8"),
-        ({"model__policy__init_args": {"hidden_size": 32}}, "model.policy.hidden_size: 64 -> 32"),
-        (
-            {"model__policy": {"class_path": "a.PretrainedPolicy", "init_args": {}}},
-            "model.policy: TinyPolicy -> Pretrain",
-        ),
-        ({"data__program__init_args": {"every": 2}}, "data.program.every: 1 -> 2"),
-        ({"data__enable_thinking": True}, "data.enable_thinking: False -> True"),
-        ({"data__stop_strings": ["x"]}, "data.stop_strings: null -> ['x']"),
-        ({"data__env": {"class_path": "b.FrozenLake", "init_args": {}}}, "data.env: Levers -> FrozenLake"),
-        ({"seed_everything": 2}, "seed_everything: 1 -> 2"),
-        ({"model__reweight": {"trigger": 1.0}}, "model.reweight: null -> {'trigger': 1.0}"),
-        ({"trainer__precision": "bf16-true"}, "trainer.precision: null -> bf16-true"),
-    ],
-)
+OF_THE_POLICY = [
+    ({"model__policy__init_args": {"hidden_size": 32}}, "model.policy.hidden_size: 64 -> 32"),
+    ({"data__program__init_args": {"every": 2}}, "data.program.every: 1 -> 2"),
+    ({"data__enable_thinking": True}, "data.enable_thinking: False -> True"),
+    ({"data__stop_strings": ["x"]}, "data.stop_strings: null -> ['x']"),
+    ({"data__env": {"class_path": "b.FrozenLake", "init_args": {}}}, "data.env: Levers -> FrozenLake"),
+    ({"data__env__init_args": {"max_turns": 3}}, "data.env.max_turns: 2 -> 3"),
+    ({"data__max_new_tokens": 7}, "data.max_new_tokens: 8 -> 7"),
+    ({"data__context": {"class_path": "c.Notebook", "init_args": {}}}, "data.context: Hint -> Notebook"),
+    ({"model__policy": {"class_path": "a.PretrainedPolicy", "init_args": {}}}, "model.policy: TinyPolicy -> Pretrain"),
+]
+"""What decides how a checkpoint's policy acts."""
+OF_THE_TRAINING = [
+    ({"data__pack_size": 8}, "data.pack_size: 4 -> 8"),
+    ({"seed_everything": 2}, "seed_everything: 1 -> 2"),
+    ({"model__reweight": {"trigger": 1.0}}, "model.reweight: null -> {'trigger': 1.0}"),
+    ({"trainer__precision": "bf16-true"}, "trainer.precision: null -> bf16-true"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), [*OF_THE_POLICY, *OF_THE_TRAINING])
 def test_another_training_is_refused_with_what_changed(change, said, tmp_path):
     with pytest.raises(ConfigError, match="Undo the changes, or add --accept_changes true") as refused:
         check_changes(read_checkpoint(kept(tmp_path)), changed(**change), 1, accepted=False)
@@ -151,19 +154,7 @@ def test_a_policy_is_played_as_it_was_trained_however_it_was_built_and_trained(t
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"data__env__init_args": {"max_turns": 3}}, "data.env.max_turns: 2 -> 3"),
-        ({"data__max_new_tokens": 7}, "data.max_new_tokens: 8 -> 7"),
-        ({"data__program__init_args": {"every": 2}}, "data.program.every: 1 -> 2"),
-        ({"data__enable_thinking": True}, "data.enable_thinking: False -> True"),
-        ({"data__stop_strings": ["x"]}, "data.stop_strings: null -> ['x']"),
-        ({"data__env": {"class_path": "b.FrozenLake", "init_args": {}}}, "data.env: Levers -> FrozenLake"),
-        ({"data__context": {"class_path": "c.Notebook", "init_args": {}}}, "data.context: Hint -> Notebook"),
-        ({"model__policy__init_args": {"hidden_size": 32}}, "model.policy.hidden_size: 64 -> 32"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), OF_THE_POLICY)
 def test_another_environment_context_plan_policy_or_form_of_dialogues_is_refused_unless_it_is_accepted(
     change, said, tmp_path, capsys
 ):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.checkpoints.integrity import MARKER, METADATA, damage, digests, seal
-from tests.checkpoints.test_checkpoint import content, model, sharded
+from tests.checkpoints.test_checkpoint import model, sharded
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -77,8 +77,3 @@ def test_a_flipped_bit_in_a_shard_is_recognised(name, folder):
 def test_a_marker_that_cannot_be_read_marks_nothing(marker, folder):
     (folder / MARKER).write_text(marker)
     assert MARKER in (damage(folder) or "")
-
-
-def test_a_checkpoint_of_ours_in_one_file_is_whole(tmp_path):
-    torch.save(content(model()), tmp_path / "ours.ckpt")
-    assert damage(tmp_path / "ours.ckpt") is None

@@ -13,6 +13,9 @@ from cod_lightning.clients.grading import graded_object
         '{"reason": "", "score": {"a": 1, "a": 2}}',
         "1",
         '{"scores": 1}',
+        'Sure! {"score": 1}',
+        '{"score": 1, "more": 1}',
+        "[" * 10_000,
     ],
 )
 def test_an_object_with_a_key_twice_or_other_keys_is_no_verdict(answer):

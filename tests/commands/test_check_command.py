@@ -59,9 +59,9 @@ def test_what_the_command_itself_needs_of_a_world_is_a_broken_rule(folder, capsy
 @pytest.mark.parametrize(
     "argv", [["check", "--env", "own_levers.py"], ["fit", "--config", "smoke", "env=own_levers.py"]]
 )
-def test_a_python_file_is_answered_with_the_class_path_that_was_meant(folder, capsys, argv):
+def test_a_python_file_is_answered_with_what_a_class_path_looks_like(folder, capsys, argv):
     assert main(argv) == 2
-    assert "expected a class path, such as own_levers.Broken." in capsys.readouterr().err
+    assert "a YAML file or a class path, as in my_file.MyWorld." in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -44,6 +44,18 @@ def test_a_run_in_which_no_update_had_a_gradient_is_said_to_have_learnt_nothing(
     )
 
 
+def test_the_table_is_followed_by_what_training_did_to_success_pass_at_k_and_entropy(tmp_path, monkeypatch):
+    (tmp_path / "metrics.csv").write_text("step,train/pass_at/1,train/entropy\n0,0.5,1.0\n1,0.75,0.5\n")
+    notes = []
+    monkeypatch.setattr("cod_lightning.commands.train.evaluate", lambda *_, note, **__: notes.append(note))
+    trainer, parts = SimpleNamespace(is_global_zero=False), dict.fromkeys(("model", "datamodule", "demonstrations"))
+    cli = SimpleNamespace(trainer=trainer, root=tmp_path, warm_start_folder=None, checkpoints=[], **parts)
+    TrainCLI._evaluate(cli, trained_done=False)  # pyright: ignore[reportArgumentType]
+    assert notes == [
+        "In training, first update to last quarter: pass@1 0.500 to 0.750, entropy 1.000 to 0.500 (nats a token)."
+    ]
+
+
 @pytest.mark.slow
 def test_the_config_that_is_kept_begins_a_run_anew_and_overwrites_none(tmp_path, monkeypatch):
     def ended(*_, **__):

@@ -30,7 +30,7 @@ def engine(request, model, tmp_path_factory):
     if request.param == "in process":
         made = VLLMEngine(max_num_seqs=64, kv_cache_gb=0.25)
     else:
-        made = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), max_retries=0)
+        made = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25))
         made.log_folder = tmp_path_factory.mktemp("logs")
     made.bind(model, stop_ids=[2], window=256)
     yield made

@@ -1,6 +1,8 @@
 """Adapters served by real vLLM: in sync over 20 updates, every planted fault caught, quick to hand over. Run by `make vllm`."""
 
 import asyncio
+import os
+import signal
 import time
 
 import pytest
@@ -11,11 +13,14 @@ from cod_lightning.adapters import adapter_weights, plain_weights, trained_weigh
 from cod_lightning.engines.base import Request
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.vllm import VLLMEngine
-from cod_lightning.errors import EngineFailure, EngineMismatch
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.engines.vllm_server.guard import KEY
+from cod_lightning.engines.vllm_server.process import LocalServers
+from cod_lightning.errors import ConfigError, EngineFailure, EngineMismatch
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy
 from tests.adapted import adapted, step, write_base
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 LEFT_OUT = "model.layers.1.mlp.down_proj.lora_B.default.weight"
 
 
@@ -24,12 +29,25 @@ def base(tmp_path_factory):
     return write_base(tmp_path_factory.mktemp("base"))
 
 
-@pytest.fixture(scope="module", params=[LoRAPolicy, pytest.param(QLoRAPolicy, marks=pytest.mark.soak)])
-def started(request, base):
+IN_PROCESS, QUANTISED, ON_A_SERVER = "in this process", "over 4 bits", "on a server"
+in_process = pytest.mark.parametrize(
+    "started", [IN_PROCESS, pytest.param(QUANTISED, marks=pytest.mark.soak)], indirect=True
+)
+on_a_server = pytest.mark.parametrize("started", [ON_A_SERVER], indirect=True)
+
+
+@pytest.fixture(scope="module", params=[IN_PROCESS, pytest.param(QUANTISED, marks=pytest.mark.soak), ON_A_SERVER])
+def started(request, base, tmp_path_factory):
     """An engine and the model that it serves."""
-    model, engine = adapted(request.param, base), VLLMEngine(dequantise=True)
+    model = adapted(QLoRAPolicy if request.param is QUANTISED else LoRAPolicy, base)
+    engine = VLLMEngine(dequantise=True)
+    if request.param is ON_A_SERVER:
+        engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), sleep=True)
+        engine.log_folder = tmp_path_factory.mktemp("logs")
     engine.bind(model, stop_ids=[2], window=256)
-    return engine, model
+    yield engine, model
+    if isinstance(engine, VLLMServerEngine):
+        engine.close()
 
 
 @pytest.fixture
@@ -57,6 +75,7 @@ def test_log_probs_stay_within_1e_4_of_the_training_forward_over_20_syncs(starte
     assert 0 < max(gaps) <= 1e-4
 
 
+@in_process
 def test_an_adapter_id_that_is_used_again_is_caught(pair, monkeypatch):
     engine, model = pair
     monkeypatch.setattr(engine._adapters[None], "_next_id", lambda: engine._adapters[None]._last_id)
@@ -65,15 +84,16 @@ def test_an_adapter_id_that_is_used_again_is_caught(pair, monkeypatch):
         SelfTest()(engine, model, window=256)
 
 
-def test_a_projection_that_a_sync_leaves_as_it_was_is_caught(pair, monkeypatch):
+def test_a_projection_that_a_sync_leaves_as_it_was_is_caught(pair):
     engine, model = pair
-    load, before = engine._adapters[None].load, torch.zeros_like(adapter_weights(model)[LEFT_OUT])
-    monkeypatch.setattr(engine._adapters[None], "load", lambda llm, weights: load(llm, weights | {LEFT_OUT: before}))
-    sync(engine, model)
+    weights = trained_weights(model)
+    weights |= {LEFT_OUT: torch.zeros_like(weights[LEFT_OUT])}
+    engine.update_weights(weights.items(), engine.policy_version + 1)
     with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
         SelfTest()(engine, model, window=256)
 
 
+@in_process
 def test_a_prefix_cache_that_outlives_a_sync_is_caught(pair, monkeypatch):
     """With the id and name of the adapter before, loaded in place: vLLM tells prefixes of different names apart."""
     from vllm.lora.request import LoRARequest
@@ -93,6 +113,7 @@ def test_a_prefix_cache_that_outlives_a_sync_is_caught(pair, monkeypatch):
         SelfTest()(engine, model, window=256)
 
 
+@in_process
 def test_a_base_of_another_precision_is_caught(pair):
     engine, model = pair
     sync(engine, model)
@@ -104,10 +125,10 @@ def test_a_base_of_another_precision_is_caught(pair):
         engine._reload(plain_weights(model, merge=False))
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("started", [QUANTISED], indirect=True)
 def test_the_base_before_it_was_quantised_is_caught(started, base):
     engine, model = started
-    if "nf4" not in str(model.config.to_dict().get("quantization_config")):
-        pytest.skip("of a 4-bit base only")
     sync(engine, model)
     engine._reload(Qwen3ForCausalLM.from_pretrained(base, dtype=torch.float32).state_dict().items())
     engine._forget_prefixes()
@@ -169,3 +190,47 @@ def test_a_player_and_a_writer_are_served_side_by_side_each_with_its_own_weights
     with pytest.raises(EngineFailure, match="names the adapter None, which is not served"):
         asyncio.run(ask(None))
     assert asyncio.run(ask("writer")).action_ids
+
+
+@on_a_server
+def test_sleep_and_staged_wake_up_keep_the_base(started):
+    engine, model = started
+    sync(engine, model)
+    engine.sleep()
+    engine.wake("weights")
+    step(model, seed=78)
+    sync(engine, model)
+    engine.wake("kv_cache")
+    assert SelfTest()(engine, model, window=256).size <= 1e-4
+
+
+@pytest.mark.soak
+@on_a_server
+def test_a_server_that_was_killed_gets_base_and_adapter_again(started):
+    engine, model = started
+    sync(engine, model)
+    os.killpg(engine._fleet.servers[0].process._child.pid, signal.SIGKILL)
+    asked = Request(dialogue="a", prompt_ids=[3, 7, 5], messages=(), max_new_tokens=5, noise_seed=3)
+    assert asyncio.run(engine.generate(asked)).policy_version == engine.policy_version
+    assert SelfTest()(engine, model, window=256).size <= 1e-4
+
+
+@on_a_server
+def test_a_server_that_was_started_for_a_smaller_rank_is_refused(started, base, monkeypatch):
+    engine, _ = started
+    monkeypatch.setenv(KEY, engine._fleet.servers[0].client.key)
+    other = VLLMServerEngine(urls=[engine._fleet.servers[0].url])
+    with pytest.raises(ConfigError, match=r"room for adapters of rank 64 .* not 8"):
+        other.bind(adapted(LoRAPolicy, base, rank=64), stop_ids=[2], window=256)
+    other.close()
+
+
+@pytest.mark.soak
+def test_a_server_without_room_for_adapters_takes_merged_weights(base, tmp_path, monkeypatch):
+    model = adapted(LoRAPolicy, base)
+    engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), merge_adapters=True)
+    engine.log_folder = tmp_path
+    engine.bind(model, stop_ids=[2], window=256)
+    engine.update_weights(plain_weights(model, merge=True), 1)
+    assert SelfTest()(engine, model, window=256).size <= 1e-4
+    engine.close()

@@ -59,40 +59,37 @@ def test_a_sound_sync_passes_again_and_again(window, started, model):
         assert SelfTest()(started, model, window=window).size < 1e-4
 
 
-@WINDOWS
-def test_a_prefix_cache_that_outlives_a_sync_is_caught(window, started, model, monkeypatch):
-    monkeypatch.setattr(started, "_forget_prefixes", lambda: None)
-    sync(started, model)
-    with pytest.raises(EngineMismatch, match="went on from keys and values of earlier weights"):
-        SelfTest()(started, model, window=window)
+def left_as_it_was(name):
+    """A fault of what vLLM is handed."""
+    before = policy_model().state_dict()[name]
+    return lambda named: [(n, before if n == name else t) for n, t in named]
+
+
+FAULTS = {
+    "prefixes kept": (None, "went on from keys and values of earlier weights"),
+    "another precision": (lambda named: [(n, t.bfloat16().float()) for n, t in named], "or it computes otherwise"),
+    **{
+        name: (left_as_it_was(name), "its weights are not the trained ones")
+        for name in (
+            "model.layers.0.self_attn.k_proj.weight",
+            "model.layers.1.mlp.down_proj.weight",
+            "model.layers.1.self_attn.q_norm.weight",
+            "lm_head.weight",  # tied, and yet a layer of its own to vLLM on a CPU
+        )
+    },
+}
 
 
 @WINDOWS
-@pytest.mark.parametrize(
-    "left_out",
-    [
-        "model.layers.0.self_attn.k_proj.weight",
-        "model.layers.1.mlp.down_proj.weight",
-        "model.layers.1.self_attn.q_norm.weight",
-        "lm_head.weight",  # tied, and yet a layer of its own to vLLM on a CPU
-    ],
-)
-def test_a_projection_that_a_sync_leaves_as_it_was_is_caught(left_out, window, started, model, monkeypatch):
-    reload, before = started._reload, policy_model().state_dict()[left_out].clone()
-    monkeypatch.setattr(
-        started, "_reload", lambda named: reload([(n, before if n == left_out else t) for n, t in named])
-    )
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_caught_with_its_cause(fault, window, started, model, monkeypatch):
+    (plant, said), reload = FAULTS[fault], started._reload
+    if plant is None:
+        monkeypatch.setattr(started, "_forget_prefixes", lambda: None)
+    else:
+        monkeypatch.setattr(started, "_reload", lambda named: reload(plant(named)))
     sync(started, model)
-    with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
-        SelfTest()(started, model, window=window)
-
-
-@WINDOWS
-def test_weights_of_another_precision_are_caught(window, started, model, monkeypatch):
-    reload = started._reload
-    monkeypatch.setattr(started, "_reload", lambda named: reload([(n, t.bfloat16().float()) for n, t in named]))
-    sync(started, model)
-    with pytest.raises(EngineMismatch, match="or it computes otherwise"):
+    with pytest.raises(EngineMismatch, match=said):
         SelfTest()(started, model, window=window)
 
 

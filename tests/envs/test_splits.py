@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import Lake, split_of
 from cod_lightning.envs.levers import Levers
@@ -51,6 +52,14 @@ def test_every_drawn_pack_of_levers_is_in_the_split_that_was_asked_for(split, nu
         specs = [t.spec for t in Levers().sample_pack(split=split, index=index, num_tasks=4).tasks]
         assert split_of_text(" ".join([*specs[0].colours, "|", *(spec.goal for spec in specs)])) is split
         assert [t.spec for t in pack.tasks][:4] == specs[:num_tasks], "the split is that of the first four tasks"
+
+
+@every_split
+def test_every_drawn_pack_of_doors_is_in_the_split_that_was_asked_for(split):
+    for index in range(100):
+        specs = [t.spec for t in Doors(num_doors=3).sample_pack(split=split, index=index, num_tasks=4).tasks]
+        assert {spec.keys for spec in specs} == {specs[0].keys}
+        assert split_of_text(" ".join([*specs[0].keys, "|", *(str(spec.door) for spec in specs)])) is split
 
 
 def test_a_split_without_worlds_is_refused_and_never_hangs(monkeypatch):

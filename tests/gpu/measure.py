@@ -32,7 +32,6 @@ PARTS = {  # name: module, most seconds
     "stochastic": ("parts", 60),
     "sleep": ("run_parts", 120),
     "paged": ("run_parts", 90),
-    "seeds": ("run_parts", 120),
     "fsdp2": ("run_parts", 150),
 }
 PACKAGES = ("torch", "transformers", "lightning", "peft", "bitsandbytes", "vllm", "vllm-bnb-plugin", "cod-lightning")

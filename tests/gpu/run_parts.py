@@ -16,7 +16,6 @@ from cod_lightning.models.memory_plan import GIB
 from tests.gpu.parts import (
     Rows,
     attempt,
-    bound,
     loss_of,
     needs,
     needs_cuda,
@@ -89,21 +88,6 @@ def paged(sizes: Sizes) -> Rows:
     return [
         attempt({"optimizer": name}, partial(measure, name)) for name in ("adamw", "adamw_8bit", "paged_adamw_8bit")
     ]
-
-
-def seeds(sizes: Sizes) -> Rows:
-    """Tokens per second of vLLM with a seed in each request, and without."""
-
-    def measure(seeded: bool) -> dict[str, Any]:
-        engine: Any = bound("vllm", random_model(sizes.half_b, sizes))
-        engine._driver._seeded = seeded
-        asked = prompts(sizes.dialogues[-1], 64, sizes.half_b["vocab_size"])
-        sampled(engine, asked, 4)
-        begun = synced()
-        tokens = sum(len(one.action_ids) for one in sampled(engine, asked, sizes.new_tokens))
-        return {"tokens/s": tokens / (synced() - begun)}
-
-    return (attempt({"seeds": "each its own" if s else "none"}, partial(measure, s)) for s in (True, False))
 
 
 def fsdp2(sizes: Sizes) -> Rows:

@@ -84,6 +84,17 @@ def test_the_oracle_s_first_task_is_the_context_of_that_control(kind):
         assert [len(state.records) for state in contexts] == [1, 1, 1]
 
 
+def test_a_similarity_from_elsewhere_takes_the_place_of_shared_words():
+    class ByLength:
+        def scores(self, entries, text, query):
+            return np.array([-abs(len(text(entry)) - len(query)) for entry in entries], np.float32)
+
+    records = tuple(Record(n, word, "", "") for n, word in enumerate(("red door", "blue", "a green lamp")))
+    state = EpisodesState(records, (0.5,) * 3, num_tasks=3)
+    context = EpisodesContext(select="similarity", most=1, similarity=ByLength())
+    assert context.prepare(state, "rules", "").state.shown == (1,)
+
+
 def test_similarity_shows_the_records_that_share_words_and_of_equal_ones_the_newest():
     context = EpisodesContext(select="similarity", most=2)
     state = lived(context, ("blue door", 0.0), ("red lamp", 0.0), ("red boat", 0.0), ("green cup", 0.0))

@@ -9,12 +9,11 @@ import torch
 
 from cod_lightning import extras
 from cod_lightning.adapters import (
-    adapter_rank,
     adapter_weights,
+    base_weights,
     dequantised,
     has_adapter,
     is_adapter,
-    plain_form,
     plain_names,
     plain_weights,
     synced_weights,
@@ -25,7 +24,6 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.errors import ConfigError, DataError, EngineMismatch
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
-from cod_lightning.models.base_weights import base_weights
 from cod_lightning.models.lora import merged
 from cod_lightning.modules import GRPOModule
 from tests.adapted import adapted, step, write_base
@@ -153,8 +151,6 @@ def test_an_engine_that_takes_no_adapters_is_sent_all_weights_merged(kind, base)
     model = adapted(kind, base)
     sent = dict(synced_weights(model, adapter=False))
     assert sent.keys() == plain_names(model) == merged(model).state_dict().keys()
-    foretold = [(name, weight.dtype, weight.shape) for name, weight in plain_form(model)]
-    assert foretold == [(name, weight.dtype, weight.shape) for name, weight in sent.items()]
     engine, plain = TransformersEngine(), merged(model)
     engine.bind(plain, stop_ids=[2])
     engine.update_weights(sent.items(), 0)
@@ -175,8 +171,6 @@ def test_an_adapter_that_was_not_synced_whole_is_found_out(kind, base):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"rank": 0}, "model.policy.rank is 0; expected at least 1"),
-        ({"alpha": 0}, "model.policy.alpha is 0; expected at least 1"),
         ({"targets": ["q_prj"]}, "model.policy.targets is q_prj; expected of down_proj, gate_proj"),
         ({"path": None}, "model.policy.path is null; expected a folder, hub name or GGUF file"),
     ],
@@ -203,13 +197,11 @@ def test_an_optimizer_whose_package_is_missing_is_refused_before_anything_is_tra
         module.check_strategy("SingleDeviceStrategy")
 
 
-def test_vllm_is_started_for_the_rank_or_says_that_it_was_not(base):
-    model = adapted(LoRAPolicy, base, rank=12)
-    assert (room_for(adapter_rank(model), None), room_for(adapter_rank(model), 64)) == (16, 64)
-    with pytest.raises(ConfigError, match=r"model.policy.rank is 12; expected at most 8.*max_lora_rank"):
-        room_for(adapter_rank(model), 8)
-    with pytest.raises(ConfigError, match=r"data.engine.max_lora_rank is 12; expected one of 8, 16"):
-        room_for(adapter_rank(model), 12)
+@pytest.mark.parametrize(("rank", "room"), [(1, 8), (8, 8), (12, 16), (512, 512)])
+def test_vllm_is_started_with_room_for_the_rank(rank, room):
+    assert room_for(rank) == room
+    with pytest.raises(ConfigError, match=r"model.policy.rank is 513; expected at most 512"):
+        room_for(513)
 
 
 def test_the_digest_of_a_base_tells_weights_and_precision_apart(base, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import CodLightningError, ConfigError, DataError
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
 
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
@@ -101,24 +101,15 @@ def test_weights_of_other_sizes_are_refused_since_sizes_would_be_those_of_the_we
     assert TinyPolicy(weights=str(tmp_path)).model(tokenizer).config.hidden_size == SMALL["hidden_size"]
 
 
-def test_a_warm_start_takes_the_place_of_a_checkpoint():
-    policy = PretrainedPolicy("base")
-    policy.weights = "warm"
-    assert policy.path == "warm"
-
-
-def test_a_folder_without_weights_is_named(tmp_path):
+def test_what_is_not_there_is_named(tmp_path):
     policy = TinyPolicy(**SMALL, weights=str(tmp_path))
-    tokenizer = policy.tokenizer(["a"])
-    with pytest.raises(DataError, match=r"model\.policy\.weights is .*config\.json"):
-        policy.model(tokenizer)
-
-
-def test_without_words_the_remedy_is_the_compact_protocol():
-    with pytest.raises(ConfigError, match="protocol=compact"):
-        TinyPolicy().tokenizer([])
-
-
-def test_a_checkpoint_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"model\.policy\.path is .*nowhere; expected a folder of a model"):
-        PretrainedPolicy(str(tmp_path / "nowhere")).tokenizer([])
+    for asked, said in (
+        (lambda: policy.model(policy.tokenizer(["a"])), r"model\.policy\.weights is .*config\.json"),
+        (lambda: policy.tokenizer([]), "protocol=compact"),
+        (
+            lambda: PretrainedPolicy(str(tmp_path / "nowhere")).tokenizer([]),
+            r"model\.policy\.path is .*nowhere; expected a folder of a model",
+        ),
+    ):
+        with pytest.raises(CodLightningError, match=said):
+            asked()

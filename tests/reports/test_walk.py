@@ -30,12 +30,6 @@ def test_answers_that_cannot_be_read_move_nowhere():
     assert path_of(lake_of(SPEC) or {}, ["?", *_go(1)]) == [(0, 0), (0, 1)]
 
 
-def test_names_of_a_packs_own_are_read():
-    lake = lake_of(SPEC | {"labels": {"noun": "Move", "names": ["A", "B", "C", "D"]}})
-    assert lake is not None
-    assert path_of(lake, ["<answer>Move A</answer>"]) == [(0, 0), (0, 1)]
-
-
 @pytest.mark.parametrize(
     "spec",
     [

@@ -23,8 +23,7 @@ from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldRewa
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.stats import RolloutStats, count_faults
-from cod_lightning.rollout.transcript import dump, load
+from cod_lightning.rollout.stats import count_faults
 from cod_lightning.types import Episode, EpisodeKind, Split, Task
 
 TASK = Task(id="0", seed=1, spec=None)
@@ -100,6 +99,13 @@ def test_scores_of_siblings_join_the_other_parts_and_reach_updates():
             assert one.reward == sum(one.parts.values())
 
 
+def test_a_comparison_that_hangs_is_broken_off_and_a_refusal_ends_the_run():
+    groups = play(Deadlines(reward_s=0.05), order=Does(lambda episodes, task: asyncio.sleep(60)))
+    assert count_faults(groups) == {"RewardTimeout": 2 * NUM_SIBLINGS}
+    with pytest.raises(EngineRefused):
+        play(order=Does(raising(EngineRefused("a wrong key"))))
+
+
 def test_a_lifecycle_without_siblings_is_compared_with_nothing():
     assert play(num_siblings=1, order=Does(raising(AssertionError("asked")))) == play(num_siblings=1)
 
@@ -138,16 +144,6 @@ def test_a_sibling_without_a_score_is_missing_and_the_others_keep_theirs():
         assert group.lifecycles[0].solves[0].error == "RewardFailure: order gave this sibling no score"
 
 
-def test_a_comparison_that_hangs_is_broken_off():
-    groups = play(Deadlines(reward_s=0.05), order=Does(lambda episodes, task: asyncio.sleep(60)))
-    assert count_faults(groups) == {"RewardTimeout": 2 * NUM_SIBLINGS}
-
-
-def test_a_refusal_ends_the_run():
-    with pytest.raises(EngineRefused):
-        play(order=Does(raising(EngineRefused("a wrong key"))))
-
-
 @pytest.mark.parametrize(("most", "scores"), [(2, [0.0, 1.0]), (3, [])])
 def test_episodes_that_failed_are_left_out_and_one_alone_has_nothing_to_be_compared_with(most, scores):
     lost: list[int] = []
@@ -163,16 +159,6 @@ def test_episodes_that_failed_are_left_out_and_one_alone_has_nothing_to_be_compa
     kept = [one for one in group.lifecycles if one.episodes[0].reward is not None]
     assert [one.solves[1].parts["order"] for one in kept] == scores
     assert sum("no sibling is left" in one.episodes[0].error for one in group.lifecycles) == (most == 3)
-
-
-def test_scores_of_siblings_survive_transcripts_and_are_logged_by_position():
-    groups = play(order=Does(numbered))
-    read = load([line for group in groups for line in dump(group)])
-    assert [one.episodes for group in read for one in group.lifecycles] == [
-        one.episodes for group in groups for one in group.lifecycles
-    ]
-    parts = RolloutStats.of(groups, 1.0, 0).parts
-    assert parts["reward/order/position_1"] == (2 * sum(range(NUM_SIBLINGS)), 2 * NUM_SIBLINGS)
 
 
 def test_the_part_of_the_guide_is_one():

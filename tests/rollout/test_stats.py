@@ -48,3 +48,13 @@ def test_an_engine_that_counts_what_it_had_of_prompts_is_logged_with_the_share_o
         return ROLLOUT
 
     assert runner.timed("train", play).stats.figures(in_flight=False)["rollout/cached_share"] == 0.75
+
+
+def test_pass_at_k_is_the_share_of_tasks_that_any_sibling_solved_and_needs_them_all():
+    figures = RolloutStats.of(ROLLOUT, 1.0, 0).figures(in_flight=False)
+    assert figures["train/pass_at/1"] == pytest.approx(6 / 7), "p: 3 of 3 known, q: 3 of 4"
+    assert figures["train/pass_at/2"] == pytest.approx(3 / 3), "the second task of p is missing in one"
+    alone = RolloutStats.of([group("r", [[True, False]])], 1.0, 0).figures(in_flight=False)
+    assert {name for name in alone if "pass_at" in name} == {"train/pass_at/1"}
+    halves = [RolloutStats.of([group("s", [[False], [s]])], 1.0, 0) for s in (True, False)]
+    assert (halves[0] + halves[1]).figures(in_flight=False)["train/pass_at/2"] == 0.5

@@ -10,7 +10,7 @@ from typing import Any
 
 from cod_lightning.clients.answer import completion_of
 from cod_lightning.clients.failure import TIMEOUT, UNREACHABLE, EndpointFailure
-from cod_lightning.clients.http import Bounds, Connections, Method, ask, ask_once, pause_s
+from cod_lightning.clients.http import Bounds, Connections, Method, ask, ask_once
 from cod_lightning.engines.base import Request
 from cod_lightning.engines.vllm_server.turn import ServerAnswer, ServerLost, ServerRefused, answer_of, turn_body
 from cod_lightning.errors import ConfigError, EngineFailure
@@ -22,8 +22,6 @@ GENERATE = "/inference/v1/generate"
 _PROBE = Request(dialogue="", prompt_ids=[0], messages=(), max_new_tokens=1, noise_seed=0)
 _RESET_S = 10.0
 """Most time for blocks of aborted requests to be given up, before a prefix cache counts as stuck."""
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 8.0
-"""Between tries of a turn."""
 _MOST_BYTES = 2**28
 """Of an answer; that of a turn with a million tokens has less."""
 
@@ -36,8 +34,6 @@ class ServerFacts:
     dtype: str
     adapter_rank: int
     """Largest rank of an adapter that it has room for; 0 where it takes none while it runs."""
-    transfer: str
-    """How it takes weights without files (`nccl`, ...); empty where it was started for none."""
 
 
 class ServerClient:
@@ -46,8 +42,7 @@ class ServerClient:
     Args:
         control_timeout_s: Most time for a control call.
         max_concurrent: Most turns in flight in one event loop.
-        timeout_s: Most time for one turn, further tries included.
-        max_retries: Further tries of a turn after a lost connection; pauses grow from 0.5 to 8 s.
+        timeout_s: Most time for one turn.
     """
 
     def __init__(
@@ -58,10 +53,9 @@ class ServerClient:
         *,
         max_concurrent: int = 256,
         timeout_s: float = 600.0,
-        max_retries: int = 2,
     ) -> None:
         self.url, self.key, self.timeout_s = url, key, timeout_s
-        self._control_timeout_s, self._max_retries = control_timeout_s, max_retries
+        self._control_timeout_s = control_timeout_s
         self._turns = Connections(max_concurrent, 2 * timeout_s)
 
     def healthy(self) -> bool:
@@ -77,7 +71,6 @@ class ServerClient:
         try:
             settings = self.get("/server_info?config_format=json")["vllm_config"]
             config, room = settings["model_config"], settings.get("lora_config") or {}
-            transfer = str((settings.get("weight_transfer_config") or {}).get("backend", ""))
             mode, window, dtype = config.get("logprobs_mode"), int(config["max_model_len"]), str(config["dtype"])
             most_rank = int(room["max_lora_rank"]) if room else 0
         except (
@@ -109,7 +102,6 @@ class ServerClient:
             window=window,
             dtype=dtype.removeprefix("torch."),
             adapter_rank=most_rank if most_rank and self._takes_adapters() else 0,
-            transfer=transfer,
         )
 
     def _rouse(self) -> None:
@@ -176,17 +168,10 @@ class ServerClient:
         pool, url, content = await self._turns.pool(self.url), self.url + GENERATE, json.dumps(body).encode()
         bounds = Bounds(self.key, 2 * self.timeout_s, _MOST_BYTES)  # the turn's own deadline comes first
         async with pool.slots, asyncio.timeout(self.timeout_s):
-            tries = 0
-            while True:
-                tries += 1
-                try:
-                    answer = await ask(pool.http, "POST", url, content, bounds)
-                    return answer_of(completion_of(answer))
-                except EndpointFailure as failure:
-                    if not failure.passes or tries > self._max_retries:
-                        raise self._meant(failure, lost="HTTP 404") from None  # an adapter that it no longer knows
-                    pause = pause_s(failure, content, tries, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
-                await asyncio.sleep(pause)
+            try:
+                return answer_of(completion_of(await ask(pool.http, "POST", url, content, bounds)))
+            except EndpointFailure as failure:
+                raise self._meant(failure, lost="HTTP 404") from None  # an adapter that it no longer knows
 
     def get(self, path: str) -> Mapping[str, Any]:
         """A question to the server."""

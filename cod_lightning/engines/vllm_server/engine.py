@@ -18,11 +18,9 @@ from cod_lightning.adapters import adapter_weights, plain_names
 from cod_lightning.clients.access import key_of
 from cod_lightning.clients.http import MOST_CONNECTIONS
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served
-from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
-from cod_lightning.engines.vllm_server.nccl_supply import NCCLSupply
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import (
     check_facts,
@@ -33,12 +31,11 @@ from cod_lightning.engines.vllm_server.start import (
     start_all,
 )
 from cod_lightning.engines.vllm_server.turn import turn_body
-from cod_lightning.engines.vllm_server.watch import Watch
-from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.engines.vllm_server.weights import WeightSupply
-from cod_lightning.engines.vllm_start import check_experts
-from cod_lightning.errors import ConfigError, EngineFailure, check_at_least, check_positive
-from cod_lightning.ranks import gathered, rank, share
+from cod_lightning.engines.vllm_start import check_experts, check_four_bit, served_of
+from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.ranges import NonNegative, Positive
+from cod_lightning.ranks import gathered, rank
 
 
 class VLLMServerEngine(Engine):
@@ -47,8 +44,8 @@ class VLLMServerEngine(Engine):
     Log-probabilities are those after temperature and top-p (`processed_logprobs`, which the server has to be started with), so
     they belong to the distribution that was sampled from. Every request carries its own seed.
 
-    Ranks share the servers that run already: rank 0 brings them the weights, once every rank has its turns back; by NCCL each rank
-    brings them to its share of the servers. One that was started here serves the rank that started it.
+    Ranks share the servers that run already: rank 0 brings them the weights, once every rank has its turns back. One that was
+    started here serves the rank that started it.
 
     Args:
         urls: Addresses of servers that run already, for example [http://gpu2:8000]; null starts one here.
@@ -56,11 +53,9 @@ class VLLMServerEngine(Engine):
         local: How they are started.
         api_key_variable: Environment variable with the key that the servers ask for. Where it is empty or missing, those that
             run already are asked without one, and those started here by a random one.
-        weights: How a sync hands weights over: files in a folder that the servers can read, or NCCL from GPU to GPU.
-        weights_folder: Where those files are; null is shared memory, which servers on other hosts cannot read.
+        weights_folder: Where a sync writes weights for the servers; null is shared memory, which those on other hosts cannot read.
         max_concurrent: Most turns in flight at one server.
-        timeout_s: Most time for one turn at one server, further tries there included; another server has as much again.
-        max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
+        timeout_s: Most time for one turn at one server; another server has as much again.
         wait_s: How long the run waits at its start for servers that run already, or are being started elsewhere.
         return_s: How long a turn waits while no server is up; the run ends after that.
         sync_timeout_s: Most time for one server to take new weights.
@@ -69,7 +64,6 @@ class VLLMServerEngine(Engine):
         dequantise: Servers that are started here serve a base of 4 bits in full; else as it is, by the package vllm-bnb-plugin.
         sleep: Servers give their memory back while training goes on, for one that shares its GPU with training. A server that
             runs already needs --enable-sleep-mode.
-        seeded: Give every request its own seed; see `VLLMEngine`.
     """
 
     def __init__(
@@ -78,18 +72,15 @@ class VLLMServerEngine(Engine):
         start: int | None = None,
         local: LocalServers = LocalServers(),  # noqa: B008  (frozen; the CLI's default)
         api_key_variable: str = "VLLM_API_KEY",
-        weights: Literal["folder", "nccl"] = "folder",
         weights_folder: str | None = None,
         max_concurrent: int = 256,
-        timeout_s: float = 600.0,
-        max_retries: int = 2,
-        wait_s: float = 0.0,
-        return_s: float = 300.0,
-        sync_timeout_s: float = 600.0,
+        timeout_s: Positive = 600.0,
+        wait_s: NonNegative = 0.0,
+        return_s: Positive = 300.0,
+        sync_timeout_s: Positive = 600.0,
         merge_adapters: bool = False,
         dequantise: bool = False,
         sleep: bool = False,
-        seeded: bool = True,
     ) -> None:
         self.urls = checked_urls(urls or ())
         self.start = (0 if self.urls else 1) if start is None else start
@@ -99,24 +90,18 @@ class VLLMServerEngine(Engine):
         if not 1 <= max_concurrent <= MOST_CONNECTIONS:
             expected = f"from 1 to {MOST_CONNECTIONS}"
             raise ConfigError("data.engine.max_concurrent", max_concurrent, expected, "256 is the default.")
-        check_at_least("data.engine.max_retries", max_retries, 0, "2 is the default.")
-        for key, value in {"timeout_s": timeout_s, "return_s": return_s, "sync_timeout_s": sync_timeout_s}.items():
-            check_positive(f"data.engine.{key}", value, "Leave it out for the default.")
-        if not 0 <= wait_s < float("inf"):
-            raise ConfigError("data.engine.wait_s", wait_s, "at least 0 and finite", "0 is the default.")
         self.wait_s = wait_s
         self.local, self.api_key_variable = local, api_key_variable
-        self.weights: Literal["folder", "nccl"] = weights
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
-        self.timeout_s, self.max_retries = timeout_s, max_retries
+        self.timeout_s = timeout_s
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
         self.takes_adapters, self.dequantise = not merge_adapters, dequantise
-        self.sleeps, self.asleep, self.seeded = sleep, False, seeded
+        self.sleeps, self.asleep = sleep, False
         self.num_live = 0
         """Turns that are being waited for."""
         self._oldest = -1
         """The version that every server has, or a newer one; those that are up."""
-        self._fleet = Fleet([])
+        self._fleet: Fleet | None = None
         self._supply: WeightSupply | None = None
         self._model: PreTrainedModel | None = None
         self._stop_ids: list[int] = []
@@ -124,7 +109,6 @@ class VLLMServerEngine(Engine):
         self._adapted = False
         """Whether servers are handed an adapter."""
         self._run = secrets.token_hex(4)
-        self._watch: Watch | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -134,18 +118,14 @@ class VLLMServerEngine(Engine):
         if self.start:
             check_local(self.start, self.local)
             self.check_started(served)
-        by_nccl = self.weights == "nccl"
-        if by_nccl:
-            NCCLTransfer.check()
-            by_nccl = not (self.takes_adapters and served.adapter_rank)  # an adapter goes as files
         clients = [self._client(url, key) for url in self.urls]
-        on_all(clients, lambda one: see_reachable(one, self.wait_s, by_nccl=by_nccl))
+        on_all(clients, lambda one: see_reachable(one, self.wait_s))
 
     def check_started(self, served: Served) -> None:
         """Raise `ConfigError` for what servers of this machine could not serve, those of the command `serve` too."""
         check_experts(served)
         if self.takes_adapters and served.adapter_rank:
-            room_for(served.adapter_rank, None)
+            room_for(served.adapter_rank)
         if self.takes_adapters and not self.dequantise:
             check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
 
@@ -163,10 +143,7 @@ class VLLMServerEngine(Engine):
         self._names = frozenset(adapter_weights(model)) if self._adapted else plain_names(model)
         longest = window or int(model.config.get_text_config().max_position_embeddings)
         self._run = gathered(self._run)[0]
-        if self.weights == "nccl" and not self._adapted:
-            self._supply = NCCLSupply(self.weights_folder, timeout_s=self.sync_timeout_s, in_flight=self.in_flight)
-        else:
-            self._supply = WeightSupply(self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
+        self._supply = WeightSupply(self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         servers = [Server(self._client(url, key)) for url in own_order(self.urls)]
         if self.start:
@@ -181,25 +158,27 @@ class VLLMServerEngine(Engine):
                     window=longest,
                     log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
                     key=key,
-                    transfer=self.weights == "nccl",
                     sleep=self.sleeps,
-                    adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
+                    adapter_rank=room_for(rank_needed) if self._adapted else 0,
                 )
                 servers.append(Server(self._client(process.url, key), process))
             start_all(servers)
-        self._fleet = Fleet(servers)
+        self._fleet = Fleet(servers, self._supply.bring_back, return_s=self.return_s)
         facts = on_all(servers, lambda server: server.client.facts())
         self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest, rank_needed)
-        self._watch = Watch(self._fleet, self._supply.bring_back, return_s=self.return_s)
 
     def close(self) -> None:
         """End the servers that were started here, and remove the weights."""
-        for server in self._fleet.servers:
+        for server in self._servers:
             if server.process is not None:
                 server.process.stop()
         if self._supply is not None:
             self._supply.close()
-        self._fleet, self._supply = Fleet([]), None
+        self._fleet = self._supply = None
+
+    @property
+    def _servers(self) -> Sequence[Server]:
+        return self._fleet.servers if self._fleet else ()
 
     # ------------------------------------------------------------------ weights
 
@@ -210,7 +189,7 @@ class VLLMServerEngine(Engine):
         At the first sync every server has to take them; later one that does not is left out until the next sync. Where none is
         left since all are gone, turns wait for one.
         """
-        if self._model is None or self._supply is None:
+        if self._model is None or self._supply is None or self._fleet is None:
             raise EngineFailure(NO_MODEL)
         if not self.in_flight:
             self._see_idle("weights change")
@@ -254,9 +233,8 @@ class VLLMServerEngine(Engine):
         return f"{self._run}:{version}"
 
     def _mine(self) -> list[Server]:
-        """Those that this rank brings weights: what it has started, and on rank 0 all others, or by NCCL its share of them."""
-        shared = share(self.urls) if isinstance(self._supply, NCCLSupply) else self.urls if rank() == 0 else ()
-        return [server for server in self._fleet.servers if server.process is not None or server.url in shared]
+        """Those that this rank brings weights: what it has started, and on rank 0 all others."""
+        return [server for server in self._servers if server.process is not None or rank() == 0]
 
     def _see_idle(self, what: str) -> None:
         """Every rank comes here with all its turns back, and none goes on before the last one came."""
@@ -268,31 +246,30 @@ class VLLMServerEngine(Engine):
         unless one that is gone may come back."""
         troubles = gathered({server.url: server.trouble for server in mine})
         known = {url: trouble for of_rank in troubles for url, trouble in of_rank.items()}
-        for server in self._fleet.servers:
+        for server in self._servers:
             if server not in mine:
                 server.trouble = known[server.url]
                 server.up = not server.trouble
         lost = sorted({trouble for of_rank in troubles for trouble in of_rank.values() if trouble})
         if strict and lost:
-            assert self._supply is not None
-            raise EngineFailure(f"{'; '.join(lost)}. {self._supply.doubt}")
-        serves = any(server.up for server in self._fleet.servers)
-        comes_back = not isinstance(self._supply, NCCLSupply) and any(_gone(server) for server in mine)
-        found = gathered((serves, comes_back))
+            doubt = "Was it started for another model, or can it not read data.engine.weights_folder?"
+            raise EngineFailure(f"{'; '.join(lost)}. {doubt}")
+        serves = any(server.up for server in self._servers)
+        found = gathered((serves, any(_gone(server) for server in mine)))
         if not all(serves for serves, _ in found) and not any(comes_back for _, comes_back in found):
             raise EngineFailure(f"no vLLM server took the weights: {'; '.join(lost)}")
-        if own := self._fleet.troubles():
+        if own := self._fleet and self._fleet.troubles():
             warnings.warn(f"vLLM servers left out until the next sync: {own}", stacklevel=3)
 
     # ------------------------------------------------------------------ turns
 
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; at another server where the first is lost."""
-        if self._watch is None:
+        if self._fleet is None:
             raise EngineFailure(NO_MODEL)
         if self.asleep:
             raise EngineFailure("the servers sleep; a sync of the weights wakes them")
-        body = turn_body(request, self._stop_ids, self.label if self._adapted else "", seeded=self.seeded)
+        body = turn_body(request, self._stop_ids, self.label if self._adapted else "")
         begun = self._oldest
 
         def known() -> dict[str, int]:
@@ -301,7 +278,7 @@ class VLLMServerEngine(Engine):
 
         self.num_live += 1
         try:
-            answer = await self._watch.ask(request.dialogue, body, known)
+            answer = await self._fleet.ask(request.dialogue, body, known)
         finally:
             self.num_live -= 1
         versions = [known()[label] for label in answer.versions]
@@ -317,18 +294,19 @@ class VLLMServerEngine(Engine):
         )
 
     def release(self, dialogue: str) -> None:
-        self._fleet.release(dialogue)
+        if self._fleet:
+            self._fleet.release(dialogue)
 
     def replicas(self) -> Sequence[Engine]:
         """One view of the engine for each server that is up."""
-        return [OneServer(self, server, self._fleet) for server in self._fleet.servers if server.up]
+        return [OneServer(self, server, self._fleet) for server in self._servers if server.up and self._fleet]
 
     def report(self) -> str:
         """Losses of servers, where there were any."""
-        if self._watch is None or not self._watch.num_lost:
+        if self._fleet is None or not self._fleet.num_lost:
             return ""
         down = f"; down now: {self._fleet.troubles()}" if self._fleet.troubles() else ""
-        return f"vLLM servers lost {self._watch.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
+        return f"vLLM servers lost {self._fleet.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
 
     def _client(self, url: str, key: str) -> ServerClient:
         return ServerClient(
@@ -337,7 +315,6 @@ class VLLMServerEngine(Engine):
             self.sync_timeout_s,
             max_concurrent=self.max_concurrent,
             timeout_s=self.timeout_s,
-            max_retries=self.max_retries,
         )
 
 

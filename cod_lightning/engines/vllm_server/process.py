@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from typing import Any
 import torch
 
 from cod_lightning.engines.vllm_server.guard import KEY, KeyGuard
-from cod_lightning.engines.vllm_start import device_options
-from cod_lightning.engines.vllm_versions import check_versions
+from cod_lightning.engines.vllm_start import check_installed, device_options
 from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.ranges import Count, Positive, PositiveShare
 from cod_lightning.ranks import num_ranks
 from cod_lightning.whole_file import without_link
 
@@ -43,17 +42,17 @@ class LocalServers:
     spread over them (tensor parallel), unless `arguments` say how."""
     dtype: str | None = None
     """What vLLM computes in; null takes the model's own."""
-    max_num_seqs: int = 256
+    max_num_seqs: Count = 256
     """Requests that one server decodes at a time; further ones wait."""
-    gpu_memory_utilization: float = 0.9
+    gpu_memory_utilization: PositiveShare = 0.9
     """Share of its GPU's memory for weights and cache."""
-    kv_cache_gb: float | None = None
+    kv_cache_gb: Positive | None = None
     """Size of the cache in GiB; null is what the share above leaves, on a CPU 1."""
     enforce_eager: bool | None = None
     """Leave out compilation and CUDA graphs; null does so on a CPU."""
     arguments: tuple[str, ...] = ()
     """Further arguments of vLLM's server, for example [--max-num-batched-tokens, "8192"]."""
-    start_timeout_s: float = 900.0
+    start_timeout_s: Positive = 900.0
     """Most time until one answers."""
 
 
@@ -73,7 +72,6 @@ class ServerProcess:
     """File that takes the server's output."""
     key: str = field(repr=False)
     """Asked for at every route; not empty. The server gets it by its environment, which other users cannot read."""
-    transfer: bool = False
     sleep: bool = False
     adapter_rank: int = 0
     """Largest rank of an adapter to have room for; 0 is for none."""
@@ -188,8 +186,6 @@ class ServerProcess:
                 arguments.append(f"--{flag}" if value else f"--no-{flag}")
             else:
                 arguments += [f"--{flag}", str(value)]
-        if self.transfer:
-            arguments += ["--weight-transfer-config", '{"backend": "nccl"}']
         if self.adapter_rank:
             arguments += ["--enable-lora", "--max-lora-rank", str(self.adapter_rank)]
         if how.devices and (num := len(gpus_of(how.devices[self.index]))) > 1 and parallel(how.arguments) is None:
@@ -215,29 +211,7 @@ def check_local(num: int, how: LocalServers) -> None:
     if how.devices and len(how.devices) != wanted:
         expected = f"{wanted} entries, one for each server that data.engine.start asks for on each rank"
         raise ConfigError("data.engine.local.devices", list(how.devices), expected, "Name the GPUs of each server.")
-    check_gpus(how)
-    if not how.start_timeout_s > 0:
-        raise ConfigError("data.engine.local.start_timeout_s", how.start_timeout_s, "above 0", "900 is the default.")
-    if find_spec("vllm") is None:
-        remedy = "Install it (docs/guides/vllm.md), or name servers that run elsewhere in data.engine.urls."
-        raise ConfigError("data.engine.start", num, "vLLM in this environment, which has none", remedy)
-    check_versions("VLLMServerEngine")
-
-
-def check_gpus(how: LocalServers) -> None:
-    """Raise `ConfigError` for GPUs that this machine does not have, or that are fewer than a server is spread over.
-
-    What the machine has is not known where CUDA_VISIBLE_DEVICES hides some of it from this process.
-    """
-    key, num = "data.engine.local.devices", 0 if os.environ.get(_VISIBLE) else torch.cuda.device_count()
-    for entry in how.devices:
-        gpus = gpus_of(entry)
-        if num and any(one.isdigit() and int(one) >= num for one in gpus):
-            expected = f"GPUs of this machine, which has {num}, counted from 0 on"
-            raise ConfigError(key, entry, expected, "Name others.")
-        if len(gpus) < (spread := parallel(how.arguments) or 1):
-            expected = f"{spread} GPUs for each server, since data.engine.local.arguments spread it over so many"
-            raise ConfigError(key, entry, expected, "Name more, or change the arguments.")
+    check_installed("VLLMServerEngine")
 
 
 def check_spread(gpus_per_server: int, how: Any) -> None:

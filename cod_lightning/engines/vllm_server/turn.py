@@ -33,7 +33,7 @@ class ServerAnswer:
     num_cached_tokens: int = 0
 
 
-def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "", *, seeded: bool = True) -> dict[str, Any]:
+def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "") -> dict[str, Any]:
     """A request for token ids and their log-probs.
 
     `adapter` is the name under which the server got one; empty asks the model that it was started with.
@@ -42,7 +42,7 @@ def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "", *, s
         **({"model": adapter} if adapter else {}),
         "token_ids": list(request.prompt_ids),
         "return_token_ids": True,
-        "sampling_params": sampling_fields(request, stop_ids, seeded=seeded),
+        "sampling_params": sampling_fields(request, stop_ids),
     }
 
 

@@ -27,9 +27,6 @@ class WeightSupply:
         in_flight: Whether turns may be under way meanwhile.
     """
 
-    doubt = "Was it started for another model, or can it not read data.engine.weights_folder?"
-    """What to ask where a server does not take the first weights."""
-
     def __init__(self, parent: str | None, *, adapter: bool, in_flight: bool = False) -> None:
         self._adapter = adapter
         self._held = ServerClient.turns_held if in_flight else nullcontext
@@ -78,7 +75,8 @@ class WeightSupply:
             if not server.client.healthy():
                 raise ServerLost(server.trouble or f"{server.url} cannot be reached")
             if server.client.version() != self.label:
-                self._restore(server)
+                with self._latest:
+                    self._load(server)
 
     def close(self) -> None:
         """Remove the files."""
@@ -89,23 +87,14 @@ class WeightSupply:
         """Weights, an empty prefix cache, and their name."""
         try:
             with server.changing:
-                self._see_started(server)
+                if server.process is not None and not server.process.alive:
+                    server.process.start(self._start.current)
+                    server.process.wait(server.client.healthy)
                 self._load(server)
         except EngineFailure as failure:
             server.lose(str(failure))
         else:
             server.serve()
-
-    def _see_started(self, server: Server) -> None:
-        """A server of ours that has ended is started again."""
-        if server.process is not None and not server.process.alive:
-            server.process.start(self._start.current)
-            server.process.wait(server.client.healthy)
-
-    def _restore(self, server: Server) -> None:
-        """The latest weights to one that came back without."""
-        with self._latest:
-            self._load(server)
 
     def _load(self, server: Server) -> None:
         """What fails leaves vLLM (0.32) with half of the tensors for ever; a server of ours is started again for the next try."""

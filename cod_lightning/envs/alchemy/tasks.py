@@ -81,7 +81,6 @@ def stock_for(rng: random.Random, least: int, multiplier: tuple[float, float]) -
     return max(least, int(least * rng.uniform(*multiplier) + 0.5))
 
 
-NOUNS = ("elements", "materials", "essences", "substances", "reagents")
 _MOST_DRAWS = 2000
 
 
@@ -90,7 +89,7 @@ class AlchemyTask:
     """One target, and the recipes."""
 
     tiers: tuple[tuple[str, ...], ...]
-    """Names by tier, in the order in which they are listed."""
+    """Names by tier, in alphabetical order."""
     decoys: tuple[tuple[str, ...], ...]
     """Elements that lead to no target, by round of their drawing."""
     recipes: Recipes
@@ -99,7 +98,6 @@ class AlchemyTask:
     """Whether the pack has asked for this target before (all others were asked for then)."""
     stock: int
     """Copies of each base element; 0 where nothing is used up."""
-    noun: str = NOUNS[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +152,9 @@ class AlchemyParameters(Unchanging):
     """Whether the system text lists all elements by tier, decoys among them, and a task names its target's tier."""
     length_penalty: float = 0.1
     """A success with t turns is worth 1 - length_penalty * t / max_turns."""
-    lenient: bool = False
-    """Whether a task's first malformed answer only costs its turn."""
-    labels: Literal["fixed", "random"] = "fixed"
-    """Whether the noun and the order of listing are the same for all packs (fixed) or drawn (random); names are drawn for each pack
-    in any case, except in compact words."""
     protocol: Literal["natural", "compact"] = "natural"
-    """Sentences for language models (natural) or fused words for tiny policies (compact), which need fixed sizes, no decoys,
-    unlimited materials and fixed labels."""
+    """Sentences for language models (natural) or fused words for tiny policies (compact), which need fixed sizes, no decoys and
+    unlimited materials."""
 
     @property
     def limited(self) -> bool:
@@ -194,7 +187,7 @@ class AlchemyParameters(Unchanging):
 
     @property
     def structure(self) -> str:
-        """Identity of the graphs, targets and stocks; labels aside."""
+        """Identity of the graphs, targets and stocks."""
         ranges = self.ranges
         spans = {"t": ranges.tiers, "b": ranges.base, "s": ranges.shrink, "r": ranges.recipes, "x": ranges.cross_tier}
         parts = [f"{key}{low:g}-{high:g}" for key, (low, high) in spans.items()]
@@ -208,13 +201,12 @@ class AlchemyParameters(Unchanging):
     @property
     def name(self) -> str:
         """Identity of the tasks."""
-        return self.structure + ("-compact" if self.compact else "-random" if self.labels == "random" else "")
+        return self.structure + ("-compact" if self.compact else "")
 
     def __post_init__(self) -> None:
         check_choice("data.env.materials", self.materials, ("unlimited", "limited"))
         check_turns(self.max_turns, "8 is the reference's easy setting, 15 its hard one.")
         check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
-        check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         ranges = self.ranges
         for key, (low, high), least, most in (
@@ -246,7 +238,6 @@ class AlchemyParameters(Unchanging):
         for key, value, wanted in (
             ("noise_max", ranges.noise[1], 0),
             ("materials", self.materials, "unlimited"),
-            ("labels", self.labels, "fixed"),
             ("show_tiers", self.show_tiers, True),
         ):
             if value != wanted:
@@ -274,19 +265,14 @@ class AlchemyParameters(Unchanging):
             has = f"graphs of the split {split} with a target worth asking for; none was found in {_MOST_DRAWS} draws"
             remedy = "Raise it or data.env.max_turns, or allow data.env.brute_force."
             raise ConfigError("data.env.base_min", self.ranges.base[0], has, remedy)
-        tiers, noun = shape.tiers, NOUNS[0]
-        if self.labels == "random":
-            noun = names.choice(NOUNS)
-            tiers = tuple(tuple(names.sample(tier, len(tier))) for tier in tiers)
         return [
             AlchemyTask(
-                tiers=tiers,
+                tiers=shape.tiers,
                 decoys=shape.decoys,
                 recipes=recipes,
                 target=target,
                 repeat=repeat,
                 stock=self._stock(derive_seed(seed, "stock", n), recipes, shape, target),
-                noun=noun,
             )
             for n, (target, repeat) in enumerate(order[:num_tasks])
         ]
@@ -297,7 +283,7 @@ class AlchemyParameters(Unchanging):
         Stocks stay where they suffice; where in many draws no recipes were found that they suffice for, they are raised.
         """
         old, rng = tasks[0], random.Random(seed)
-        shape = Shape(tuple(tuple(sorted(names)) for names in old.tiers), old.decoys)
+        shape = Shape(old.tiers, old.decoys)
         found: tuple[Recipes, Mapping[str, int]] | None = None
         for _ in range(_MOST_DRAWS):
             recipes = draw_recipes(rng, shape, self.ranges)

@@ -22,8 +22,6 @@ class Combination:
     result: str = ""
     lacking: str = ""
     """The input that was not at hand, as the policy wrote it; nothing was spent then."""
-    unread: str = ""
-    """Which rule the answer broke, where a task forgives that once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +73,14 @@ class NaturalAlchemy(_AlchemyWords):
     def __init__(self, parameters: AlchemyParameters) -> None:
         self.parameters, self.max_turns = parameters, parameters.max_turns
 
-    def rules(self, listed: Sequence[Sequence[str]], noun: str) -> str:
-        """System text, with the names by tier as they are listed (empty where they are not shown), and the word for elements."""
-        one = noun[:-1]
+    def rules(self, listed: Sequence[Sequence[str]]) -> str:
+        """System text, with the names by tier as they are listed (empty where they are not shown)."""
         several = "has exactly one recipe" if self.parameters.single else "has one or more recipes"
         inputs = (
-            f"Both inputs of a recipe are of the tier just below the result; they may be the same {one}."
+            "Both inputs of a recipe are of the tier just below the result; they may be the same element."
             if self.parameters.max_tier_gap == 1
             else f"One input of a recipe is of the tier just below the result, the other of that tier or a lower one, at most "
-            f"{self.parameters.max_tier_gap} tiers below the result; they may be the same {one}."
+            f"{self.parameters.max_tier_gap} tiers below the result; they may be the same element."
         )
         spent = (
             "Every attempt uses up one copy of each input, also when it gives nothing (two copies if both are the same). If the "
@@ -92,18 +89,19 @@ class NaturalAlchemy(_AlchemyWords):
             else "Nothing is used up: whatever you have once, you have for the whole task."
         )
         shown = [
-            f"All {noun} by tier (tier 0 is what you start with; some of the others may be of no use):",
+            "All elements by tier (tier 0 is what you start with; some of the others may be of no use):",
             *(f"Tier {tier}: {', '.join(names)}" for tier, names in enumerate(listed)),
         ]
         penalty = "" if not self.parameters.length_penalty else "; the fewer rounds, the better"
         return "\n".join(
             [
-                f"You combine {noun} to make a target.",
+                "You combine elements to make a target.",
                 "",
                 "Rules:",
-                f"- Each round you combine two {noun} that you have. Some pairs are recipes and give a new one; all other pairs "
+                "- Each round you combine two elements that you have. Some pairs are recipes and give a new one; all other pairs "
                 "give nothing.",
-                f"- A result is always of a higher tier than both inputs, and each of the {noun} above tier 0 {several}. {inputs}",
+                "- A result is always of a higher tier than both inputs, and each of the elements above tier 0 "
+                f"{several}. {inputs}",
                 f"- {spent}",
                 f"- You have {self.max_turns} rounds. Making the target ends the task with a reward{penalty}; else the reward "
                 "is 0. Naming something that you do not have costs the round.",
@@ -168,8 +166,6 @@ class NaturalAlchemy(_AlchemyWords):
         return ", ".join(f"{name} x{count}" for name, count in view.at_hand if count) + f" ({total} in all)"
 
     def _last_text(self, last: Combination) -> str:
-        if last.unread:
-            return f"your answer could not be read: {last.unread}. Expected one <answer>X + Y</answer>; next time the task ends."
         if last.lacking:
             return f"you do not have enough of {quoted(last.lacking, 20)}; nothing was combined."
         return f"{self.notes.fact(last.pair, last.result)}." + (
@@ -197,7 +193,7 @@ class CompactAlchemy(Unchanging, _AlchemyWords):
         results = tuple(self.tiers[max(self.levels[name] for name in pair) + 1] for pair in slots)
         self.notes = self._slots = CompactNotes(slots, results)
 
-    def rules(self, listed: Sequence[Sequence[str]], noun: str) -> str:
+    def rules(self, listed: Sequence[Sequence[str]]) -> str:
         return "alchemy"
 
     def observation(self, view: AlchemyView) -> str:
@@ -241,8 +237,6 @@ class CompactAlchemy(Unchanging, _AlchemyWords):
         )
 
     def _last_text(self, last: Combination) -> str:
-        if last.unread:
-            return "malformed"
         return "lacking" if last.lacking else self.notes.fact(last.pair, last.result)
 
 

@@ -66,7 +66,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
 
     @property
     def rules(self) -> str:
-        return self.wording.rules(self._task.tiers if self.parameters.show_tiers else (), self._task.noun)
+        return self.wording.rules(self._task.tiers if self.parameters.show_tiers else ())
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A graph of the split, and a target (with limited materials also a stock) for every task."""
@@ -87,13 +87,10 @@ class Alchemy(TaskWorld[AlchemyTask]):
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         names, complaint = _names_in(action)
-        if complaint and (not self.parameters.lenient or self._warned):
+        if complaint:
             return self._end("malformed", complaint)
         self._turn += 1
-        if complaint:
-            self._warned, self._last = True, Combination(pair=("", ""), unread=complaint)
-        else:
-            self._last = self._combined(*names)
+        self._last = self._combined(*names)
         if self._have.get(self._task.target):
             return self._end("win")
         if self._is_dead():
@@ -108,7 +105,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
         return f"round {self._turn} of {self.max_turns}, target {self._task.target} | {have} | {tried}"
 
     def _start(self, task: AlchemyTask) -> None:
-        self._task, self._outcome, self._turn, self._warned = task, "", 0, False
+        self._task, self._outcome, self._turn = task, "", 0
         self._have = dict.fromkeys(task.tiers[0], task.stock or 1)
         self._last: Combination | None = None
         self._tried: tuple[tuple[Pair, str], ...] = ()

@@ -6,14 +6,13 @@ from typing import Literal
 
 from cod_lightning.envs.checks import check_choice, check_span
 from cod_lightning.envs.control.belief import PlantRanges
-from cod_lightning.envs.control.plant import TYPICAL, ControlTask
+from cod_lightning.envs.control.plant import ControlTask
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.types import Split
 
 MOST_DRAWS = 2000
-_SYMBOLS = (("x", "p", "q", "s"), ("v", "w", "r"), ("u", "f", "c"), (("a", "b"), ("g", "k"), ("alpha", "beta")))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +42,9 @@ class ControlParameters(Unchanging):
     world_memory: bool = True
     """Whether an observation also shows the last law of the pack that ran, with its outcome, as the reference does
     (include_previous_control_policy). Without a note, later tasks then go better too."""
-    lenient: bool = False
-    """Whether the first unreadable answer of a task is only warned of; tasks then have two turns instead of one."""
     protocol: Literal["natural", "compact"] = "natural"
     """Sentences and formulas for language models (natural), or fused words (compact) for tiny policies: whole numbers as starts and
     targets, and eight laws to choose from."""
-    labels: Literal["fixed", "random"] = "fixed"
-    """Whether symbols are the usual ones or drawn anew for every pack (random, natural only)."""
 
     @property
     def ranges(self) -> PlantRanges:
@@ -66,7 +61,6 @@ class ControlParameters(Unchanging):
             f"T{self.horizon_min}" + (f"-{self.horizon_max}" if self.horizon_min < self.horizon_max else ""),
             f"noise{r.noise:g}" if r.noise else "",
             "grid" if self.protocol == "compact" else "",
-            "labels" if self.labels == "random" else "",
         ]
         return "-".join(part for part in parts if part)
 
@@ -79,14 +73,7 @@ class ControlParameters(Unchanging):
         expected = f"a plant of the split {split} in these ranges"
         raise ConfigError("data.env.b_max", self.ranges.b_max, expected, "Widen the ranges.")
 
-    def symbols(self, rng: random.Random) -> tuple[str, ...]:
-        """The usual ones, or others."""
-        if self.labels == "fixed":
-            return TYPICAL
-        position, velocity, control, hidden = _SYMBOLS
-        return rng.choice(position), rng.choice(velocity), rng.choice(control), *rng.choice(hidden)
-
-    def task(self, seed: int, hidden: tuple[float, float], symbols: tuple[str, ...]) -> ControlTask:
+    def task(self, seed: int, hidden: tuple[float, float]) -> ControlTask:
         """Start, target, horizon and noise."""
         rng = random.Random(seed)
         limits = (self.start_max, self.speed_max, self.target_max)
@@ -100,7 +87,7 @@ class ControlParameters(Unchanging):
         sigma = self.ranges.noise
         noise = tuple(round(rng.gauss(0.0, sigma), 6) for _ in range(horizon)) if sigma else ()
         a, b = hidden
-        return ControlTask(a=a, b=b, x=x, v=v, target_x=target, horizon=horizon, noise=noise, symbols=symbols)
+        return ControlTask(a=a, b=b, x=x, v=v, target_x=target, horizon=horizon, noise=noise)
 
     def __post_init__(self) -> None:
         check_span("a_min", self.a_min, "a_max", self.a_max, 0, 1.5, "Use 0.55 to 1.2.", above=True)
@@ -113,6 +100,3 @@ class ControlParameters(Unchanging):
         low, high = self.horizon_min, self.horizon_max
         check_span("horizon_min", low, "horizon_max", high, 2, 30, "Use 12 for both, as the reference.")
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        check_choice("data.env.labels", self.labels, ("fixed", "random"))
-        if self.protocol == "compact" and self.labels == "random":
-            raise ConfigError("data.env.labels", "random", "fixed where the protocol is compact", "Leave it out.")

@@ -30,23 +30,16 @@ class ActionError(ValueError):
         self.step = step
 
 
-def names_of(symbols: tuple[str, ...]) -> tuple[str, ...]:
-    """Variables of a formula."""
-    x, v = symbols[:2]
-    return (x, v, "t", f"{x}_target", f"{v}_target", "horizon", "remaining_steps")
+NAMES = ("x", "v", "t", "x_target", "v_target", "horizon", "remaining_steps")
+"""Variables of a formula."""
 
 
 def run_formula(task: ControlTask, formula: Expression) -> PlantRun:
     """Compute the formula anew at every step; raises `ActionError`."""
-    x_name, v_name = task.symbols[:2]
-    values: dict[str, float] = {
-        f"{x_name}_target": task.target_x,
-        f"{v_name}_target": task.target_v,
-        "horizon": float(task.horizon),
-    }
+    values = {"x_target": task.target_x, "v_target": task.target_v, "horizon": float(task.horizon)}
 
     def law(t: int, x: float, v: float) -> float:
-        values.update({x_name: x, v_name: v, "t": float(t), "remaining_steps": float(max(1, task.horizon - t))})
+        values.update({"x": x, "v": v, "t": float(t), "remaining_steps": float(max(1, task.horizon - t))})
         try:
             return formula.evaluate(values)
         except ExpressionError as error:
@@ -62,7 +55,7 @@ def implied_by(earlier: Earlier, ranges: PlantRanges) -> PlantBelief:
     """
     from scipy.optimize import least_squares
 
-    formula = compile_expression(earlier.formula, names_of(earlier.task.symbols))
+    formula = compile_expression(earlier.formula, NAMES)
     end = (earlier.task.target_x + earlier.miss_x, earlier.miss_v)
 
     def residuals(point: tuple[float, float]) -> list[float]:

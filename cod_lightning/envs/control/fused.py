@@ -9,8 +9,8 @@ from dataclasses import replace
 from cod_lightning.envs.answers import only_answer
 from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
 from cod_lightning.envs.control.draws import ControlParameters
-from cod_lightning.envs.control.evidence import Earlier, names_of
-from cod_lightning.envs.control.plant import TYPICAL, ControlTask, Law, PlantRun, run
+from cod_lightning.envs.control.evidence import NAMES, Earlier
+from cod_lightning.envs.control.plant import ControlTask, Law, PlantRun, run
 from cod_lightning.envs.expressions import compile_expression
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
@@ -20,15 +20,14 @@ GAINS = {"firm": (0.6, 1.0), "soft": (0.3, 0.5), "braked": (0.45, 1.4), "even": 
 LAWS = tuple(sign + name for sign in "+-" for name in GAINS)
 
 
-def formula_of(word: str, symbols: tuple[str, ...]) -> str:
+def formula_of(word: str) -> str:
     """The law as a formula.
 
-    >>> formula_of("-soft", ("x", "v", "u", "a", "b"))
+    >>> formula_of("-soft")
     '-(0.3*(x_target - x) - 0.5*v)'
     """
     pull, brake = GAINS[word[1:]]
-    x, v = symbols[:2]
-    return f"{'-' if word[0] == '-' else ''}({pull:g}*({x}_target - {x}) - {brake:g}*{v})"
+    return f"{'-' if word[0] == '-' else ''}({pull:g}*(x_target - x) - {brake:g}*v)"
 
 
 def law_of(word: str, target: float) -> Law:
@@ -56,7 +55,7 @@ def best_law(belief: PlantBelief, ranges: PlantRanges, task: ControlTask, rng: r
 
 GRADES = ("good", "fair", "poor")
 """Of a reward: from 0.9, from 0.5, below."""
-_WORD_OF = {compile_expression(formula_of(law, TYPICAL), names_of(TYPICAL)).text: law for law in LAWS}
+_WORD_OF = {compile_expression(formula_of(law), NAMES).text: law for law in LAWS}
 
 
 def class_words(ranges: PlantRanges, belief: PlantBelief) -> list[str]:
@@ -77,7 +76,8 @@ class CompactControl(WorldWording):
         self.ranges, self.parameters = parameters.ranges, parameters
         self.horizons = range(parameters.horizon_min, parameters.horizon_max + 1)
 
-    def rules(self, symbols: tuple[str, ...], turns: int) -> str:
+    @property
+    def rules(self) -> str:
         return "control"
 
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
@@ -96,14 +96,14 @@ class CompactControl(WorldWording):
         """No law can fail; as for an unreadable answer."""
         return "malformed"
 
-    def unreadable(self, complaint: str, symbols: tuple[str, ...], warning: str) -> str:
-        return f"malformed {warning}".strip()
+    def unreadable(self, complaint: str) -> str:
+        return "malformed"
 
-    def formula_in(self, response: str, symbols: tuple[str, ...]) -> tuple[str, str]:
+    def formula_in(self, response: str) -> tuple[str, str]:
         answer, complaint = only_answer(response)
         if not complaint and answer not in LAWS:
             complaint = "the answer is not a law"
-        return ("", complaint) if complaint else (formula_of(answer, symbols), "")
+        return ("", complaint) if complaint else (formula_of(answer), "")
 
     def respond(self, formula: str) -> str:
         return f"<answer>{formula}</answer>"
@@ -134,11 +134,8 @@ class CompactControl(WorldWording):
     def recorded(self, messages: Sequence[Message]) -> PlantBelief:
         return self.noted(" ".join(message.content for message in messages))
 
-    def write(self, belief: PlantBelief, symbols: tuple[str, ...]) -> str:
+    def write(self, belief: PlantBelief) -> str:
         return " ".join(class_words(self.ranges, belief))
-
-    def symbols_in(self, text: str) -> tuple[str, ...]:
-        return TYPICAL
 
     def words(self) -> tuple[str, ...]:
         p = self.parameters

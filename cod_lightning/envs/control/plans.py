@@ -40,8 +40,7 @@ def planned_formula(belief: PlantBelief, task: ControlTask) -> str:
     planned = run(task, lambda t, x, v: plan[t])
     on_x, on_v = feedback_gains(belief.a, belief.b, task.horizon)
     table = [u - on_x * x - on_v * v for u, x, v in zip(plan, planned.xs, planned.vs, strict=False)]
-    x, v = task.symbols[:2]
-    return f"{table_formula(table)} + {number(on_x)}*{x} + {number(on_v)}*{v}"
+    return f"{table_formula(table)} + {number(on_x)}*x + {number(on_v)}*v"
 
 
 def feedback_gains(a: float, b: float, horizon: int) -> tuple[float, float]:
@@ -72,9 +71,8 @@ def careful_formula(task: ControlTask) -> str:
     side = np.polynomial.polynomial.polyadd(-way, 0.794 * pace)
     side = np.polynomial.polynomial.polyadd(side, ahead * 0.121 * fade)
     margin = ahead * (0.528 + 0.072 * abs(gap)) * fade
-    x, v = task.symbols[:2]
-    ahead_now = f"{'gt' if ahead > 0 else 'lt'}({x} - 0.794*{v} + {_polynomial(side)},0)"
-    steer = f"{_polynomial(pace)} + (0.072 + {0.918 / steps:.4g}*t)*({_polynomial(way)} - {x}) - 0.887*{v}"
+    ahead_now = f"{'gt' if ahead > 0 else 'lt'}(x - 0.794*v + {_polynomial(side)},0)"
+    steer = f"{_polynomial(pace)} + (0.072 + {0.918 / steps:.4g}*t)*({_polynomial(way)} - x) - 0.887*v"
     law = f"0.924*({_polynomial(margin)} + ifelse({ahead_now},1,-1)*({steer}))"
     return f"ifelse(eq(t,0),{ahead:g},{law})"
 

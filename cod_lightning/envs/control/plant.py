@@ -7,8 +7,6 @@ PENALTY = 0.03
 """Weight of the squared controls in the loss."""
 SPEED_WEIGHT = 2.0
 """Weight of the squared error of the last velocity in the loss."""
-TYPICAL = ("x", "v", "u", "a", "b")
-"""Symbols of position, velocity, control, and of the two hidden numbers."""
 
 Law = Callable[[int, float, float], float]
 """Control at (step, position, velocity), before it is clipped to [-1, 1]."""
@@ -29,7 +27,6 @@ class ControlTask:
     horizon: int
     noise: tuple[float, ...] = ()
     """Added to the velocity at each step, the same for every attempt; empty for none."""
-    symbols: tuple[str, ...] = TYPICAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ class ControlPlay(Play[PlantBelief]):
     """
 
     wording: NaturalControl | CompactControl
-    symbols: tuple[str, ...]
-    """Of the pack."""
     goes_by_earlier: bool = True
     """Whether, without a note, it uses the earlier law that the world may show, if that settles the numbers."""
 
@@ -32,9 +30,8 @@ class ControlPlay(Play[PlantBelief]):
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         if isinstance(self.wording, CompactControl):
             return self.wording.respond(rng.choice(LAWS))
-        x, v = self.wording.symbols_in(messages[0].content)[:2]
         sign, pull, brake = rng.choice(("", "-")), rng.uniform(0.1, 1.0), rng.uniform(0.0, 2.0)
-        return self.wording.respond(f"{sign}({pull:.2f}*({x}_target - {x}) - {brake:.2f}*{v})")
+        return self.wording.respond(f"{sign}({pull:.2f}*(x_target - x) - {brake:.2f}*v)")
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> PlantBelief:
         earlier = self.wording.seen(messages)[1]
@@ -62,5 +59,4 @@ class ControlPlay(Play[PlantBelief]):
         return facts
 
     def write(self, facts: PlantBelief, messages: Sequence[Message] = ()) -> str:
-        text = "\n".join(message.content for message in messages)
-        return self.wording.write(facts, self.wording.symbols_in(text) if messages else self.symbols)
+        return self.wording.write(facts)

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from cod_lightning.envs.answers import only_answer
 from cod_lightning.envs.control.belief import EXACT, PlantBelief, PlantRanges, learned
-from cod_lightning.envs.control.evidence import Earlier, names_of
+from cod_lightning.envs.control.evidence import NAMES, Earlier
 from cod_lightning.envs.control.plans import careful_formula, planned_formula
-from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, TYPICAL, ControlTask, PlantRun
+from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, ControlTask, PlantRun
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
 
@@ -24,59 +24,56 @@ class NaturalControl(WorldWording):
     def __init__(self, ranges: PlantRanges) -> None:
         self.ranges = ranges
 
-    def rules(self, symbols: tuple[str, ...], turns: int) -> str:
+    @property
+    def rules(self) -> str:
         """System text."""
-        x, v, u, a, b = symbols
         r = self.ranges
         noise = f" + noise (normal, standard deviation {r.noise:g})" if r.noise else ""
         return (
-            f"You steer a point on a line, with position {x}, velocity {v} and control {u}. At each step\n"
-            f"  next {v} = {a} * {v} + {b} * {u}{noise}\n"
-            f"  next {x} = {x} + next {v}\n"
-            f"where {u} is cut to -1..1. The hidden numbers are {a} and {b}: {a} lies between {r.a_min:g} and {r.a_max:g}, the "
-            f"size of {b} between {r.b_min:g} and {r.b_max:g}, and {b} may be negative. They stay the same in related tasks, "
-            "while start, target and number of steps differ, so what you find out may pay later.\n\n"
-            f"You give one formula for {u}, which is computed anew at every step. The loss is L = ({x}_T - {x}_target)**2 + "
-            f"{SPEED_WEIGHT:g}*({v}_T - {v}_target)**2 + {PENALTY:g}*(sum of {u}**2), where T is the number of steps, and the "
-            "reward is 1/(1 + L).\n\n"
-            f"Names: {', '.join(names_of(symbols))}; t is 0, 1, 2, ..., and remaining_steps is max(1, horizon - t). Besides "
+            "You steer a point on a line, with position x, velocity v and control u. At each step\n"
+            f"  next v = a * v + b * u{noise}\n"
+            "  next x = x + next v\n"
+            f"where u is cut to -1..1. The hidden numbers are a and b: a lies between {r.a_min:g} and {r.a_max:g}, the size of b "
+            f"between {r.b_min:g} and {r.b_max:g}, and b may be negative. They stay the same in related tasks, while start, target "
+            "and number of steps differ, so what you find out may pay later.\n\n"
+            "You give one formula for u, which is computed anew at every step. The loss is L = (x_T - x_target)**2 + "
+            f"{SPEED_WEIGHT:g}*(v_T - v_target)**2 + {PENALTY:g}*(sum of u**2), where T is the number of steps, and the reward is "
+            "1/(1 + L).\n\n"
+            f"Names: {', '.join(NAMES)}; t is 0, 1, 2, ..., and remaining_steps is max(1, horizon - t). Besides "
             "there are numbers, + - * / **, comparisons, and, or, not, `p if c else q`, and the functions abs(p), min(p,q), "
             "max(p,q), pow(p,q), clip(p,low,high), ifelse(c,p,q), lt, le, gt, ge, eq, ne (each of p,q). Nothing else: no other "
             "names, no assignments. The value must be a finite number, not true or false; if it is not, the reward is 0.\n\n"
-            f"Examples of the form: 0.2*({x}_target - {x}) - 0.4*{v} or ifelse(lt(t,3),0.5,-0.3*{v}).\n\n"
-            f"Answer with brief reasoning, then exactly one formula in this form, with nothing after it and no code fences:\n"
-            f"{_FORM}\nAn answer that cannot be read is worth -0.1"
-            + ("; the first one in a task is only warned of." if turns > 1 else ".")
+            "Examples of the form: 0.2*(x_target - x) - 0.4*v or ifelse(lt(t,3),0.5,-0.3*v).\n\n"
+            "Answer with brief reasoning, then exactly one formula in this form, with nothing after it and no code fences:\n"
+            f"{_FORM}\nAn answer that cannot be read is worth -0.1."
         )
 
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
         """What is seen before the answer."""
-        x, v, u = task.symbols[:3]
         text = (
-            f"Start {x} = {task.x:.3f}, {v} = {task.v:.3f}; target {x} = {task.target_x:.3f}, {v} = {task.target_v:.3f}; "
-            f"{task.horizon} steps.\nGive the formula for {u}."
+            f"Start x = {task.x:.3f}, v = {task.v:.3f}; target x = {task.target_x:.3f}, v = {task.target_v:.3f}; {task.horizon} "
+            "steps.\nGive the formula for u."
         )
         if earlier:
             text += (
-                f"\n\nEvidence from an earlier attempt in this environment (its start and target may differ): {u} = "
-                f"{earlier.formula}\nIt started at {x} = {earlier.task.x:.3f}, {v} = {earlier.task.v:.3f} with target {x} = "
+                "\n\nEvidence from an earlier attempt in this environment (its start and target may differ): u = "
+                f"{earlier.formula}\nIt started at x = {earlier.task.x:.3f}, v = {earlier.task.v:.3f} with target x = "
                 f"{earlier.task.target_x:.3f} and {earlier.task.horizon} steps. Reward {_small(earlier.reward)}; it ended "
-                f"{earlier.miss_x:+.3f} from the target in {x} and {earlier.miss_v:+.3f} in {v}."
+                f"{earlier.miss_x:+.3f} from the target in x and {earlier.miss_v:+.3f} in v."
             )
         return text
 
     def finished(self, task: ControlTask, run: PlantRun) -> str:
         """Feedback after a law that ran to the end."""
-        x, v, u = task.symbols[:3]
-        lines = [f"{'t':>3} {x:>10} {v:>10} {u:>8}"]
+        lines = [f"{'t':>3} {'x':>10} {'v':>10} {'u':>8}"]
         for t, (x_t, v_t) in enumerate(zip(run.xs, run.vs, strict=True)):
             shown = f" {run.us[t]:>8.3f}" if t < task.horizon else ""
             lines.append(f"{t:>3} {x_t:>10.3f} {v_t:>10.3f}{shown}")
         return (
             "The formula ran to the end:\n"
             + "\n".join(lines)
-            + f"\nLast state {x} = {run.xs[-1]:.3f}, {v} = {run.vs[-1]:.3f}; "
-            f"target {x} = {task.target_x:.3f}, {v} = {task.target_v:.3f}. Loss L = {_small(run.loss)}, reward "
+            + f"\nLast state x = {run.xs[-1]:.3f}, v = {run.vs[-1]:.3f}; "
+            f"target x = {task.target_x:.3f}, v = {task.target_v:.3f}. Loss L = {_small(run.loss)}, reward "
             f"{_small(run.reward)}."
         )
 
@@ -84,13 +81,12 @@ class NaturalControl(WorldWording):
         """Feedback after a law that failed at a step."""
         return f"The formula failed at step {step}: {reason}. The reward is 0."
 
-    def unreadable(self, complaint: str, symbols: tuple[str, ...], warning: str) -> str:
-        """Feedback after an answer that cannot be read; a warning is followed by the observation that stands, if any."""
-        after = "The task goes on; answer once more." if warning else "The task is over."
-        expected = f"Expected {_FORM} with one formula over {', '.join(names_of(symbols))}, and nothing after it."
-        return f"Your answer could not be read: {complaint}. {expected} {after}"
+    def unreadable(self, complaint: str) -> str:
+        """Feedback after an answer that cannot be read."""
+        expected = f"Expected {_FORM} with one formula over {', '.join(NAMES)}, and nothing after it."
+        return f"Your answer could not be read: {complaint}. {expected} The task is over."
 
-    def formula_in(self, response: str, symbols: tuple[str, ...]) -> tuple[str, str]:
+    def formula_in(self, response: str) -> tuple[str, str]:
         """The text of the one element; &lt; &gt; &amp; are read as in XML."""
         answer, complaint = only_answer(response)
         if complaint:
@@ -110,16 +106,14 @@ class NaturalControl(WorldWording):
 
     def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
         """Task (its hidden numbers 0) and earlier law, read back from a dialogue."""
-        symbols = self.symbols_in(messages[0].content)
-        x, v, u = symbols[:3]
         text = messages[1].content
-        start = re.search(rf"Start {x} = {_NUMBER}, {v} = {_NUMBER}; target {x} = {_NUMBER}, .*; (\d+) steps", text)
+        start = re.search(rf"Start x = {_NUMBER}, v = {_NUMBER}; target x = {_NUMBER}, .*; (\d+) steps", text)
         assert start is not None, "the observation does not state the task"
         x_0, v_0, target = map(float, start.groups()[:3])
-        task = ControlTask(a=0, b=0, x=x_0, v=v_0, target_x=target, horizon=int(start[4]), symbols=symbols)
+        task = ControlTask(a=0, b=0, x=x_0, v=v_0, target_x=target, horizon=int(start[4]))
         evidence = re.search(
-            rf"Evidence.*: {u} = (.*)\nIt started at {x} = {_NUMBER}, {v} = {_NUMBER} with target {x} = {_NUMBER} and (\d+) "
-            rf"steps. Reward {_NUMBER}; it ended \+?{_NUMBER} from the target in {x} and \+?{_NUMBER} in {v}",
+            rf"Evidence.*: u = (.*)\nIt started at x = {_NUMBER}, v = {_NUMBER} with target x = {_NUMBER} and (\d+) "
+            rf"steps. Reward {_NUMBER}; it ended \+?{_NUMBER} from the target in x and \+?{_NUMBER} in v",
             text,
         )
         if evidence is None:
@@ -131,10 +125,9 @@ class NaturalControl(WorldWording):
 
     def noted(self, text: str) -> PlantBelief:
         """What a note says; the prior for what it does not."""
-        a, b = self.symbols_in(text)[3:]
         prior = self.ranges.prior
-        a_mean, a_error = _stated(text, a, (prior.a, prior.a_error))
-        b_mean, b_error = _stated(text, b, (prior.b, prior.b_error))
+        a_mean, a_error = _stated(text, "a", (prior.a, prior.a_error))
+        b_mean, b_error = _stated(text, "b", (prior.b, prior.b_error))
         return PlantBelief(a_mean, b_mean, a_error, b_error)
 
     def recorded(self, messages: Sequence[Message]) -> PlantBelief:
@@ -144,22 +137,11 @@ class NaturalControl(WorldWording):
         belief = self.noted(text)
         return learned(belief, self.ranges, vs, us) if us else belief
 
-    def write(self, belief: PlantBelief, symbols: tuple[str, ...]) -> str:
+    def write(self, belief: PlantBelief) -> str:
         """A note."""
-        a, b = symbols[3:]
-        known_a = (
-            f"{a} = {belief.a:.3f} (+- {belief.a_error:.4f})" if self.ranges.knows_a(belief) else f"{a} is unknown"
-        )
-        known_b = f"{b} = {belief.b:.3f} (+- {belief.b_error:.4f})" if belief.knows_b else f"{b} is unknown"
+        known_a = f"a = {belief.a:.3f} (+- {belief.a_error:.4f})" if self.ranges.knows_a(belief) else "a is unknown"
+        known_b = f"b = {belief.b:.3f} (+- {belief.b_error:.4f})" if belief.knows_b else "b is unknown"
         return f"- Found from tables of runs: {known_a}, {known_b}."
-
-    def symbols_in(self, text: str) -> tuple[str, ...]:
-        """Symbols that the rules within the text use."""
-        match = re.search(
-            r"with position (\w+), velocity (\w+) and control (\w+)\.[\s\S]*?The hidden numbers are (\w+) and (\w+):",
-            text,
-        )
-        return match.groups() if match else TYPICAL
 
 
 def _small(value: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from cod_lightning.envs.base import Stepped, TextEnv, Traits, Variants
 from cod_lightning.envs.control.belief import PlantBelief
 from cod_lightning.envs.control.draws import MOST_DRAWS, ControlParameters
-from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
+from cod_lightning.envs.control.evidence import NAMES, ActionError, Earlier, run_formula
 from cod_lightning.envs.control.fused import CompactControl, class_words
 from cod_lightning.envs.control.plant import ControlTask, PlantRun
 from cod_lightning.envs.control.policies import ControlPlay
@@ -33,7 +33,7 @@ class ControlRules(TaskRules["OptimalControl"]):
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another pair (a, b) of the same split from task `at` on, at least one of them in another half of its range (of
-        the four sizes and signs, for b); starts, targets, noise and symbols stay."""
+        the four sizes and signs, for b); starts, targets and noise stay."""
         old = self.env._spec(pack.tasks[at])
         rng = random.Random(derive_seed("control change", pack.id, seed))
         before = class_words(self.env.ranges, PlantBelief(old.a, old.b))
@@ -62,7 +62,7 @@ class ControlPlayers(TaskPlayers["OptimalControl"]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[ControlPlay, PlantBelief]:
         task = self.env._spec(pack.tasks[0])
-        return ControlPlay(self.env.wording, task.symbols, goes_by_earlier=not teaches), PlantBelief(task.a, task.b)
+        return ControlPlay(self.env.wording, goes_by_earlier=not teaches), PlantBelief(task.a, task.b)
 
 
 class OptimalControl(TaskWorld[ControlTask]):
@@ -84,10 +84,11 @@ class OptimalControl(TaskWorld[ControlTask]):
 
     task_type = ControlTask
     traits = Traits(reward_range=(-0.1, 1.0))
+    max_turns = 1
 
     def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = ControlParameters(**parameters)
-        self.world_memory, self.max_turns = self.parameters.world_memory, 1 + self.parameters.lenient
+        self.world_memory = self.parameters.world_memory
         self.ranges, self.name, self.teacher = self.parameters.ranges, self.parameters.name, teacher
         natural = self.parameters.protocol == "natural"
         self.wording = NaturalControl(self.ranges) if natural else CompactControl(self.parameters)
@@ -97,7 +98,7 @@ class OptimalControl(TaskWorld[ControlTask]):
 
     @property
     def rules(self) -> str:
-        return self.wording.rules(self._task.symbols, self.max_turns)
+        return self.wording.rules
 
     @property
     def success(self) -> bool:
@@ -106,31 +107,25 @@ class OptimalControl(TaskWorld[ControlTask]):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One pair (a, b) of the split, and for every task a start, a target and a number of steps."""
         world_seed = derive_seed("control pack", self.name, str(split), seed, index)
-        rng = random.Random(world_seed)
-        hidden = self.parameters.hidden(rng, split)
-        symbols = self.parameters.symbols(rng)
-        specs = (self.parameters.task(derive_seed(world_seed, n), hidden, symbols) for n in range(num_tasks))
+        hidden = self.parameters.hidden(random.Random(world_seed), split)
+        specs = (self.parameters.task(derive_seed(world_seed, n), hidden) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
 
     def _drawn(self, seed: int) -> ControlTask:
-        return self.parameters.task(seed, self.ranges.draw(rng := random.Random(seed)), self.parameters.symbols(rng))
+        return self.parameters.task(seed, self.ranges.draw(random.Random(seed)))
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
-        text, complaint = self.wording.formula_in(action, self._task.symbols)
+        text, complaint = self.wording.formula_in(action)
         formula = None
         if not complaint:
             try:
-                formula = compile_expression(text, names_of(self._task.symbols))
+                formula = compile_expression(text, NAMES)
             except ExpressionError as error:
                 complaint = str(error)
         if formula is None:
-            self._turn += 1
-            if self._turn < self.max_turns:
-                warned = self.wording.unreadable(complaint, self._task.symbols, self._observed())
-                return warned, 0.0, False, False, {}
             self._outcome = "malformed"
-            return self._ended(self.wording.unreadable(complaint, self._task.symbols, ""), self.traits.reward_range[0])
+            return self._ended(self.wording.unreadable(complaint), self.traits.reward_range[0])
         self._outcome = "ran"
         try:
             self._run = run_formula(self._task, formula)
@@ -148,10 +143,10 @@ class OptimalControl(TaskWorld[ControlTask]):
         return sentences.observation(self._task, None) + done
 
     def _start(self, task: ControlTask) -> None:
-        self._task, self._turn, self._outcome = task, 0, ""
+        self._task, self._outcome = task, ""
         self._run: PlantRun | None = None
         before = self._earlier.task if self._earlier else task
-        if (before.a, before.b, before.symbols) != (task.a, task.b, task.symbols):
+        if (before.a, before.b) != (task.a, task.b):
             self._earlier = None
 
     def _observed(self) -> str:

@@ -37,17 +37,6 @@ class LakeParameters(Unchanging):
     """Whether sentences say in words, too, where the player is; else only the map shows it, as in the paper."""
     mappings: Sequence[int] | None = None
     """Which of the 24 mappings may be drawn, by index; null for all."""
-    mapping_scope: Literal["per_pack", "per_task", "global"] = "per_pack"
-    """One mapping for each pack (per_pack), for each task (per_task: nothing to carry over), or the first of `mappings` for
-    everything (global)."""
-    lenient: bool = False
-    """The first unreadable answer of a task costs a turn and is warned of; the second ends the task. Else the first does."""
-    stratify: bool = False
-    """Shortest paths of all lengths are equally frequent, instead of as they come. A length that maps of a size hardly ever have
-    (none in 5000 draws) is replaced by another, drawn likewise."""
-    labels: Literal["fixed", "random"] = "fixed"
-    """Whether noun and names of the actions, map symbols and the order of the rules are the paper's (fixed) or drawn for each pack
-    (random). Random ones need the natural protocol."""
 
     @property
     def name(self) -> str:
@@ -55,9 +44,7 @@ class LakeParameters(Unchanging):
         drawn = "" if self.mappings is None else "-m" + ".".join(map(str, self.mappings))
         return (
             f"frozen_lake-{self.size_min}-{self.size_max}-p{self.frozen_p_min:g}-{self.frozen_p_max:g}"
-            f"-path{self.min_shortest_path}-{self.max_shortest_path}{'-stratified' if self.stratify else ''}{drawn}"
-            f"{'' if self.mapping_scope == 'per_pack' else f'-{self.mapping_scope}'}"
-            f"{'' if self.labels == 'fixed' else '-labels'}"
+            f"-path{self.min_shortest_path}-{self.max_shortest_path}{drawn}"
         )
 
     @property
@@ -88,13 +75,6 @@ class LakeParameters(Unchanging):
         check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
         check_choice("data.env.feedback", self.feedback, ("effect", "positions"))
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        check_choice("data.env.mapping_scope", self.mapping_scope, ("per_pack", "per_task", "global"))
-        check_choice("data.env.labels", self.labels, ("fixed", "random"))
-        if self.labels == "random" and self.protocol == "compact":
-            why = "its words are fixed, and other digits would be but another mapping"
-            expected = f"fixed with data.env.protocol=compact: {why}"
-            remedy = "Leave it out, or use data.env.protocol=natural."
-            raise ConfigError("data.env.labels", self.labels, expected, remedy)
         if self.names_place and self.protocol == "compact":
             expected = "false with data.env.protocol=compact, whose words always show the player's cell"
             raise ConfigError("data.env.names_place", True, expected, "Leave it out.")

@@ -4,14 +4,15 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import TextPolicy
-from cod_lightning.envs.code_labels import statements
+from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, belief_of, facts_of, meaning, moved
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake, distances_to, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.planner import plan_of
 from cod_lightning.envs.frozen_lake.wording import LakeWording, NaturalLake, Shore
-from cod_lightning.envs.players import TablePlay, Teacher
+from cod_lightning.envs.players import TablePlay
 from cod_lightning.types import Message, Role
 
 
@@ -35,7 +36,7 @@ class LakeSeen:
             if message.role is Role.USER:
                 cells.append(wording.position(message.content))
             else:
-                codes.append(wording.code_of(message.content))
+                codes.append(code_of(message.content, "Direction", 4)[0])
         moves = tuple(move for move in zip(codes, cells, cells[1:], strict=False) if move[0])
         return cls(shore, cells[-1], moves, len(cells) - 1)
 
@@ -84,14 +85,12 @@ class ScriptedLakePolicy(TextPolicy):
     """
 
     player: LakePlayer
-    remembers: bool = True
-    """False where every task has a mapping of its own, so that a context says nothing."""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         wording = self.player.wording
         seen = LakeSeen.of(messages, wording)
         table = wording.facts
-        prior = belief_of(table.complete(table.parse(messages[0].content))) if self.remembers else ALL
+        prior = belief_of(table.complete(table.parse(messages[0].content)))
         return self.player.play(seen, seen.belief(prior), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -149,15 +148,22 @@ class LakePlay(TablePlay):
         return self.respond(direction, code, known, question)
 
 
-@dataclass(frozen=True)
-class ManyLakesTeacher(Teacher[Mapping[int, str]]):
-    """Teaches where every task has a mapping of its own."""
+def statements(table: FactTable, text: str) -> dict[int, str]:
+    """Facts stated in the text, piece by piece; a piece that contradicts earlier ones clears them all.
 
-    truths: Sequence[Mapping[int, str]]
-    """All mappings that an earlier task may have had."""
+    A context that says one thing while observations show another is out of date.
 
-    def context(self, rng: random.Random) -> str:
-        return Teacher(self.play, rng.choice(self.truths), self.dials).context(rng)
+    >>> table = FactTable("Lever", ("red", "green", "blue", "gold"), compact=True)
+    >>> statements(table, "1=red 2=green 1=blue 3=gold"), statements(table, "1=red 1=red 2=red")
+    ({1: 'blue', 3: 'gold'}, {2: 'red'})
+    """
+    known: dict[int, str] = {}
+    for piece in text.split() if table.compact else text.splitlines():
+        for code, value in table.parse(piece).items():
+            if known.get(code, value) != value or any(v == value and c != code for c, v in known.items()):
+                known = {}
+            known[code] = value
+    return known
 
 
 def towards(here: Cell, goal: Cell) -> tuple[str, str]:

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 
 from msgspec import Struct
 
 from cod_lightning.envs.facts import FactTable
-from cod_lightning.envs.frozen_lake.labels import FIXED, LakeFacts, LakeLabels
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Cell, Lake
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 
@@ -32,8 +31,6 @@ class LakeView(Unchanging, Struct, frozen=True):
     """Turns used so far."""
     max_turns: int
     moves: tuple[LastMove, ...]
-    complaint: str = ""
-    """Why the last answer could not be read, where that was only warned of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +48,24 @@ class Shore:
         return cls(lake.size, frozenset(lake.holes()), lake.find("G"), lake.find("S"))
 
 
-class _LakeWords(Unchanging, WorldWording):
-    """What both renderings share."""
+class LakeFacts(FactTable):
+    """Facts in words or sentences, also those that only the two cells of a move show, as in `2:(0,0)>(0,1)`."""
 
-    facts: FactTable
-    labels = FIXED
+    def parse(self, text: str) -> dict[int, str]:
+        """As `FactTable.parse`; a move that went anywhere becomes the latest statement about its code."""
+        found = super().parse(text)
+        took = rf"{self.noun} (\d) took you, from row (\d), column (\d) to row (\d), column (\d)"
+        pattern = r"\b(\d):\((\d),(\d)\)>\((\d),(\d)\)" if self.compact else took
+        for name, *cells in re.findall(pattern, text, flags=re.ASCII):
+            code, (before_row, before_column, row, column) = int(name), map(int, cells)
+            for direction, step in STEPS.items():
+                if step == (row - before_row, column - before_column):
+                    found.pop(code, None)
+                    found[code] = direction
+        return found
 
-    def code_of(self, response: str) -> int:
-        """The code that a response answers with; 0 if it has none."""
-        return self.labels.code_of(response)[0]
 
-
-class CompactLake(_LakeWords):
+class CompactLake(Unchanging, WorldWording):
     """`O(0,1) G(2,2) @(1,1)`, then `3=up @(0,1)`, and at the end `goal 3=up`; answers are single words.
 
     Where effects are not named, a move is the word `3:(1,1)>(0,1)` instead.
@@ -70,30 +73,26 @@ class CompactLake(_LakeWords):
 
     facts = FactTable("Direction", DIRECTIONS, compact=True)
 
-    def __init__(
-        self, fixed_size: int | None = None, warns: bool = False, names_effects: bool = True, size_max: int = 8
-    ) -> None:
-        self.fixed_size, self.warns, self.names_effects, self.size_max = fixed_size, warns, names_effects, size_max
-        """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings; whether a
-        move is shown by its direction; size of the largest lake."""
+    def __init__(self, fixed_size: int | None = None, names_effects: bool = True, size_max: int = 8) -> None:
+        self.fixed_size, self.names_effects, self.size_max = fixed_size, names_effects, size_max
+        """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether a move is shown by its direction;
+        size of the largest lake."""
         if not names_effects:
             self.facts = LakeFacts("Direction", DIRECTIONS, compact=True)
 
     def rules(self, max_turns: int) -> str:
         return "lake"
 
-    def observation(self, view: LakeView, name_effects: bool) -> str:
+    def observation(self, view: LakeView) -> str:
         here = _cell("@", view.position)
-        if view.complaint:
-            return f"unread {here}"
         if not view.moves:
             holes = [_cell("O", hole) for hole in view.lake.holes()]
             size = [] if self.fixed_size else [f"{view.lake.size}x{view.lake.size}"]
             return " ".join([*size, *holes, _cell("G", view.lake.find("G")), here])
-        return f"{_effect(view.moves[-1], name_effects)} {here}"
+        return f"{_effect(view.moves[-1], self.names_effects)} {here}"
 
-    def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
-        return " ".join([outcome, *dict.fromkeys(_effect(move, name_effects) for move in view.moves)])
+    def feedback(self, outcome: str, view: LakeView, complaint: str) -> str:
+        return " ".join([outcome, *dict.fromkeys(_effect(move, self.names_effects) for move in view.moves)])
 
     def respond(self, direction: str, code: int) -> str:
         return f"{direction} <answer>Direction_{code}</answer>"
@@ -119,75 +118,63 @@ class CompactLake(_LakeWords):
             *(stays if self.names_effects else moves),
             *(f"<answer>Direction_{code}</answer>" for code in self.facts.codes),
             *DIRECTIONS,
-            *("goal", "hole", "late", "malformed", *["unread"][: self.warns]),
+            *("goal", "hole", "late", "malformed"),
         )
 
 
-class NaturalLake(_LakeWords):
+class NaturalLake(Unchanging, WorldWording):
     """Full sentences and a drawn map, as a language model sees it. Facts as in the reference, sentences our own."""
 
     facts = LakeFacts("Direction", DIRECTIONS, compact=False, verb=" leads")
 
-    def __init__(self, labels: LakeLabels = FIXED, one_each: bool = False, names_place: bool = False) -> None:
-        self.labels, self.one_each, self.names_place = labels, one_each, names_place
-        """How actions and cells are called; whether every task has a mapping of its own; whether words say where the player is."""
-        self.facts = replace(type(self).facts, noun=labels.noun, names=labels.names)
+    def __init__(self, names_effects: bool = True, names_place: bool = False) -> None:
+        self.names_effects, self.names_place = names_effects, names_place
+        """Whether a move is shown by its direction; whether words say where the player is."""
 
     def rules(self, max_turns: int) -> str:
         """System text."""
-        called = self.labels
-        shared = (
-            "Every task has an assignment of its own."
-            if self.one_each
-            else "The same assignment holds in related tasks, so what you find out may pay later."
-        )
-        rules = (
-            "Stepping into a hole ends the task with reward 0; reaching the goal ends it with reward 1.",
-            "A step off the edge of the map leaves you where you are and still counts.",
-            f"You have {max_turns} steps, so look for a short and safe path.",
-            f"There are four actions: {called.listed}. Each is one of up, down, left and right, no two are the same, and which "
-            f"is which is hidden. Assume nothing about it: try, watch, and use hints if you are given any. {shared}",
-        )
-        listed = "".join(f"- {rules[i]}\n" for i in called.order)
         return (
             "You walk over a frozen lake to a goal.\n\n"
-            f"Map symbols: {called.player} is you, {called.goal} the goal, {called.ice} safe ice, {called.hole} a hole. If you "
-            f"stand in a hole you are shown as {called.sunk}, on the goal as {called.arrived}.\n\n"
-            f"Rules:\n{listed}\n"
-            f"Answer with brief reasoning, then exactly one action in this form:\n<answer>{called.noun} X</answer>"
+            "Map symbols: P is you, G the goal, _ safe ice, O a hole. If you stand in a hole you are shown as X, on the goal as "
+            "√.\n\n"
+            "Rules:\n"
+            "- Stepping into a hole ends the task with reward 0; reaching the goal ends it with reward 1.\n"
+            "- A step off the edge of the map leaves you where you are and still counts.\n"
+            f"- You have {max_turns} steps, so look for a short and safe path.\n"
+            "- There are four actions: Direction 1, Direction 2, Direction 3, Direction 4. Each is one of up, down, left and "
+            "right, no two are the same, and which is which is hidden. Assume nothing about it: try, watch, and use hints if you "
+            "are given any. The same assignment holds in related tasks, so what you find out may pay later.\n\n"
+            "Answer with brief reasoning, then exactly one action in this form:\n<answer>Direction X</answer>"
         )
 
-    def observation(self, view: LakeView, name_effects: bool) -> str:
+    def observation(self, view: LakeView) -> str:
         """What is seen before an action."""
         goal = view.lake.find("G")
         parts = [f"Step {view.turn + 1} of {view.max_turns}."]
-        if view.complaint:
-            parts[0] += f" {self._unread(view.complaint)} That step is lost; a second such answer ends the task."
-        elif view.moves:
-            parts[0] += f" {self._move_text(view.moves[-1], name_effects)}"
-        parts.append(f"Map:\n{self.drawn(view)}")
+        if view.moves:
+            parts[0] += f" {self._move_text(view.moves[-1])}"
+        parts.append(f"Map:\n{drawn(view)}")
         if self.names_place:
             parts.append(f"You are in {_place(view.position)}.")
         parts.append(f"The goal is at row {goal[0]}, column {goal[1]} (counted from 0). What is your next action?")
         return "\n".join(parts)
 
-    def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
+    def feedback(self, outcome: str, view: LakeView, complaint: str) -> str:
         """Words after the task; outcome is goal, hole, late or malformed."""
         used = f"{view.turn} of {view.max_turns} steps"
         ending = {
             "goal": f"You reached the goal with {used}.",
             "hole": f"You fell into a hole after {used}. Plan a safe path around holes before you step.",
             "late": f"You ran out of steps ({used}). Look for a shorter path.",
-            "malformed": f"{self._unread(complaint)} The task is over.",
+            "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>Direction X</answer> with X from 1 to "
+            "4. The task is over.",
         }[outcome]
-        if view.complaint and outcome == "late":
-            return f"{self._unread(view.complaint)}\n{ending}"
-        last = [self._move_text(view.moves[-1], name_effects)] if view.moves and outcome != "malformed" else []
+        last = [self._move_text(view.moves[-1])] if view.moves and outcome != "malformed" else []
         return " ".join([ending, *last])
 
     def respond(self, direction: str, code: int) -> str:
         """A well-formed response that wants to go there and answers with that code."""
-        return f"I want to go {direction}. <answer>{self.labels.label(code)}</answer>"
+        return f"I want to go {direction}. <answer>Direction {code}</answer>"
 
     def compared(self, here: Cell, goal: Cell, ways: Sequence[str], wanted: str) -> str:
         """A player's thought: its own row beside the goal's with the way from one to the other, the columns, and what it wants.
@@ -202,40 +189,35 @@ class NaturalLake(_LakeWords):
         rows = self._rows(observation)
         goal = re.search(r"goal is at row (\d+), column (\d+)", observation)
         assert goal is not None, "the observation does not name the goal"
-        holes = frozenset(_where(rows, self.labels.hole))
+        holes = frozenset(_where(rows, "O"))
         return Shore(len(rows), holes, (int(goal[1]), int(goal[2])), self.position(observation))
 
     def position(self, observation: str) -> Cell:
         """The own cell, read back from any observation."""
-        return _where(self._rows(observation), self.labels.player)[0]
-
-    def drawn(self, view: LakeView) -> str:
-        """The map, the player on it."""
-        called = self.labels
-        symbol = {"F": called.ice, "S": called.ice, "H": called.hole, "G": called.goal}
-        on = {"H": called.sunk, "G": called.arrived}
-        lines = []
-        for r, row in enumerate(view.lake.rows):
-            cells = [on.get(c, called.player) if (r, i) == view.position else symbol[c] for i, c in enumerate(row)]
-            lines.append("".join(f" {cell} \t" for cell in cells))
-        return "\n".join(lines)
+        return _where(self._rows(observation), "P")[0]
 
     @staticmethod
     def _rows(observation: str) -> list[list[str]]:
         drawn = observation.partition("Map:\n")[2]
         return [line.split() for line in takewhile(lambda line: line.startswith(" "), drawn.splitlines())]
 
-    def _unread(self, complaint: str) -> str:
-        form = f"<answer>{self.labels.noun} X</answer> with X from {self.labels.span}"
-        return f"Your answer could not be read: {complaint}. Expected one {form}."
-
-    def _move_text(self, move: LastMove, name_effects: bool) -> str:
+    def _move_text(self, move: LastMove) -> str:
         """One sentence about what an action did."""
-        action, before, after = self.labels.label(move.code), _place(move.before), _place(move.after)
+        before, after = _place(move.before), _place(move.after)
         if move.before == move.after:
-            return f"{action} kept you at {before}; maybe that is the edge."
-        verb = f"leads {move.direction}" if name_effects else "took you"
-        return f"{action} {verb}, from {before} to {after}."
+            return f"Direction {move.code} kept you at {before}; maybe that is the edge."
+        verb = f"leads {move.direction}" if self.names_effects else "took you"
+        return f"Direction {move.code} {verb}, from {before} to {after}."
+
+
+def drawn(view: LakeView) -> str:
+    """The map, the player on it."""
+    symbol, on = {"F": "_", "S": "_", "H": "O", "G": "G"}, {"H": "X", "G": "√"}
+    lines = []
+    for r, row in enumerate(view.lake.rows):
+        cells = [on.get(c, "P") if (r, i) == view.position else symbol[c] for i, c in enumerate(row)]
+        lines.append("".join(f" {cell} \t" for cell in cells))
+    return "\n".join(lines)
 
 
 def _place(cell: Cell) -> str:
@@ -270,4 +252,4 @@ def _reached(cell: Cell, cells: list[Cell]) -> list[Cell]:
 
 
 LakeWording = NaturalLake | CompactLake
-"""How the lake is put into words: with `name_effects` the directions of moves, otherwise only positions."""
+"""How the lake is put into words."""

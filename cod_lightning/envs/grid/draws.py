@@ -6,9 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.grid.chart import Chart, GridLabels
+from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.estimate import Prior
-from cod_lightning.envs.grid.field import Cell, Costs, hill_costs, lane_costs, levelled, plain, text_of
+from cod_lightning.envs.grid.field import Cell, Costs, hill_costs, lane_costs, plain, text_of
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.rook import moves_from
 from cod_lightning.envs.splits import split_of_text
@@ -16,28 +16,16 @@ from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 
-NUM_RULES = 6
-"""Rules of the natural protocol, whose order `labels: random` varies."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridTask(Unchanging):
-    """Where to go with how many moves, on which map, under which names."""
+    """Where to go with how many moves, on which map."""
 
     costs: Costs
     start: Cell
     goal: Cell
     rounds: int
     """Moves, exactly."""
-    row_names: tuple[str, ...]
-    column_names: tuple[str, ...]
-    order: tuple[int, ...]
-    """Of the rules in the system text."""
-
-    @property
-    def labels(self) -> GridLabels:
-        """Names of rows and columns."""
-        return GridLabels(self.row_names, self.column_names)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,20 +71,7 @@ def draw_map(parameters: GridParameters, seed: int, split: Split | None, side: i
     raise ConfigError("data.env.side_min", parameters.side_min, expected, remedy)
 
 
-def draw_names(parameters: GridParameters, rng: random.Random, side: int) -> tuple[GridLabels, tuple[int, ...]]:
-    """Names of rows and columns, and the order of the rules."""
-    if parameters.labels == "fixed":
-        return GridLabels.fixed(side), tuple(range(NUM_RULES))
-    return GridLabels.drawn(side, rng), tuple(rng.sample(range(NUM_RULES), NUM_RULES))
-
-
-def draw_task(
-    parameters: GridParameters,
-    rng: random.Random,
-    costs: Costs,
-    names: tuple[GridLabels, tuple[int, ...]],
-    split: Split | None,
-) -> GridTask:
+def draw_task(parameters: GridParameters, rng: random.Random, costs: Costs, split: Split | None) -> GridTask:
     """A random walk of exactly the drawn number of moves leads to the target, so a route exists.
 
     The walk is repeated until it does not end where it began; among lanes, from another start until both cells are of the split.
@@ -113,11 +88,7 @@ def draw_task(
     else:
         expected = f"sides with a task of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"
         raise ConfigError("data.env.side_min", parameters.side_min, expected, "Raise it.")
-    labels, order = names
-    rows, columns = labels.rows, labels.columns
-    return GridTask(
-        costs=costs, start=start, goal=goal, rounds=rounds, row_names=rows, column_names=columns, order=order
-    )
+    return GridTask(costs=costs, start=start, goal=goal, rounds=rounds)
 
 
 @lru_cache(maxsize=64)
@@ -132,5 +103,4 @@ def prior_of(parameters: GridParameters) -> Prior:
 def _field(parameters: GridParameters, rng: np.random.Generator, side: int) -> np.ndarray:
     if parameters.lanes:
         return lane_costs(rng, side, parameters.levels or 2)
-    costs = hill_costs(rng, side, parameters.hills, parameters.scale_min, parameters.scale_max)
-    return levelled(costs, parameters.levels) if parameters.levels else costs
+    return hill_costs(rng, side, parameters.hills, parameters.scale_min, parameters.scale_max)

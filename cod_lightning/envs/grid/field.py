@@ -50,12 +50,6 @@ def level_costs(levels: int) -> tuple[int, ...]:
     return tuple(round(TOP * level / (levels - 1)) for level in range(levels))
 
 
-def levelled(costs: np.ndarray, levels: int) -> np.ndarray:
-    """Each cost moved to the nearest level, the lower one of two."""
-    steps = np.array(level_costs(levels))
-    return steps[np.abs(costs[..., None] - steps).argmin(-1)]
-
-
 def plain(costs: np.ndarray) -> Costs:
     """As tuples of int."""
     return tuple(tuple(int(cost) for cost in row) for row in costs)

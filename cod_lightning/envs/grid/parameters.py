@@ -20,17 +20,14 @@ class GridParameters(Unchanging):
     """Smallest side of a map, 3 to 16."""
     side_max: int = 12
     """Largest side of a map, 3 to 16; with compact words 3 to 5, and equal to side_min."""
-    field: Literal["hills", "lanes"] = "hills"
-    """Costs as a sum of smooth hills, as in the paper, or as lanes: all cells of a row cost the same."""
     hills: int = 4
-    """Hills of a map; lanes have none."""
+    """Hills of a map; with compact words there are none."""
     scale_min: float = 0.15
     """Smallest width of a hill, as a share of the side."""
     scale_max: float = 0.45
     """Largest width of a hill, as a share of the side."""
     levels: int | None = None
-    """Number of different costs, evenly from 0 to 99, 2 to 10; null for all of 0..99. Lanes and compact words need it, compact
-    words at most 4."""
+    """Number of different costs with compact words, evenly from 0 to 99, 2 to 4; null, for sentences, for all of 0..99."""
     rounds_min: int = 3
     """Fewest moves of a task."""
     rounds_max: int = 5
@@ -40,31 +37,24 @@ class GridParameters(Unchanging):
     world_memory: bool = True
     """Whether the observed map stays in later tasks of a pack, as in the paper, or every task starts with an empty one, so that
     only the context can carry it."""
-    lenient: bool = False
-    """Whether a task's first invalid answer is only warned of; it takes a turn, but no move."""
-    labels: Literal["fixed", "random"] = "fixed"
-    """Rows and columns named by numbers from 0 (fixed), or by pack each by numbers from 0 or 1 or letters, and the order of the
-    rules drawn (random); natural only."""
     protocol: Literal["natural", "compact"] = "natural"
-    """Sentences for language models (natural) or fused words for tiny policies (compact)."""
+    """Sentences for language models, and costs as a sum of smooth hills, as in the paper (natural), or fused words for tiny
+    policies, and lanes: all cells of a row cost the same (compact)."""
 
     @property
     def lanes(self) -> bool:
         """True if all cells of a row cost the same."""
-        return self.field == "lanes"
+        return self.protocol == "compact"
 
     @property
     def name(self) -> str:
         """All that the drawn worlds depend on."""
         kind = "lanes" if self.lanes else f"hills{self.hills}-s{self.scale_min:g}-{self.scale_max:g}"
         levels = f"-levels{self.levels}" if self.levels else ""
-        labels = "-labels" if self.labels == "random" else ""
         sides, rounds = f"{self.side_min}-{self.side_max}", f"{self.rounds_min}-{self.rounds_max}"
-        return f"grid_navigation-{sides}-{kind}{levels}-rounds{rounds}{labels}"
+        return f"grid_navigation-{sides}-{kind}{levels}-rounds{rounds}"
 
     def __post_init__(self) -> None:
-        check_choice("data.env.field", self.field, ("hills", "lanes"))
-        check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_span("side_min", self.side_min, "side_max", self.side_max, 3, MOST_SIDE, "8 to 12 are the paper's.")
         low, high = self.scale_min, self.scale_max
@@ -72,23 +62,18 @@ class GridParameters(Unchanging):
         check_span("rounds_min", self.rounds_min, "rounds_max", self.rounds_max, 1, 50, "3 to 5 are the paper's.")
         check_in("data.env.hills", self.hills, 1, 100, "4 is the paper's.")
         check_in("data.env.reveal_radius", self.reveal_radius, 0, MOST_SIDE, "1 is the paper's.")
-        if self.levels is not None:
-            check_in("data.env.levels", self.levels, 2, 10, "Leave it out for all costs.")
-        if self.lanes and self.levels is None:
-            raise ConfigError("data.env.levels", None, "a number of levels, for lanes", "Use 3.")
         if self.lanes:
             scales = {"scale_min": self.scale_min, "scale_max": self.scale_max}
-            check_unused(GridParameters, "with field=lanes", hills=self.hills, **scales)
-        if self.protocol == "compact":
+            check_unused(GridParameters, "with protocol=compact", hills=self.hills, **scales)
             self._check_compact()
+        else:
+            check_unused(GridParameters, "with protocol=natural", levels=self.levels)
 
     def _check_compact(self) -> None:
         """A closed vocabulary has words for one side and few costs."""
         if self.side_max > MOST_COMPACT_SIDE or self.side_min != self.side_max:
             expected = f"equal to side_min ({self.side_min}) and at most {MOST_COMPACT_SIDE}, for compact words"
             raise ConfigError("data.env.side_max", self.side_max, expected, "Use 4 for both.")
-        if self.levels is None or self.levels > MOST_COMPACT_LEVELS:
+        if self.levels is None or not 2 <= self.levels <= MOST_COMPACT_LEVELS:
             expected = f"in 2..{MOST_COMPACT_LEVELS}, for compact words"
             raise ConfigError("data.env.levels", self.levels, expected, "Use 3.")
-        if self.labels == "random":
-            raise ConfigError("data.env.labels", "random", "fixed, for compact words", "Leave it out.")

@@ -4,7 +4,6 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.grid.chart import GridLabels
 from cod_lightning.envs.grid.estimate import Prior, estimate
 from cod_lightning.envs.grid.field import TOP, Cell, Costs, level_costs, units
 from cod_lightning.envs.grid.rook import best_route, entered, random_move
@@ -19,15 +18,14 @@ class GridPlay(Play[Mapping[Cell, int]]):
 
     wording: GridWording
     prior: Prior
-    names: GridLabels
-    """Of the pack."""
+    side: int
+    """Of the pack's map."""
     drops: bool = True
     """Whether a context that contradicts what is seen is dropped as a whole: the map must have changed."""
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        at, labels = self.wording.standing(messages), self.wording.labels(messages)
-        to = random_move(at.stops[-1], at.goal, at.left, len(labels.rows), rng)
-        return self.wording.respond(to, labels, {})
+        at, side = self.wording.standing(messages), self.wording.side_in(messages)
+        return self.wording.respond(random_move(at.stops[-1], at.goal, at.left, side, rng), {})
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Mapping[Cell, int]:
         noted, seen = self.wording.in_context(messages) if trust_context else {}, self.wording.seen(messages)
@@ -36,12 +34,12 @@ class GridPlay(Play[Mapping[Cell, int]]):
 
     def answer(self, messages: Sequence[Message], known: Mapping[Cell, int], rng: random.Random) -> str:
         known = {**known, **self.wording.seen(messages)}
-        at, labels = self.wording.standing(messages), self.wording.labels(messages)
-        costs = estimate(known, len(labels.rows), self.prior)
+        at = self.wording.standing(messages)
+        costs = estimate(known, self.wording.side_in(messages), self.prior)
         path = [cell for before, after in zip(at.stops, at.stops[1:], strict=False) for cell in entered(before, after)]
         spent = sum(int(costs[cell]) for cell in path)
         route = best_route(costs, at.stops[-1], at.goal, at.left, spent, len(path))
-        return self.wording.respond(route.stops[0], labels, known)
+        return self.wording.respond(route.stops[0], known)
 
     def recorded(self, messages: Sequence[Message]) -> Mapping[Cell, int]:
         return self.known(messages, trust_context=True)
@@ -50,14 +48,14 @@ class GridPlay(Play[Mapping[Cell, int]]):
         parameters = self.wording.parameters
         costs = level_costs(parameters.levels) if parameters.levels else tuple(range(TOP + 1))
         noisy: dict[Cell, int] = {}
-        for unit in units(len(self.names.rows), parameters.lanes):
+        for unit in units(self.side, parameters.lanes):
             cost = facts.get(unit[0]) if rng.random() < accuracy else rng.choice((*costs, None))
             if cost is not None:
                 noisy.update(dict.fromkeys(unit, cost))
         return noisy
 
     def write(self, facts: Mapping[Cell, int], messages: Sequence[Message] = ()) -> str:
-        return self.wording.write(facts, self.wording.labels(messages) if messages else self.names)
+        return self.wording.write(facts, self.wording.side_in(messages) if messages else self.side)
 
 
 def truth_of(costs: Costs) -> dict[Cell, int]:

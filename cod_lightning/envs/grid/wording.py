@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.grid.chart import UNKNOWN, GridLabels, drawn_chart, read_chart
+from cod_lightning.envs.grid.chart import UNKNOWN, drawn_chart, read_chart
 from cod_lightning.envs.grid.draws import GridTask, GridView
 from cod_lightning.envs.grid.field import TOP, Cell, level_costs, units
 from cod_lightning.envs.grid.parameters import GridParameters
@@ -38,7 +38,7 @@ class NaturalGrid(_GridWords):
 
     def rules(self, task: GridTask) -> str:
         """System text; the same for all tasks of a pack."""
-        rows, columns = task.labels.rows, task.labels.columns
+        last = len(task.costs) - 1
         rules = [
             "A move takes you to any other cell of your row or your column. You enter every cell that you cross and the one "
             "where you stop, but not the one that you leave.",
@@ -48,27 +48,24 @@ class NaturalGrid(_GridWords):
             "The loss is the mean cost of all entered cells divided by 100; a cell entered twice counts twice. Because it is a "
             "mean, a long way over cheap cells can be better than a short one. The reward is 1 - loss if you end on the "
             "target, else 0.",
-            "An answer that cannot be read, or a move off the grid, to your own cell or out of line, ends the task with reward "
-            f"0.{' The first one of a task is only warned of and costs no move.' if self.parameters.lenient else ''}",
+            "An answer that cannot be read, or a move off the grid, to your own cell or out of line, ends the task with reward 0.",
             "Unseen cells may be cheap. Over many tasks it pays to have seen different parts of the grid.",
         ]
-        lanes = "\n- All cells of a row cost the same." if self.parameters.lanes else ""
-        listed = "\n".join(f"- {rules[i]}" for i in task.order)
+        listed = "\n".join(f"- {rule}" for rule in rules)
         return (
             f"You move over a square grid whose cells have hidden costs, whole numbers from 0 to {TOP}. The costs are the same in "
             "related tasks, so what you find out may pay later.\n\n"
-            f"Rows are named {rows[0]} to {rows[-1]} from the top, columns {columns[0]} to {columns[-1]} from the left; a cell is "
-            f"written row,column.\n\nRules:\n{listed}{lanes}\n\n"
+            f"Rows are named 0 to {last} from the top, columns 0 to {last} from the left; a cell is written "
+            f"row,column.\n\nRules:\n{listed}\n\n"
             "Answer with brief reasoning, then exactly one cell in this form:\n<answer>row,column</answer>"
         )
 
-    def observation(self, view: GridView, warning: str = "") -> str:
-        """What is seen before a move; the warning names the rule that the last answer broke."""
-        task, cell = view.task, view.task.labels.cell
-        warned = f"Warning: {warning}; no move was made.\n" if warning else ""
+    def observation(self, view: GridView) -> str:
+        """What is seen before a move."""
+        task = view.task
         return (
-            f"{warned}Move {view.done + 1} of {task.rounds}.\n{self._last(view)}"
-            f"You are at {cell(view.here)}; the target is {cell(task.goal)}.\n"
+            f"Move {view.done + 1} of {task.rounds}.\n{self._last(view)}"
+            f"You are at {cell_text(view.here)}; the target is {cell_text(task.goal)}.\n"
             f"{self.observed}{view.chart.text()}\n"
             f"Moves left, this one included: {task.rounds - view.done}; the last must end on the target. Which cell of your row or "
             "column do you move to?"
@@ -76,39 +73,37 @@ class NaturalGrid(_GridWords):
 
     def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
         """Words after the task; outcome is goal, miss or malformed."""
-        cell = view.task.labels.cell
+        here = cell_text(view.here)
         if outcome == "malformed":
             ending = f"Invalid action: {complaint}. Expected <answer>row,column</answer>. Reward 0.\n"
         elif outcome == "goal":
             ending = (
-                f"{self._last(view)}You ended on the target {cell(view.here)}: loss {view.loss:.4f}, reward "
-                f"{1 - view.loss:.4f}.\n"
+                f"{self._last(view)}You ended on the target {here}: loss {view.loss:.4f}, reward {1 - view.loss:.4f}.\n"
             )
         else:
-            ending = f"{self._last(view)}You ended at {cell(view.here)}, not on the target {cell(view.task.goal)}: reward 0.\n"
+            ending = (
+                f"{self._last(view)}You ended at {here}, not on the target {cell_text(view.task.goal)}: reward 0.\n"
+            )
         return f"{ending}{self.observed}{view.chart.text()}"
 
-    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
+    def respond(self, to: Cell, known: Mapping[Cell, int]) -> str:
         """A well-formed move."""
-        return f"The cheapest route I see goes on to this cell. <answer>{labels.cell(to)}</answer>"
+        return f"The cheapest route I see goes on to this cell. <answer>{cell_text(to)}</answer>"
 
-    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
+    def write(self, known: Mapping[Cell, int], side: int) -> str:
         """The known map under its own heading, at most about 900 letters."""
-        return f"{self.noted}{drawn_chart(dict(known), labels)}"
+        return f"{self.noted}{drawn_chart(dict(known), side)}"
 
-    def labels(self, messages: Sequence[Message]) -> GridLabels:
-        """Names of rows and columns."""
-        return _last_map(messages[-1].content, self.observed)[0]
+    def side_in(self, messages: Sequence[Message]) -> int:
+        """The side of the map."""
+        return read_chart(messages[-1].content.rpartition(self.observed)[2])[0]
 
     def standing(self, messages: Sequence[Message]) -> Standing:
-        """From the sentences of every observation; warnings repeat a cell and are left out."""
-        labels, stops = self.labels(messages), []
-        for message in messages[1:]:
-            if message.role is Role.USER and not message.content.startswith("Warning"):
-                stops.append(_cell(message.content, "You are at", labels))
+        """From the sentences of every observation."""
+        stops = [_cell(m.content, "You are at") for m in messages[1:] if m.role is Role.USER]
         left = re.search(r"this one included: (\d+)", messages[-1].content)
         assert left is not None, "the observation does not tell the moves left"
-        return Standing(tuple(stops), _cell(messages[-1].content, "the target is", labels), int(left[1]))
+        return Standing(tuple(stops), _cell(messages[-1].content, "the target is"), int(left[1]))
 
     def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
         """The first map under the heading of notes, which comes before all records."""
@@ -116,14 +111,13 @@ class NaturalGrid(_GridWords):
 
     def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
         """Costs that the world has shown."""
-        return _last_map(messages[-1].content, self.observed)[1]
+        return read_chart(messages[-1].content.rpartition(self.observed)[2])[1]
 
     @staticmethod
     def _last(view: GridView) -> str:
         if not view.path:
             return ""
-        cell, costs = view.task.labels.cell, view.task.costs
-        entered = " ".join([f"{cell(at)} ({costs[at[0]][at[1]]})" for at in view.path])
+        entered = " ".join([f"{cell_text(at)} ({view.task.costs[at[0]][at[1]]})" for at in view.path])
         return f"Your last move entered, with costs: {entered}. Loss so far: {view.loss:.4f}.\n"
 
     def _reveal(self) -> str:
@@ -146,19 +140,23 @@ def _map(text: str) -> dict[Cell, int]:
         return {}
 
 
-def _last_map(text: str, heading: str) -> tuple[GridLabels, dict[Cell, int]]:
-    return read_chart(text.rpartition(heading)[2])
+def _cell(text: str, before: str) -> Cell:
+    match = re.search(rf"{before} (\d+),(\d+)", text)
+    assert match is not None, f"no cell after '{before}'"
+    return int(match[1]), int(match[2])
 
 
-def _cell(text: str, before: str, labels: GridLabels) -> Cell:
-    match = re.search(rf"{before} (\w+),(\w+)", text)
-    cell = labels.find(match[1], match[2]) if match else None
-    assert cell is not None, f"no cell after '{before}'"
-    return cell
+def cell_text(cell: Cell) -> str:
+    """As it is shown and answered.
+
+    >>> cell_text((0, 2))
+    '0,2'
+    """
+    return f"{cell[0]},{cell[1]}"
 
 
 class CompactGrid(_GridWords):
-    """A fact is `row2=50` where all cells of a row cost the same, else `(1,2)=50`; answers are single words.
+    """A fact is `row2=50`, since all cells of a row cost the same; answers are single words.
 
     All grids of such a world have one side, `parameters.side_max`, and costs of `parameters.levels` levels.
     """
@@ -166,22 +164,22 @@ class CompactGrid(_GridWords):
     def __init__(self, parameters: GridParameters) -> None:
         super().__init__(parameters)
         self.side = parameters.side_max
-        self.units = units(self.side, parameters.lanes)
+        self.units = units(self.side, True)
 
     def rules(self, task: GridTask) -> str:
         return "grid"
 
-    def observation(self, view: GridView, warning: str = "") -> str:
+    def observation(self, view: GridView) -> str:
         left = f"moves={view.task.rounds - view.done}"
         here = _place("at", view.here)
         if view.path:
             rows, columns = view.shown
             near = (unit for unit in self.units if any(row in rows and column in columns for row, column in unit))
             facts = [self._fact(unit, view.task.costs) for unit in near]
-            return " ".join([*(["warning"] if warning else []), *facts, here, left])
+            return " ".join([*facts, here, left])
         facts = self._facts(view.chart.known())
         goal = _place("to", view.task.goal)
-        return " ".join([*(["warning"] if warning else []), *facts, left, here, goal])
+        return " ".join([*facts, left, here, goal])
 
     def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
         result = {
@@ -191,20 +189,19 @@ class CompactGrid(_GridWords):
         }[outcome]
         return " ".join([outcome, *result, *self._facts(view.chart.known())])
 
-    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
-        unit = next(unit for unit in self.units if to in unit)
-        return f"{self._fact(unit, known)} <answer>{labels.cell(to)}</answer>"
+    def respond(self, to: Cell, known: Mapping[Cell, int]) -> str:
+        return f"{self._fact(self.units[to[0]], known)} <answer>{cell_text(to)}</answer>"
 
-    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
+    def write(self, known: Mapping[Cell, int], side: int) -> str:
         return " ".join(self._fact(unit, known) for unit in self.units)
 
-    def labels(self, messages: Sequence[Message]) -> GridLabels:
-        return GridLabels.fixed(self.side)
+    def side_in(self, messages: Sequence[Message]) -> int:
+        return self.side
 
     def standing(self, messages: Sequence[Message]) -> Standing:
-        """From the words of every observation; warnings repeat a cell and are left out."""
+        """From the words of every observation."""
         shown = [m.content for m in messages[1:] if m.role is Role.USER]
-        stops = [_places("at", text)[0] for text in shown if not text.startswith("warning")]
+        stops = [_places("at", text)[0] for text in shown]
         left = re.search(r"moves=(\d+)", shown[-1])
         assert left is not None, "the observation does not tell the moves left"
         return Standing(tuple(stops), _places("to", shown[0])[0], int(left[1]))
@@ -218,38 +215,30 @@ class CompactGrid(_GridWords):
     def words(self) -> tuple[str, ...]:
         cells = [(r, c) for r in range(self.side) for c in range(self.side)]
         costs = (*map(str, level_costs(self.parameters.levels or 2)), UNKNOWN)
-        labels = GridLabels.fixed(self.side)
         return (
             "grid",
             *(f"moves={left}" for left in range(1, self.parameters.rounds_max + 1)),
             *(_place(role, cell) for role in ("at", "to") for cell in cells),
-            *(f"{self._name(unit)}={cost}" for unit in self.units for cost in costs),
-            *(f"<answer>{labels.cell(cell)}</answer>" for cell in cells),
+            *(f"row{row}={cost}" for row in range(self.side) for cost in costs),
+            *(f"<answer>{cell_text(cell)}</answer>" for cell in cells),
             *(f"loss={tenths}" for tenths in range(TOP // 10 + 1)),
-            *("goal", "miss", "malformed", *(("warning",) if self.parameters.lenient else ())),
+            *("goal", "miss", "malformed"),
         )
-
-    def _name(self, unit: Sequence[Cell]) -> str:
-        row, column = unit[0]
-        return f"row{row}" if self.parameters.lanes else f"({row},{column})"
 
     def _fact(self, unit: Sequence[Cell], known: Mapping[Cell, int] | Sequence[Sequence[int]]) -> str:
         if isinstance(known, Mapping):
             cost = next((str(known[cell]) for cell in unit if cell in known), UNKNOWN)
         else:
             cost = str(known[unit[0][0]][unit[0][1]])
-        return f"{self._name(unit)}={cost}"
+        return f"row{unit[0][0]}={cost}"
 
     def _facts(self, known: Mapping[Cell, int]) -> list[str]:
         return [self._fact(unit, known) for unit in self.units if any(cell in known for cell in unit)]
 
     def _read(self, text: str) -> dict[Cell, int]:
-        pattern = r"\brow(\d)=(\d+)" if self.parameters.lanes else r"\((\d),(\d)\)=(\d+)"
         known: dict[Cell, int] = {}
-        for *name, cost in re.findall(pattern, text, flags=re.ASCII):
-            row, column = int(name[0]), int(name[-1])
-            cells = [(row, c) for c in range(self.side)] if self.parameters.lanes else [(row, column)]
-            known.update(dict.fromkeys(cells, int(cost)))
+        for row, cost in re.findall(r"\brow(\d)=(\d+)", text, flags=re.ASCII):
+            known.update(dict.fromkeys([(int(row), c) for c in range(self.side)], int(cost)))
         return known
 
 

@@ -1,8 +1,8 @@
 """Grid navigation: reach a target with an exact number of rook moves over a map of costs that a pack shares.
 
 A context that names the cheap parts gives better routes in later tasks. Source of the world: arXiv 2606.20002; differences:
-splits are disjoint by construction, the observed map can start empty in every task (`world_memory: false`), so that only
-the context carries it, and the first invalid answer of a task can end in a warning (`lenient`).
+splits are disjoint by construction, and the observed map can start empty in every task (`world_memory: false`), so that only
+the context carries it.
 """
 
 import copy
@@ -15,12 +15,12 @@ from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped, TextEnv, Variants
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
-from cod_lightning.envs.grid.draws import GridTask, GridView, draw_map, draw_names, draw_task, prior_of
+from cod_lightning.envs.grid.draws import GridTask, GridView, draw_map, draw_task, prior_of
 from cod_lightning.envs.grid.field import Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.policies import GridPlay, truth_of
 from cod_lightning.envs.grid.rook import entered
-from cod_lightning.envs.grid.wording import CompactGrid, GridWording, NaturalGrid
+from cod_lightning.envs.grid.wording import CompactGrid, GridWording, NaturalGrid, cell_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -57,7 +57,7 @@ class GridPlayers(TaskPlayers["GridNavigation"]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[GridPlay, dict[Cell, int]]:
         task = self.env._spec(pack.tasks[0])
-        return GridPlay(self.env.wording, prior_of(self.env.parameters), task.labels, drops=not teaches), truth_of(
+        return GridPlay(self.env.wording, prior_of(self.env.parameters), len(task.costs), drops=not teaches), truth_of(
             task.costs
         )
 
@@ -81,7 +81,7 @@ class GridNavigation(TaskWorld[GridTask]):
     def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = GridParameters(**parameters)
         self.name, self.teacher = self.parameters.name, teacher
-        self.max_turns = self.parameters.rounds_max + self.parameters.lenient
+        self.max_turns = self.parameters.rounds_max
         rendering = NaturalGrid if self.parameters.protocol == "natural" else CompactGrid
         self.wording: GridWording = rendering(self.parameters)
         self._chart: Chart | None = None
@@ -96,15 +96,14 @@ class GridNavigation(TaskWorld[GridTask]):
         world_seed = derive_seed("grid pack", self.name, str(split), seed, index)
         rng = random.Random(world_seed)
         costs = draw_map(self.parameters, world_seed, split, self._draw_side(rng))
-        names = draw_names(self.parameters, rng, len(costs))
         rngs = (random.Random(derive_seed(world_seed, n)) for n in range(num_tasks))
-        specs = (draw_task(self.parameters, rng, costs, names, split) for rng in rngs)
+        specs = (draw_task(self.parameters, rng, costs, split) for rng in rngs)
         return self._pack(split, index, seed, world_seed, specs)
 
     def _drawn(self, seed: int) -> GridTask:
         rng = random.Random(seed)
         costs = draw_map(self.parameters, seed, None, self._draw_side(rng))
-        return draw_task(self.parameters, rng, costs, draw_names(self.parameters, rng, len(costs)), None)
+        return draw_task(self.parameters, rng, costs, None)
 
     def _draw_side(self, rng: random.Random) -> int:
         return rng.randint(self.parameters.side_min, self.parameters.side_max)
@@ -114,9 +113,6 @@ class GridNavigation(TaskWorld[GridTask]):
         view = self._view
         cell, complaint = self._read(action)
         if cell is None:
-            if self._warnings_left:
-                self._warnings_left -= 1
-                return self.wording.observation(view, complaint), 0.0, False, False, {}
             return self._end("malformed", complaint)
         view.path = entered(view.here, cell)
         view.shown = view.chart.reveal(view.path, self.parameters.reveal_radius)
@@ -130,16 +126,16 @@ class GridNavigation(TaskWorld[GridTask]):
 
     def render(self) -> str:
         view = self._view
-        cell = view.task.labels.cell
-        return f"at {cell(view.here)}, target {cell(view.task.goal)}, move {view.done} of {view.task.rounds}\n{view.chart.text()}"
+        here, goal = cell_text(view.here), cell_text(view.task.goal)
+        return f"at {here}, target {goal}, move {view.done} of {view.task.rounds}\n{view.chart.text()}"
 
     def _start(self, task: GridTask) -> None:
         chart = self._chart
         keeps = self.parameters.world_memory
-        if chart is None or not keeps or (chart.costs, chart.labels) != (task.costs, task.labels):
-            self._chart = chart = Chart(task.costs, task.labels)
+        if chart is None or not keeps or chart.costs != task.costs:
+            self._chart = chart = Chart(task.costs)
         self._view = GridView(task=task, chart=chart, here=task.start, path=[])
-        self._outcome, self._warnings_left = "", int(self.parameters.lenient)
+        self._outcome = ""
 
     def _observed(self) -> str:
         return self.wording.observation(self._view)
@@ -152,9 +148,11 @@ class GridNavigation(TaskWorld[GridTask]):
         match = _ANSWER.fullmatch(answer) if len(answer) <= _MOST_LETTERS else None
         if match is None:
             return None, "the answer is not row,column"
-        cell, here = self._view.task.labels.find(match[1], match[2]), self._view.here
-        if cell is None:
+        here, side = self._view.here, len(self._view.task.costs)
+        row, column = (int(name) if name.isdigit() else side for name in match.groups())
+        if max(row, column) >= side:
             return None, "there is no such cell"
+        cell = row, column
         if cell == here:
             return None, "you stand on that cell"
         if cell[0] != here[0] and cell[1] != here[1]:

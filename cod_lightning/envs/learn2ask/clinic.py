@@ -13,11 +13,7 @@ from cod_lightning.envs.splits import split_of_text
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split
 
-ROLES = (("Patient", "Assistant"), ("Client", "Nurse"), ("Visitor", "Clerk"), ("Caller", "Pharmacist"))
-"""Words for the two sides of a dialogue; the first pair is that of fixed labels."""
 _MOST_EXTRA_TOLD = 3
-_OPEN_ORDER = ("allergy", "medication", "chronic", "duration", "fever", "pain", "sleep", "appetite")
-"""What any clinic asks first: the protocol that is no secret is a beginning of this list."""
 Label = Literal["stop", "continue"]
 
 
@@ -36,10 +32,6 @@ class ClinicTask:
     """The hidden protocol, sorted."""
     priority: tuple[str, ...]
     """All items; of those missing, feedback names the first in this order."""
-    items: tuple[str, ...]
-    """All items in the order in which the rules list them."""
-    roles: tuple[str, str]
-    """Words for patient and assistant."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -54,7 +46,7 @@ class ClinicTask:
     @property
     def unmentioned(self) -> tuple[str, ...]:
         """Items that the dialogue has not mentioned, in the order of the catalogue."""
-        return tuple(item.name for item in ITEMS if item.name in self.items and item.name not in self.mentioned)
+        return tuple(item.name for item in ITEMS if item.name in self.priority and item.name not in self.mentioned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +77,6 @@ class Clinics:
         """How many items a dialogue mentions: from as many as are required (so that their number reveals nothing) to three more."""
         return range(self.num_required, min(self.num_items - 1, self.num_required + _MOST_EXTRA_TOLD) + 1)
 
-    def open_protocol(self) -> tuple[str, ...]:
-        """The one protocol that all clinics share where it is not hidden."""
-        order = [name for name in _OPEN_ORDER if name in self.items]
-        return tuple(sorted([*order, *(name for name in self.items if name not in order)][: self.num_required]))
-
     def draw_protocol(self, rng: random.Random) -> tuple[str, ...]:
         """Any set of required items, sorted by name."""
         return tuple(sorted(rng.sample(self.items, self.num_required)))
@@ -107,14 +94,7 @@ class Clinics:
         rng.shuffle(mentioned)
         return tuple(mentioned)
 
-    def draw_patient(
-        self,
-        rng: random.Random,
-        required: tuple[str, ...],
-        items: tuple[str, ...],
-        roles: tuple[str, str],
-        condition: str,
-    ) -> ClinicTask:
+    def draw_patient(self, rng: random.Random, required: tuple[str, ...], condition: str) -> ClinicTask:
         """A dialogue with a patient who has that condition."""
         mentioned = self.draw_mentioned(rng, required)
         return ClinicTask(
@@ -124,8 +104,6 @@ class Clinics:
             phrasing=tuple(rng.randrange(6) for _ in mentioned),
             required=required,
             priority=tuple(rng.sample(self.items, self.num_items)),
-            items=items,
-            roles=roles,
         )
 
     def conditions_of(self, split: Split) -> tuple[str, ...]:

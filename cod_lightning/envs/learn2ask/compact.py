@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.learn2ask.clinic import ROLES, Clinics, ClinicTask
+from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.protocol import ProtocolTable
 from cod_lightning.envs.learn2ask.wording import STOP_TAG, Judged, ReadAnswer
 from cod_lightning.envs.task_world import WorldWording
-
-PLACES = ("clinic", "practice", "ward", "pharmacy")
-"""As many as `ROLES`; labels at random show all of them."""
 
 
 @dataclass(frozen=True)
@@ -17,15 +14,13 @@ class CompactClinic(WorldWording):
     """`cold told=fever told=pain`, answered by one word; then `wrong want=allergy sleep=no`."""
 
     clinics: Clinics
-    opened: bool
-    """Whether the rules state the protocol."""
 
     @property
     def facts(self) -> ProtocolTable:
         return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=True)
 
     def rules(self, task: ClinicTask) -> str:
-        return " ".join([PLACES[ROLES.index(task.roles)], *(f"{name}=yes" for name in task.required if self.opened)])
+        return "clinic"
 
     def observation(self, task: ClinicTask) -> str:
         return " ".join([task.condition, *(f"told={name}" for name in task.mentioned)])
@@ -44,9 +39,6 @@ class CompactClinic(WorldWording):
     def feedback(self, judged: Judged) -> str:
         return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.revealed.items())])
 
-    def warning(self, complaint: str) -> str:
-        return "malformed"
-
     def respond(self, name: str | None) -> str:
         return "<answer><stop/></answer>" if name is None else f"<answer>ask={name}</answer>"
 
@@ -60,7 +52,8 @@ class CompactClinic(WorldWording):
     def words(self) -> tuple[str, ...]:
         items = self.clinics.items
         return (
-            *PLACES,
+            "clinic",
+            *("practice", "ward", "pharmacy"),  # never shown, but part of the sizes that ship
             *self.clinics.conditions,
             *(f"told={name}" for name in items),
             *self.facts.words(),

@@ -163,7 +163,7 @@ def revealed(task: AnyTask, outcome: str, answer: ReadAnswer) -> Facts:
         return dict.fromkeys(task.unmentioned, False)
     asked = answer.asked if len(answer.asked) == 1 else ()
     wanted = next((name for name in asked if name in task.missing), task.missing[0])
-    return {wanted: True} | {name: False for name in asked if name in task.items and name not in task.required}
+    return {wanted: True} | {name: False for name in asked if name in task.priority and name not in task.required}
 
 
 def _verdict(task: AnyTask, answer: ReadAnswer, judge: Judge | None) -> tuple[float, float, str]:

@@ -1,6 +1,6 @@
 """The clinic and prepared dialogues in sentences, for language models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of
@@ -9,7 +9,7 @@ from cod_lightning.envs.learn2ask.items import BY_NAME
 from cod_lightning.envs.learn2ask.judge import asked_items
 from cod_lightning.envs.learn2ask.protocol import Facts, ProtocolTable
 from cod_lightning.envs.learn2ask.records import RecordTask
-from cod_lightning.envs.learn2ask.wording import STOP, STOP_TAG, Judged, ReadAnswer
+from cod_lightning.envs.learn2ask.wording import BEST, STOP, STOP_TAG, Judged, ReadAnswer
 from cod_lightning.envs.task_world import WorldWording
 
 LONGEST_QUESTION = 1000
@@ -51,15 +51,11 @@ class Sentences(WorldWording):
             return f"Your answer could not be read: {judged.complaint}. {self.expected()} The task is over."
         s = judged.scores
         scored = (
-            f"Scores: action {s.action:g}, content {s.content:g}, format {s.format:g}; fused by {judged.fusion} they give "
-            f"{judged.points:g} of {judged.best:g}."
+            f"Scores: action {s.action:g}, content {s.content:g}, format {s.format:g}; fused by Ra+Rs they give {s.points:g} of "
+            f"{BEST:g}."
         )
         note = f" Judge's note: {judged.note}." if judged.note else ""
         return f"{_OUTCOMES[judged.outcome]}{note} {scored}{_revealed(judged.revealed)}"
-
-    def warning(self, complaint: str) -> str:
-        """Words after a first unreadable answer where that is not the end."""
-        return f"Your answer could not be read: {complaint}. {self.expected()} Answer once more."
 
     def expected(self) -> str:
         """The form, in one sentence."""
@@ -92,8 +88,6 @@ class NaturalClinic(Sentences):
     """Full sentences."""
 
     clinics: Clinics
-    opened: bool
-    """Whether the rules state the protocol."""
     form: str = "tagged"  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
@@ -103,19 +97,12 @@ class NaturalClinic(Sentences):
 
     def rules(self, task: ClinicTask) -> str:
         """System text."""
-        patient, helper = task.roles
-        listed = ", ".join(BY_NAME[name].title for name in task.items)
-        if self.opened:
-            secret = f"Here {', '.join(f'{BY_NAME[n].title} is required' for n in task.required)}; nothing else is."
-        else:
-            secret = (
-                "Which these are you are not told; they are the same for everyone who comes to this clinic, so what feedback shows "
-                "of them may pay later."
-            )
+        listed = ", ".join(BY_NAME[name].title for name in self.clinics.items)
         return (
-            f"You are the {helper.lower()} of a clinic and talk to a {patient.lower()} before a medication can be suggested. For "
-            f"that the clinic's protocol wants {self.clinics.num_required} of these {len(task.items)} items to be known: {listed}. "
-            f"{secret}\n\n"
+            "You are the assistant of a clinic and talk to a patient before a medication can be suggested. For that the clinic's "
+            f"protocol wants {self.clinics.num_required} of these {self.clinics.num_items} items to be known: {listed}. Which "
+            "these are you are not told; they are the same for everyone who comes to this clinic, so what feedback shows of them "
+            "may pay later.\n\n"
             "You see the dialogue so far and say the next thing. While a wanted item has not come up, ask for one: a single clear "
             "question in one sentence, with two or three answers to choose from, never for what is already known. An item has "
             "come up whether the answer was yes or no. Once all wanted items have come up, do not ask, but stop.\n\n"
@@ -125,9 +112,7 @@ class NaturalClinic(Sentences):
 
     def observation(self, task: ClinicTask) -> str:
         """The dialogue so far."""
-        patient, helper = task.roles
-        lines = [f"{patient if role == 'user' else helper}: {text}" for role, text in turns_of(task)]
-        return "Dialogue so far:\n" + "\n".join(lines) + "\n\nDo you ask or stop?"
+        return shown(turns_of(task))
 
     def respond(self, name: str | None) -> str:
         """A well-formed response that asks for an item, or stops."""
@@ -164,8 +149,7 @@ class NaturalRecords(Sentences):
 
     def observation(self, task: RecordTask) -> str:
         """The dialogue, line by line."""
-        lines = [f"{'Patient' if role == 'user' else 'Assistant'}: {text}" for role, text in task.turns]
-        return "Dialogue so far:\n" + "\n".join(lines) + "\n\nDo you ask or stop?"
+        return shown(task.turns)
 
     def respond(self, item: str | None) -> str:
         """A question about an item in its own words, or a stop."""
@@ -173,6 +157,12 @@ class NaturalRecords(Sentences):
             return self.wrapped(STOP, "Enough is known.")
         asked = item.rpartition(":")[2].strip()[:200].replace("<", " ").replace(">", " ")
         return self.wrapped(f"Is there any {asked}: yes, no or not sure?", "Something is missing.")
+
+
+def shown(turns: Iterable[tuple[str, str]]) -> str:
+    """A dialogue, line by line, and what is asked."""
+    lines = [f"{'Patient' if role == 'user' else 'Assistant'}: {text}" for role, text in turns]
+    return "Dialogue so far:\n" + "\n".join(lines) + "\n\nDo you ask or stop?"
 
 
 def patient_lines(observation: str) -> Sequence[str]:

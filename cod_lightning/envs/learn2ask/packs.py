@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.learn2ask.clinic import ROLES, Clinics, ClinicTask, split_of_patient
+from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask, split_of_patient
 from cod_lightning.envs.learn2ask.records import Records, RecordTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -18,25 +18,18 @@ class ClinicPacks:
     """How clinics and their patients are drawn."""
 
     clinics: Clinics
-    hidden: bool
-    """Whether each pack has a protocol of its own."""
-    random_labels: bool
     whole_conditions: bool
     """Whether a split has conditions of its own; otherwise it has dialogues of its own."""
 
     def specs(self, split: Split, world_seed: int, num_tasks: int) -> list[ClinicTask]:
         """N patients of one clinic; each depends on the clinic and its own number only."""
-        rng = random.Random(derive_seed("learn2ask clinic", world_seed))
-        required = self.protocol(rng)
-        items, roles = self.clinics.items, ROLES[0]
-        if self.random_labels:
-            items, roles = tuple(rng.sample(items, len(items))), rng.choice(ROLES)
+        required = self.clinics.draw_protocol(random.Random(derive_seed("learn2ask clinic", world_seed)))
         conditions = self.clinics.conditions_of(split) if self.whole_conditions else self.clinics.conditions
         drawn: list[ClinicTask] = []
         for n in range(num_tasks):
             rng = random.Random(derive_seed("learn2ask patient", world_seed, n))
             for _ in range(_MOST_DRAWS):
-                task = self.clinics.draw_patient(rng, required, items, roles, rng.choice(conditions))
+                task = self.clinics.draw_patient(rng, required, rng.choice(conditions))
                 if self.whole_conditions or split_of_patient(task) is split:
                     drawn.append(task)
                     break
@@ -46,13 +39,9 @@ class ClinicPacks:
         return drawn
 
     def any_patient(self, rng: random.Random) -> ClinicTask:
-        """Of any clinic and split, with fixed labels."""
+        """Of any clinic and split."""
         condition = rng.choice(self.clinics.conditions)
-        return self.clinics.draw_patient(rng, self.protocol(rng), self.clinics.items, ROLES[0], condition)
-
-    def protocol(self, rng: random.Random) -> tuple[str, ...]:
-        """A hidden one, or the one that all know."""
-        return self.clinics.draw_protocol(rng) if self.hidden else self.clinics.open_protocol()
+        return self.clinics.draw_patient(rng, self.clinics.draw_protocol(rng), condition)
 
     def other_protocol(self, old: tuple[str, ...], rng: random.Random) -> tuple[str, ...]:
         """A hidden one that differs from the old."""

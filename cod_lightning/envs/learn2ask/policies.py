@@ -11,7 +11,7 @@ from cod_lightning.envs.learn2ask.items import ITEMS
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords, patient_lines
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask
-from cod_lightning.envs.learn2ask.wording import Fusion, Scores
+from cod_lightning.envs.learn2ask.wording import Scores
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Pack
 
@@ -25,7 +25,6 @@ class ClinicPlay(Play[Facts]):
     """
 
     clinics: Clinics
-    fusion: Fusion
     wording: NaturalClinic | CompactClinic
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -39,12 +38,11 @@ class ClinicPlay(Play[Facts]):
         for required, weight in weights.items():
             missing = tuple(name for name in required if name not in mentioned)
             if not missing:
-                values[None] += weight * Scores(action=1, content=1, format=1).fused(self.fusion)
+                values[None] += weight * Scores(action=1, content=1, format=1).points
                 continue
             for name in values:
                 if name is not None:
-                    scores = Scores(action=1, content=content_of((name,), missing), format=1)
-                    values[name] += weight * scores.fused(self.fusion)
+                    values[name] += weight * Scores(action=1, content=content_of((name,), missing), format=1).points
         best = max(values.values())
         return self.wording.respond(rng.choice([name for name, value in values.items() if value > best - 1e-9]))
 

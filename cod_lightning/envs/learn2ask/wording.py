@@ -2,15 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 from cod_lightning.envs.learn2ask.protocol import Facts
 
 STOP = "<stop />"
 STOP_TAG = re.compile(r"<stop ?/>")
-Fusion = Literal["Ra+Rs", "sum", "Ra", "Rs"]
-MAXIMA: dict[str, float] = {"Ra+Rs": 4.0, "sum": 3.0, "Ra": 3.0, "Rs": 4.0}
-"""The largest reward of each fusion; the smallest is 0."""
+BEST = 4.0
+"""The largest number of points; the smallest is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,21 +19,14 @@ class Scores:
     content: float
     format: float
 
-    def fused(self, fusion: Fusion) -> float:
-        """The reward before it is normalised.
+    @property
+    def points(self) -> float:
+        """The reward before it is normalised: the reference's fusion Ra+Rs, action * (1 + 2 * content) + format.
 
-        Ra+Rs: action * (1 + 2 * content) + format. sum: action + content + format. Ra: 2 * content + format.
-        Rs: 3 * action + format.
-
-        >>> Scores(action=1, content=0.5, format=1).fused("Ra+Rs")
+        >>> Scores(action=1, content=0.5, format=1).points
         3.0
         """
-        return {
-            "Ra+Rs": self.action * (1 + 2 * self.content) + self.format,
-            "sum": self.action + self.content + self.format,
-            "Ra": 2 * self.content + self.format,
-            "Rs": 3 * self.action + self.format,
-        }[fusion]
+        return self.action * (1 + 2 * self.content) + self.format
 
 
 WRONG = Scores(action=0.0, content=0.0, format=0.0)
@@ -63,9 +54,6 @@ class Judged:
     outcome: str
     """right, near, wrong (questions where one was due), early, late, stopped (rightly), malformed."""
     scores: Scores
-    fusion: str
-    points: float
-    best: float
     revealed: Facts
     """What this task reveals of the hidden protocol."""
     note: str = ""

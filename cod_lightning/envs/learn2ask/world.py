@@ -29,7 +29,7 @@ from cod_lightning.envs.learn2ask.policies import (
 )
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
-from cod_lightning.envs.learn2ask.wording import MAXIMA, Fusion, Judged
+from cod_lightning.envs.learn2ask.wording import BEST, Judged
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
@@ -53,9 +53,9 @@ class ClinicRules(TaskRules["Learn2Ask"]):
         A dialogue that mentioned all of the old protocol seldom mentions all of the new one: a stop is right in fewer later tasks.
         """
         old = pack.tasks[at].spec
-        if not isinstance(old, ClinicTask) or not self.env.protocol_hidden:
-            remedy = "Leave data.env.data_path out and data.env.protocol_hidden at true."
-            raise ConfigError("data.env", self.env.name, "a hidden protocol, which alone can change", remedy)
+        if not isinstance(old, ClinicTask):
+            expected = "a hidden protocol, which alone can change"
+            raise ConfigError("data.env", self.env.name, expected, "Leave data.env.data_path out.")
         rng = random.Random(derive_seed("learn2ask change", pack.id, seed))
         required = self.env._packs.other_protocol(old.required, rng)
         return replace(pack, tasks=tuple(requiring(t, required) if n >= at else t for n, t in enumerate(pack.tasks)))
@@ -83,7 +83,7 @@ class ClinicPlayers(TaskPlayers["Learn2Ask"]):
         spec = pack.tasks[0].spec
         assert isinstance(spec, ClinicTask), "the pack is not of a clinic"
         truth = {name: name in spec.required for name in self.env.clinics.items}
-        return ClinicPlay(self.env.clinics, self.env.fusion, self.env._speech), truth
+        return ClinicPlay(self.env.clinics, self.env._speech), truth
 
 
 class Learn2Ask(TaskWorld[AnyTask]):
@@ -103,15 +103,10 @@ class Learn2Ask(TaskWorld[AnyTask]):
         split_by: What stays whole in one split: a dialogue (session), or a diagnosis with all its dialogues, so that validation
             and test are out of distribution. In the clinic: by the dialogue, or by the condition.
         skip_bad_lines: Leave out lines of the file that cannot be used, instead of refusing the file.
-        protocol_hidden: Whether each pack has its own clinic with a secret protocol; otherwise the rules state the shared one.
-        fusion: How scores become a reward: Ra+Rs is action * (1 + 2 * content) + format, up to 4; sum is their sum, up to 3; Ra is
-            2 * content + format, up to 3; Rs is 3 * action + format, up to 4.
         normalise: Divide the reward by its maximum, so that it lies in [0, 1] as in other worlds; the reference does not.
         judge: What grades questions; null for rules (RuleJudge). An EndpointJudge asks a language model. Natural protocol only.
         form: Whether an answer stands between answer tags after reasoning (tagged), or is the whole response (raw, the reference).
-        lenient: Whether a first unreadable answer costs only a turn; tasks then have two turns.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
-        labels: Whether the order of the items and the words for the two sides are always the same (fixed) or vary by pack (random).
         teacher: How good the demonstrations of the warm start are.
         clinic: Sizes of the clinic, those of `Clinics`.
     """
@@ -123,56 +118,39 @@ class Learn2Ask(TaskWorld[AnyTask]):
     """The right action with content 1, whatever the format."""
     late = None
     """Here it is the word for a question where a stop was due."""
+    max_turns = 1
 
     def __init__(
         self,
         data_path: str | None = None,
         split_by: Literal["session", "diagnosis"] = "session",
         skip_bad_lines: bool = False,
-        protocol_hidden: bool = True,
-        fusion: Fusion = "Ra+Rs",
         normalise: bool = True,
         judge: Judge | None = None,
         form: Literal["tagged", "raw"] = "tagged",
-        lenient: bool = False,
         protocol: Literal["natural", "compact"] = "natural",
-        labels: Literal["fixed", "random"] = "fixed",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
         **clinic: Any,
     ) -> None:
         self.split_by: Literal["session", "diagnosis"] = split_by
-        self.fusion: Fusion = fusion
-        self.protocol_hidden, self.normalise = protocol_hidden, normalise
-        self.lenient, self.protocol, self.labels, self.teacher, self.form = lenient, protocol, labels, teacher, form
+        self.normalise, self.protocol, self.teacher, self.form = normalise, protocol, teacher, form
         self.clinics = Clinics(**clinic)
         self._check(judge, data_path)
-        self.max_turns = 2 if lenient else 1
         self.judge = None if protocol == "compact" else judge or RuleJudge()
-        self._best = MAXIMA[fusion]
         waits = self.judge is not None and self.judge.blocking
-        self.traits = Traits(reward_range=(0.0, 1.0 if normalise else self._best), blocking=waits)
+        self.traits = Traits(reward_range=(0.0, 1.0 if normalise else BEST), blocking=waits)
         self.records = None if data_path is None else load_records(data_path, split_by, skip_bad_lines)
         by = "" if split_by == "session" else "-diagnosis"
         if self.records is not None:
             self.name = f"learn2ask-data-{self.records.digest[:12]}{by}"
             self.observation_space = _SharedSpace(100_000, min_length=0, charset=self.records.letters())
         else:
-            secret, random_labels = "" if protocol_hidden else "-open", "-labels" if labels == "random" else ""
             c = self.clinics
             sizes = f"{c.num_required}of{c.num_items}-c{c.num_conditions}-stop{c.stop_share:g}"
-            self.name = f"learn2ask-{sizes}{secret}{random_labels}{by}"
-        self._packs = ClinicPacks(
-            clinics=self.clinics,
-            hidden=protocol_hidden,
-            random_labels=labels == "random",
-            whole_conditions=split_by == "diagnosis",
-        )
+            self.name = f"learn2ask-{sizes}{by}"
+        self._packs = ClinicPacks(clinics=self.clinics, whole_conditions=split_by == "diagnosis")
         self._words = NaturalRecords(form)
-        self._speech = (
-            NaturalClinic(self.clinics, not protocol_hidden, form)
-            if protocol == "natural"
-            else CompactClinic(self.clinics, not protocol_hidden)
-        )
+        self._speech = NaturalClinic(self.clinics, form) if protocol == "natural" else CompactClinic(self.clinics)
         self.wording = self._speech if self.records is None else self._words
         self._start(self._drawn(0))
 
@@ -193,29 +171,22 @@ class Learn2Ask(TaskWorld[AnyTask]):
         """Read the answer, have it judged, and show the scores. Raises `EnvironmentFailure` where the judge does."""
         assert not self._outcome, "the task is over; call reset()"
         answer = self.wording.read(action)
-        if answer.complaint and self.lenient and not self._warned:
-            self._warned = True
-            return self.wording.warning(answer.complaint), 0.0, False, False, {}
         outcome, scores, note = graded(self._task, answer, self.judge)
-        points = scores.fused(self.fusion)
         judged = Judged(
             outcome=outcome,
             scores=scores,
-            fusion=self.fusion,
-            points=points,
-            best=self._best,
-            revealed=revealed(self._task, outcome, answer) if self.protocol_hidden else {},
+            revealed=revealed(self._task, outcome, answer),
             note=note,
             complaint=answer.complaint,
         )
         self._outcome = outcome
-        return self._ended(self.wording.feedback(judged), points / self._best if self.normalise else points)
+        return self._ended(self.wording.feedback(judged), scores.points / BEST if self.normalise else scores.points)
 
     def render(self) -> str:
         return f"{self._observed()}\n{self._outcome}"
 
     def _start(self, task: AnyTask) -> None:
-        self._task, self._outcome, self._warned = task, "", False
+        self._task, self._outcome = task, ""
 
     def _drawn(self, seed: int) -> AnyTask:
         rng = random.Random(seed)
@@ -227,10 +198,8 @@ class Learn2Ask(TaskWorld[AnyTask]):
 
     def _check(self, judge: Judge | None, data_path: str | None) -> None:
         check_choice("data.env.split_by", self.split_by, ("session", "diagnosis"))
-        check_choice("data.env.fusion", self.fusion, tuple(MAXIMA))
         check_choice("data.env.form", self.form, ("tagged", "raw"))
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_share("data.env.stop_share", self.clinics.stop_share, "0.4 is the default.")
         for name, low, high in (
             ("num_items", 2, len(ITEMS)),

@@ -4,8 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.pde.actions import ACTIONS
-from cod_lightning.envs.pde.library import TERMS, Equation, Template, equation_of, written
+from cod_lightning.envs.pde.library import Equation, Template, equation_of, written
 from cod_lightning.envs.pde.numerics import highest_amplitude, stable
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
@@ -32,10 +31,6 @@ class PDETask:
     level: int
     """Which quarter of the amplitudes, 1 to 4."""
     noise_seed: int
-    library: tuple[str, ...] = TERMS
-    """Order in which terms, or the compact protocol's equations, are listed."""
-    actions: tuple[str, ...] = ACTIONS
-    """Order in which the actions are explained."""
 
     @property
     def equation(self) -> Equation:
@@ -52,17 +47,6 @@ class Worlds:
     """Templates by pack index, as in the benchmark, instead of at random."""
     max_modes: int
     """Sine modes in an initial state, with normal weights; 0 for one mode of weight 1."""
-    listed: tuple[str, ...]
-    """What `PDETask.library` lists."""
-    shuffled: bool
-    """Whether a pack has its own order of the list and of the actions."""
-
-    def orders(self, seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Order of the list and of the actions."""
-        if not self.shuffled:
-            return self.listed, ACTIONS
-        rng = random.Random(derive_seed("pde order", seed))
-        return tuple(rng.sample(self.listed, len(self.listed))), tuple(rng.sample(ACTIONS, len(ACTIONS)))
 
     def equation(self, seed: int, split: Split | None, index: int | None, avoid: Equation = ()) -> Equation:
         """A template with signs and magnitudes (two decimals); of the split, other than `avoid`."""
@@ -81,7 +65,7 @@ class Worlds:
         value, expected = written(avoid) or "the family", f"an equation of the split {split}"
         raise ConfigError("data.env.family", value, expected, "Choose another family.")
 
-    def task(self, seed: int, equation: Equation, position: int, orders: tuple[tuple[str, ...], ...]) -> PDETask:
+    def task(self, seed: int, equation: Equation, position: int) -> PDETask:
         """The task at a position, whatever the length of its pack; its state is redrawn until it is stable."""
         strata = random.Random(derive_seed("pde strata", seed, position // NUM_STRATA))
         level = strata.sample(range(NUM_STRATA), NUM_STRATA)[position % NUM_STRATA]
@@ -99,8 +83,6 @@ class Worlds:
                     amplitude=amplitude,
                     level=level + 1,
                     noise_seed=derive_seed("pde noise", seed, position),
-                    library=orders[0],
-                    actions=orders[1],
                 )
         expected = f"a stable initial state; none in {_MOST_STATES} draws"
         raise ConfigError("data.env.family", written(equation), expected, "Choose another family.")

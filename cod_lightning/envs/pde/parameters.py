@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_in, check_share, check_span, check_unused
+from cod_lightning.envs.checks import check_choice, check_in, check_span, check_unused
 from cod_lightning.envs.pde.library import FAMILIES, eligible
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, check_at_least, check_between
@@ -38,14 +38,8 @@ class PDEParameters(Unchanging):
     """Whether values are listed when measured (our default) or only by a regression, as in the paper."""
     reveal_truth: bool = False
     """Whether the feedback states if the active terms were right, and contexts see the reward; in the paper neither is so."""
-    length_penalty: float = 0.0
-    """Subtracted times turns / max_turns from the reward of a finalised equation, down to 0."""
-    lenient: bool = False
-    """Whether a task's first unreadable answer only costs a step."""
     protocol: Literal["natural", "compact"] = "natural"
     """Sentences for language models (natural) or fused words for tiny policies (compact, a small instance)."""
-    labels: Literal["fixed", "random"] = "fixed"
-    """Whether library and actions are listed in one order (fixed) or in one of the pack's own (random)."""
 
     @property
     def compact(self) -> bool:
@@ -58,13 +52,12 @@ class PDEParameters(Unchanging):
         drawn = "compact" if self.compact else self.family.removeprefix("physical_full_")
         return (
             f"pde-{drawn}-{self.min_terms}-{self.max_terms}-grid{self.grid_points}x{self.time_levels}"
-            f"-noise{self.noise_level:g}{'-labels' if self.labels == 'random' else ''}"
+            f"-noise{self.noise_level:g}"
         )
 
     def __post_init__(self) -> None:
         compact = self.compact
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.family", self.family, tuple(FAMILIES))
         fewest = 2 if compact else 3
         if self.max_turns < fewest:
@@ -84,7 +77,6 @@ class PDEParameters(Unchanging):
         check_at_least("data.env.kappa_threshold", self.kappa_threshold, 1, "100 is the reference's.")
         check_in("data.env.grid_points", self.grid_points, 17, 1025, "257 is the reference's.")
         check_in("data.env.time_levels", self.time_levels, 101, 8001, "2001 is the reference's.")
-        check_share("data.env.length_penalty", self.length_penalty, "0 is the default.")
         if compact:
             unused = {"kappa_threshold": self.kappa_threshold, "show_samples": self.show_samples}
             check_unused(PDEParameters, "with protocol=compact", family=self.family, **unused)

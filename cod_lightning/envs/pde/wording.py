@@ -1,10 +1,10 @@
 """Two renderings of PDE Discovery: sentences for language models, fused words for tiny policies."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cod_lightning.envs.pde.desk import MERGED, MOST_CANDIDATES, MOST_UNCERTAIN, Dataset, Desk
-from cod_lightning.envs.pde.library import named, support, written
+from cod_lightning.envs.pde.library import TERMS, named, support, written
 from cod_lightning.envs.pde.numerics import LIMIT
 from cod_lightning.envs.pde.parameters import PDEParameters
 from cod_lightning.envs.pde.regression import SATURATED, Fit, Reading, Regression
@@ -37,7 +37,7 @@ class NaturalPDE:
 
     parameters: PDEParameters
 
-    def rules(self, library: Sequence[str], actions: Sequence[str]) -> str:
+    def rules(self) -> str:
         """What there is, what is hidden, what can be done, how to answer."""
         p = self.parameters
         count = str(p.max_terms) if p.min_terms == p.max_terms else f"{p.min_terms} to {p.max_terms}"
@@ -49,13 +49,13 @@ class NaturalPDE:
         shown = (
             "The measured values are listed at once." if p.show_samples else "The values are listed by a regression."
         )
-        helps = "\n\n".join(f"{name}: {_HELP[name].format(max_terms=p.max_terms)}" for name in actions)
+        helps = "\n\n".join(f"{name}: {_HELP[name].format(max_terms=p.max_terms)}" for name in _HELP)
         return (
             "A quantity u(x, t) on 0 < x < 1, 0 <= t <= 1 obeys u_t = u_xx + f(u) and is zero at both ends. The reaction f is "
             f"hidden. It is a sum of {count} terms of the library below, each times a number whose size lies between 0.5 and 2 and "
             "whose sign may be plus or minus. All tasks of a pack have the same f; each starts from another unknown profile "
             "u(x, 0) >= 0, which fades with time.\n\n"
-            f"Library: {named(library)}\n(exp(u)-1 is one term, as is every quotient.)\n\n"
+            f"Library: {named(TERMS)}\n(exp(u)-1 is one term, as is every quotient.)\n\n"
             f"You have {p.max_turns} steps and {p.point_budget} points per task. A measurement gives u (noise about "
             f"{p.noise_level:g}) and y = u_t - u_xx, which is f(u) (noise about {p.noise_level / 4:g}). f is cut to +-{LIMIT:g}: "
             f"points with |y| >= {SATURATED:g} say only that, and are left out of fits. {shown} {kept}\n\n"
@@ -98,10 +98,6 @@ class NaturalPDE:
     def refused(self, complaint: str) -> str:
         """A wrong value."""
         return f"Error: {complaint}"
-
-    def warned(self, complaint: str) -> str:
-        """A first answer that could not be read, where that is forgiven."""
-        return f"Error: your answer could not be read: {complaint}. Another one like it ends the task."
 
     def sampled(self, kept: Dataset) -> str:
         """A new dataset."""
@@ -202,5 +198,10 @@ class CompactPDE:
         shown = [f"{word}:{verdict}" for word in CANDIDATES for verdict in ("ok", "no", "?")]
         answers = [f"<answer>{word}</answer>" for word in (*PROBES, *(f"f={word}" for word in CANDIDATES))]
         levels = [f"amp={level}" for level in range(1, 5)]
-        refused = ("sample-first", "no-points", "no-equation", "unreadable")
+        refused = (
+            "sample-first",
+            "no-points",
+            "no-equation",
+            "unreadable",
+        )  # the last is never shown, but part of shipped sizes
         return ("pde", *levels, *shown, *answers, *(f"f={word}" for word in CANDIDATES), *self.outcomes, *refused)

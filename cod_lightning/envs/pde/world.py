@@ -20,7 +20,7 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
 from cod_lightning.envs.pde.desk import Desk, Refused
-from cod_lightning.envs.pde.library import TERMS, Equation, eligible, loss, support, written
+from cod_lightning.envs.pde.library import Equation, eligible, loss, support, written
 from cod_lightning.envs.pde.numerics import measured, solution
 from cod_lightning.envs.pde.packs import PDETask, Worlds
 from cod_lightning.envs.pde.parameters import PDEParameters
@@ -84,8 +84,8 @@ class PDEPlayers(TaskPlayers["PDEDiscovery"]):
             play = PDEPlay(self.env.parameters)
             return play, Note(equation=equation, trust="likely")
         signs = {(term, 1 if value > 0 else -1) for term, value in equation}
-        truth = {word: set(CANDIDATES[word]) == signs for word in self.env._worlds.listed}
-        return VerdictPlay(self.env._worlds.listed), truth
+        truth = {word: set(CANDIDATES[word]) == signs for word in self.env.listed}
+        return VerdictPlay(self.env.listed), truth
 
 
 class PDEDiscovery(TaskWorld[PDETask]):
@@ -109,22 +109,17 @@ class PDEDiscovery(TaskWorld[PDETask]):
             templates=templates if p.compact else eligible(p.family, p.min_terms, p.max_terms),
             in_turn=p.family == "physical_full_eval_4000" and not p.compact,
             max_modes=0 if p.compact else 2,
-            listed=tuple(w for w, t in CANDIDATES.items() if t in templates) if p.compact else TERMS,
-            shuffled=p.labels == "random",
         )
+        self.listed = tuple(word for word, template in CANDIDATES.items() if template in templates)
+        """Equations of the compact protocol."""
         self._natural, self._words = NaturalPDE(p), CompactPDE()
         self._desk = Desk()
-        self._task = PDETask(
-            terms=("u",), coefficients=(-1.0,), weights=(1.0,), amplitude=1.0, level=1, noise_seed=0,
-            library=self._worlds.listed,
-        )  # fmt: skip
+        self._task = PDETask(terms=("u",), coefficients=(-1.0,), weights=(1.0,), amplitude=1.0, level=1, noise_seed=0)
         self._restart()
 
     @property
     def rules(self) -> str:
-        if self.parameters.compact:
-            return self._words.rules()
-        return self._natural.rules(self._task.library, self._task.actions)
+        return self._words.rules() if self.parameters.compact else self._natural.rules()
 
     @property
     def success(self) -> bool:
@@ -133,8 +128,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed("pde pack", self.name, str(split), seed, index)
         equation = self._worlds.equation(world_seed, split, index)
-        orders = self._worlds.orders(world_seed)
-        specs = (self._worlds.task(world_seed, equation, n, orders) for n in range(num_tasks))
+        specs = (self._worlds.task(world_seed, equation, n) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
 
     def _start(self, task: PDETask) -> None:
@@ -144,8 +138,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         self._restart()
 
     def _drawn(self, seed: int) -> PDETask:
-        equation = self._worlds.equation(seed, None, None)
-        return self._worlds.task(seed, equation, 0, self._worlds.orders(seed))
+        return self._worlds.task(seed, self._worlds.equation(seed, None, None), 0)
 
     def _observed(self) -> str:
         if self.parameters.compact:
@@ -158,7 +151,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         self._turn += 1
         if not complaint:
             return self._compact_step(answer) if self.parameters.compact else self._natural_step(answer)
-        return self._unreadable(complaint)
+        return self._end("malformed", complaint)
 
     def render(self) -> str:
         final = f"; finalised {written(self._final.equation)}" if self._final else ""
@@ -168,7 +161,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         )
 
     def _restart(self) -> None:
-        self._outcome, self._turn, self._warned = "", 0, False
+        self._outcome, self._turn = "", 0
         self._final: Fit | None = None
         self._verdicts = ""
         self._tested: set[str] = set()
@@ -177,7 +170,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
     def _natural_step(self, answer: str) -> Stepped:
         command, complaint = command_of(answer)
         if command is None:
-            return self._unreadable(complaint)
+            return self._end("malformed", complaint)
         desk, result = self._desk, ""
         try:
             match command.name:
@@ -203,13 +196,13 @@ class PDEDiscovery(TaskWorld[PDETask]):
             if self._desk.budget < len(points):
                 return self._go_on("no-points")
             self._desk.sample(points, self._measure)
-            self._tested |= set(DICTIONARIES[dictionary]) & set(self._task.library)
+            self._tested |= set(DICTIONARIES[dictionary]) & set(self.listed)
             survives, _ = self._judged(self._tested)
-            self._verdicts = self._words.verdicts(survives, self._task.library)
+            self._verdicts = self._words.verdicts(survives, self.listed)
             return self._go_on(self._verdicts or "no-equation")
         word = answer.removeprefix("f=")
-        if word == answer or word not in self._task.library:
-            return self._unreadable("")
+        if word == answer or word not in self.listed:
+            return self._end("malformed")
         if not self._desk.sampled:
             return self._go_on("sample-first")
         self._final = Fit(self._judged({word})[1][word], 0.0)
@@ -231,12 +224,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         scale = self.parameters.noise_level
         return Reading(x, t, state + scale * float(noise[0]), rate + scale / 4 * float(noise[1]))
 
-    def _unreadable(self, complaint: str) -> Stepped:
-        if self.parameters.lenient and not self._warned:
-            self._warned = True
-            return self._go_on("unreadable" if self.parameters.compact else self._natural.warned(complaint))
-        return self._end("malformed", complaint)
-
     def _go_on(self, result: str) -> Stepped:
         if self._turn >= self.max_turns:
             return self._end("late")
@@ -249,7 +236,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         reward = 0.0
         if self._final:
             reward = 1 / (1 + loss(self._final.equation, self._task.equation))
-            reward = max(0.0, reward - self.parameters.length_penalty * self._turn / self.max_turns)
         if self.parameters.compact:
             words = self._words.feedback(outcome, answered if self.parameters.reveal_truth else "", self._verdicts)
         else:

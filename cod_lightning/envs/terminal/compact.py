@@ -110,8 +110,6 @@ class CompactTerminal(WorldWording):
         return "shell"
 
     def observation(self, view: TerminalView) -> str:
-        if view.warning:
-            return "malformed"
         return _shown_effect(view, view.attempts[-1].said, ok=False) if view.attempts else f"goal={view.task.type}"
 
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:

@@ -208,7 +208,7 @@ class ShellPlay(Play[Quirks]):
         return learn(read_view(first[0]), last_known(before), Outcome.of(before, after), LOCAL)[0]
 
     def noisy(self, facts: Quirks, accuracy: float, rng: random.Random) -> Quirks:
-        wild = with_quirks(self.site, rng, len(SLOTS), random_labels=False).quirks
+        wild = with_quirks(self.site, rng, len(SLOTS)).quirks
         wrong = [slot for slot in SLOTS if rng.random() >= accuracy]
         return replace(facts, **{slot: rng.choice((getattr(wild, slot), "")) for slot in wrong})
 

@@ -61,21 +61,7 @@ class Site:
         return self.quirks.login or self.user
 
 
-@dataclass(frozen=True)
-class QuirkNames:
-    """Where the names of hidden things come from: a short list, or made up."""
-
-    rng: random.Random
-    random: bool
-
-    def pick(self, *names: str) -> str:
-        """One of the names, or a new word."""
-        if not self.random:
-            return self.rng.choice(names)
-        return "".join(self.rng.choice("bdfgklmnprstvz") + self.rng.choice("aeiou") for _ in range(3))
-
-
-def draw_site(rng: random.Random, num_quirks: int, random_labels: bool) -> Site:
+def draw_site(rng: random.Random, num_quirks: int) -> Site:
     """A site with that many quirks, each in a slot of its own."""
     user = rng.choice(USERS)
     folder = rng.choice(FOLDERS)
@@ -86,31 +72,26 @@ def draw_site(rng: random.Random, num_quirks: int, random_labels: bool) -> Site:
         local_folder=rng.choice(FOLDERS),
         remote_folder=rng.choice((f"/home/{user}/{folder}", "/var/www/html", f"/opt/{folder}", f"/home/{user}")),
     )
-    return with_quirks(site, rng, num_quirks, random_labels)
+    return with_quirks(site, rng, num_quirks)
 
 
-def with_quirks(site: Site, rng: random.Random, num_quirks: int, random_labels: bool) -> Site:
+def with_quirks(site: Site, rng: random.Random, num_quirks: int) -> Site:
     """The same site with other quirks."""
     slots = rng.sample(SLOTS, num_quirks)
     accounts = tuple(rng.sample([name for name in USERS if name != site.user], 3))
     login = rng.choice(accounts) if "login" in slots else ""
-    labels = QuirkNames(rng, random_labels)
-    mount = f"mount /srv/{labels.pick('rw', 'live', 'edit', 'stage')}"
-    drop = f"drop /home/{login or site.user}/{labels.pick('incoming', 'inbox', 'drop', 'transfer')}"
+    pick = rng.choice
+    mount = f"mount /srv/{pick(('rw', 'live', 'edit', 'stage'))}"
+    drop = f"drop /home/{login or site.user}/{pick(('incoming', 'inbox', 'drop', 'transfer'))}"
     drawn = {
-        "transfer": rng.choice(("rsync", "scp -O")) if site.system != "windows" else "scp -O",
-        "route": rng.choice(
-            (
-                f"jump {labels.pick('bastion', 'gateway', 'relay', 'edge')}",
-                f"port {rng.randint(2000, 9999) if random_labels else rng.choice((2222, 2200, 8022, 2022))}",
-            )
+        "transfer": pick(("rsync", "scp -O")) if site.system != "windows" else "scp -O",
+        "route": pick(
+            (f"jump {pick(('bastion', 'gateway', 'relay', 'edge'))}", f"port {pick((2222, 2200, 8022, 2022))}")
         ),
         "login": login,
-        "tools": rng.choice(
-            (labels.pick("busybox", "toybox", "corp", "kit"), f"{labels.pick('safe', 'site', 'my', 'x')}-")
-        ),
-        "place": rng.choice((mount, drop)) if site.remote_folder != f"/home/{site.user}" else drop,
-        "home": f"{homes(site.system)}{labels.pick('user.corp', 'user.net', 'user-01', 'user_old')}",
+        "tools": pick((pick(("busybox", "toybox", "corp", "kit")), f"{pick(('safe', 'site', 'my', 'x'))}-")),
+        "place": pick((mount, drop)) if site.remote_folder != f"/home/{site.user}" else drop,
+        "home": f"{homes(site.system)}{pick(('user.corp', 'user.net', 'user-01', 'user_old'))}",
     }
     quirks = Quirks(**{slot: drawn[slot] for slot in slots})
     return replace(site, quirks=quirks, accounts=accounts if login else ())

@@ -32,8 +32,6 @@ class TerminalView:
     last: TypedLine | None
     attempts: tuple[TypedLine, ...]
     """In compact form only; else empty."""
-    warning: str = ""
-    """Why the last answer could not be read, where that was forgiven."""
 
 
 class NaturalTerminal(WorldWording):
@@ -58,11 +56,9 @@ class NaturalTerminal(WorldWording):
         """What is seen before a command line."""
         parts: list[str] = []
         task = view.task
-        if view.warning:
-            parts.append(f"Your answer could not be read: {view.warning}. {_FORM}")
         if view.last is not None:
             parts.append(_result_text(view.last.result))
-        elif not view.warning:
+        else:
             parts.append(
                 f"Local machine: {_SYSTEMS[task.site.system]}. Remote host: {task.site.host}, account {task.site.user}, keys are "
                 f"set up.\nTask: {goal_text(task)}"

@@ -6,7 +6,6 @@ and `tar -C` work; the task stands in the first observation, so that the system 
 """
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -23,7 +22,7 @@ from cod_lightning.envs.terminal.plans import num_lines
 from cod_lightning.envs.terminal.policies import play_of
 from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quirks
 from cod_lightning.envs.terminal.shell import Shell
-from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, TerminalTask, draw_task
+from cod_lightning.envs.terminal.tasks import COMPOSITE, TYPES, TerminalTask, draw_task
 from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TypedLine, view_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -47,7 +46,7 @@ class TerminalRules(TaskRules["Terminal"]):
             if self.env.compact:
                 new = compact.site_with(old, compact.draw_ways(rng, self.env.quirks))
             else:
-                new = with_quirks(old, rng, self.env.quirks, self.env.labels == "random")
+                new = with_quirks(old, rng, self.env.quirks)
             later = [replace(self.env._spec(task), site=new) for task in pack.tasks[at:]]
             fits = self.env.compact or split_of_text(repr(new)) is pack.split
             if fits and new.quirks != old.quirks and all(map(self.env._in_time, later)):
@@ -77,12 +76,9 @@ class Terminal(TaskWorld[TerminalTask]):
         max_turns: Command lines per task; 12 is the reference's.
         max_commands: Commands that one line may hold. With many, trying costs fewer turns.
         composite_ratio: Probability that a task is of a composite type.
-        task_types: Which of the 17 types (in compact form 8) may be drawn; null for all.
         feedback: Whether the words after a failed task say which test of the goal failed (reason), or only that it did (plain).
         length_penalty: A success with t turns is worth 1 - length_penalty * t / max_turns. 0 is the reference's; with quirks a
             small one such as 0.1 makes learning visible in the reward also where every task is solved.
-        lenient: Whether the first answer of a task that cannot be read costs a turn only.
-        labels: Hidden names (jump host, folders, tools) from short lists (fixed) or made up for each pack (random).
         protocol: Command lines for language models (natural) or single words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
     """
@@ -97,24 +93,19 @@ class Terminal(TaskWorld[TerminalTask]):
         max_turns: int = 12,
         max_commands: int = 8,
         composite_ratio: float = 0.5,
-        task_types: Sequence[str] | None = None,
         feedback: Literal["reason", "plain"] = "reason",
         length_penalty: float = 0.0,
-        lenient: bool = False,
-        labels: Literal["fixed", "random"] = "fixed",
         protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
         self.quirks, self.max_turns, self.max_commands = quirks, max_turns, max_commands
-        self.composite_ratio, self.length_penalty, self.lenient = composite_ratio, length_penalty, lenient
-        self.task_types = None if task_types is None else tuple(task_types)
-        self.feedback, self.labels, self.protocol, self.teacher = feedback, labels, protocol, teacher
+        self.composite_ratio, self.length_penalty = composite_ratio, length_penalty
+        self.feedback, self.protocol, self.teacher = feedback, protocol, teacher
         self._check()
         self.compact = protocol == "compact"
         self.wording = compact.CompactTerminal() if self.compact else NaturalTerminal()
-        kinds = self._kinds()
-        drawn = "" if task_types is None else "-" + ".".join(str(TYPES.index(kind)) for kind in sorted(set(kinds)))
-        self.name = f"terminal-{protocol}-q{quirks}-t{max_turns}-{max_commands}-c{composite_ratio:g}-{labels}{drawn}"
+        self.types = tuple(compact.SLOT_OF) if self.compact else TYPES
+        self.name = f"terminal-{protocol}-q{quirks}-t{max_turns}-{max_commands}-c{composite_ratio:g}-fixed"
         self._task: TerminalTask | None = None
         self._shell: Shell | None = None
         self._restart()
@@ -134,9 +125,9 @@ class Terminal(TaskWorld[TerminalTask]):
         """A site of that split; in compact form, which has few of them, of none."""
         for _ in range(_MOST_DRAWS):
             if self.compact:
-                plain = replace(draw_site(rng, 0, False), system="linux")
+                plain = replace(draw_site(rng, 0), system="linux")
                 return compact.site_with(plain, compact.draw_ways(rng, self.quirks))
-            site = draw_site(rng, self.quirks, self.labels == "random")
+            site = draw_site(rng, self.quirks)
             if split in (None, split_of_text(repr(site))):
                 return site
         raise ConfigError("data.env.quirks", self.quirks, f"a number with a site in the split {split}", "Raise it.")
@@ -145,9 +136,8 @@ class Terminal(TaskWorld[TerminalTask]):
         """A task that can be solved in time, at the site or one of its own; of the split itself where its site is of none."""
         rng = random.Random(seed)
         for _ in range(_MOST_DRAWS):
-            kinds = self._kinds()
             composite = rng.random() < self.composite_ratio
-            kind = rng.choice([kind for kind in kinds if (kind in COMPOSITE) == composite] or kinds)
+            kind = rng.choice([kind for kind in self.types if (kind in COMPOSITE) == composite] or self.types)
             task = draw_task(rng, site or self._site(rng, None), kind)
             if self.compact:
                 task = replace(task, side=compact.SIDE_OF[compact.SLOT_OF[kind]])
@@ -155,14 +145,11 @@ class Terminal(TaskWorld[TerminalTask]):
             fits = fits or split in (None, split_of_text(compact.canonical(task) if self.compact else repr(task)))
             if fits and self._in_time(task):
                 return task
-        expected = f"enough for a task of the types {', '.join(self._kinds())}; none was found in {_MOST_DRAWS} draws"
+        expected = f"enough for a task of the types {', '.join(self.types)}; none was found in {_MOST_DRAWS} draws"
         raise ConfigError("data.env.max_turns", self.max_turns, expected, "Raise it or data.env.max_commands.")
 
     def _in_time(self, task: TerminalTask) -> bool:
         return self.compact or num_lines(view_of(task), task.site.quirks, self.max_commands) <= self.max_turns
-
-    def _kinds(self) -> tuple[str, ...]:
-        return self.task_types or (tuple(compact.SLOT_OF) if self.protocol == "compact" else TYPES)
 
     def _start(self, task: TerminalTask) -> None:
         self._task = task
@@ -178,15 +165,12 @@ class Terminal(TaskWorld[TerminalTask]):
     def step(self, action: str) -> Stepped:
         assert self._task is not None, "call reset() first"
         assert not self._outcome, "the task is over; call reset()"
-        self._warning = ""
         self._turn += 1
         said, complaint = answer_of(action)
         complaint = complaint or self._complaint(said)
-        if complaint and (self._warned or not self.lenient):
-            return self._end("malformed", complaint)
         if complaint:
-            self._warned, self._warning, self._last = True, complaint, None
-        elif self._reached(said):
+            return self._end("malformed", complaint)
+        if self._reached(said):
             return self._end("win")
         if self._turn == self.max_turns:
             return self._end("late", self._lack)
@@ -216,7 +200,7 @@ class Terminal(TaskWorld[TerminalTask]):
         return not self._lack
 
     def _restart(self) -> None:
-        self._outcome, self._turn, self._warning, self._warned = "", 0, "", False
+        self._outcome, self._turn = "", 0
         self._last: TypedLine | None = None
         self._attempts: tuple[TypedLine, ...] = ()
         self._lack = ""
@@ -230,7 +214,6 @@ class Terminal(TaskWorld[TerminalTask]):
             prompt=self._shell.prompt() if self._shell else "",
             last=self._last,
             attempts=self._attempts,
-            warning=self._warning,
         )
 
     def _end(self, outcome: str, reason: str = "") -> Stepped:
@@ -242,7 +225,6 @@ class Terminal(TaskWorld[TerminalTask]):
     def _check(self) -> None:
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
-        check_choice("data.env.labels", self.labels, ("fixed", "random"))
         if self.protocol == "compact":
             check_unused(Terminal, "with protocol=compact", feedback=self.feedback)
         check_turns(self.max_turns, "12 is the reference's.")
@@ -251,10 +233,3 @@ class Terminal(TaskWorld[TerminalTask]):
         most = len(compact.WAYS) if self.protocol == "compact" else len(SLOTS)
         check_in("data.env.quirks", self.quirks, 0, most, "2 is the default.")
         check_in("data.env.max_commands", self.max_commands, 1, 32, "8 is the default.")
-        if self.protocol == "compact" and self.labels == "random":
-            raise ConfigError("data.env.labels", self.labels, "fixed, since compact words are closed", "Leave it out.")
-        known = tuple(compact.SLOT_OF) if self.protocol == "compact" else (*SINGLE, *COMPOSITE)
-        chosen = known if self.task_types is None else self.task_types
-        if not chosen or not set(chosen) <= set(known):
-            expected = f"one or more of {', '.join(known)}"
-            raise ConfigError("data.env.task_types", list(chosen), expected, "Leave it out for all.")

@@ -78,8 +78,8 @@ class LOOP(PolicyLoss):
     r_u = prod_{t in u} p_t / q_t: the ratio of a token, of a whole turn, or of the whole episode (the source's
     trajectory), not normalised by its length. Source: arXiv 2502.01600 and its code (apple/ml-loop), with
     `baseline=LeaveOneOut`, `model.scale=none` and two passes over a rollout; its table has all three levels, per token best, its
-    code tokens and trajectories. What differs: the trajectory is one episode of a lifecycle; updates are made of whole packs, which
-    are shuffled between passes, where the source shuffles trajectories; trajectories of an advantage below 0.01 stay in
+    code tokens and trajectories. What differs: the trajectory is one episode of a lifecycle; updates are made of whole packs unless
+    `data.shuffle_episodes` makes them of single trajectories, as the source does; trajectories of an advantage below 0.01 stay in
     the denominator, where the source leaves them out and fills an update with others.
     """
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
 from cod_lightning.engines.base import Request, Served, digest
 from cod_lightning.engines.vllm_folder import WeightFolder
-from cod_lightning.engines.vllm_server import watch
+from cod_lightning.engines.vllm_server import fleet
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.turn import ServerLost
@@ -51,7 +51,7 @@ def two():
 
 
 def engine_for(servers, model, tmp_path, *, version=1, max_staleness=0, **kwargs):
-    settings = {"weights_folder": str(tmp_path), "max_retries": 0, "timeout_s": 10.0, "return_s": 5.0} | kwargs
+    settings = {"weights_folder": str(tmp_path), "timeout_s": 10.0, "return_s": 5.0} | kwargs
     engine = VLLMServerEngine(urls=[server.url for server in servers], **settings)
     engine.max_staleness = max_staleness
     engine.bind(model, stop_ids=[2], window=256)
@@ -65,7 +65,7 @@ def engine_for(servers, model, tmp_path, *, version=1, max_staleness=0, **kwargs
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """A lost server is tried again soon."""
-    monkeypatch.setattr(watch, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(fleet, "_PAUSE_S", 0.05)
 
 
 @pytest.fixture
@@ -122,26 +122,17 @@ def test_lifecycles_over_two_servers_are_exact_to_the_token(engine, tokenizer):
     assert count_drift(groups) == 0
 
 
-def test_every_server_gets_all_weights_by_name_and_gives_up_its_prefixes_at_each_sync(engine, two, model):
+def test_every_server_gets_all_weights_by_name_and_gives_up_its_prefixes_at_each_sync(engine, two, model, tmp_path):
+    two[0].prefix_cache_stuck = 2  # so often it gives them up late
     engine.update_weights(model.state_dict().items(), 2)
-    for server in two:
+    for server, num_resets in zip(two, (4, 2), strict=True):
         assert server.loaded == [frozenset(model.state_dict())] * 2
-        assert server.calls["/reset_prefix_cache"] == 2
-        assert server.version.endswith(":2")
-
-
-def test_weights_of_the_sync_before_are_removed(engine, model, tmp_path):
-    for version in (2, 3):
-        engine.update_weights(model.state_dict().items(), version)
-    assert len(list(tmp_path.rglob("model.safetensors"))) == 1
+        assert server.calls["/reset_prefix_cache"] == num_resets
+        assert server.version == engine.label
+    assert engine.label.endswith(":2")
+    assert len(list(tmp_path.rglob("model.safetensors"))) == 1, "those of the sync before are removed"
     engine.close()
     assert not list(tmp_path.iterdir())
-
-
-def test_a_prefix_cache_that_is_given_up_late_is_waited_for(engine, two, model):
-    two[0].prefix_cache_stuck = 2
-    engine.update_weights(model.state_dict().items(), 2)
-    assert two[0].version == two[1].version == engine.label
 
 
 def test_a_server_that_dies_in_a_rollout_loses_no_lifecycle(engine, two, tokenizer):
@@ -173,20 +164,6 @@ def test_a_server_that_comes_back_with_other_weights_gets_the_right_ones_before_
     assert len(two[1].loaded) == 2
 
 
-def test_turns_wait_for_the_only_server_to_come_back(model, tmp_path):
-    server = FakeVLLM()
-    engine = engine_for([server], model, tmp_path)
-    server.die()
-    timer = threading.Timer(0.2, server.come_back)
-    timer.start()
-    said = ask(engine, *(request(f"d{i}") for i in range(3)))
-    timer.join()
-    assert all(s.action_ids for s in said)
-    assert server.version == engine.label
-    engine.close()
-    server.die()
-
-
 def test_a_run_ends_with_one_message_when_no_server_comes_back(model, tmp_path):
     server = FakeVLLM()
     engine = engine_for([server], model, tmp_path, return_s=0.3)
@@ -196,18 +173,14 @@ def test_a_run_ends_with_one_message_when_no_server_comes_back(model, tmp_path):
     engine.close()
 
 
-def test_a_turn_that_kills_every_server_fails_alone(engine, two):
-    two[0].status = two[1].status = 500
+@pytest.mark.parametrize(
+    ("status", "said"), [(500, "3 vLLM servers were lost with this turn"), (400, "answered HTTP 400: it broke")]
+)
+def test_a_turn_that_kills_every_server_or_is_denied_fails_alone(engine, two, status, said):
+    two[0].status = two[1].status = status
     (failure,) = ask(engine, request(), return_exceptions=True)
     assert isinstance(failure, EngineFailure)
-    assert "3 vLLM servers were lost with this turn" in str(failure)
-
-
-def test_a_turn_that_a_server_denies_fails_alone_and_says_why(engine, two):
-    two[0].status = two[1].status = 400
-    (failure,) = ask(engine, request(), return_exceptions=True)
-    assert isinstance(failure, EngineFailure)
-    assert "answered HTTP 400: it broke" in str(failure)
+    assert said in str(failure)
     two[0].status = two[1].status = 0
     assert ask(engine, request())[0].action_ids
 
@@ -357,18 +330,13 @@ def test_two_ranks_share_one_server_and_rank_0_brings_it_the_weights(two, model,
 
     first, second = with_shared(sync_twice, shared, model, tmp_path)
     assert first == second
+    assert with_shared(lambda engine: [one.url for one in engine._servers], two, model, tmp_path) == [
+        [two[0].url, two[1].url],
+        [two[1].url, two[0].url],
+    ], "each rank begins at another"
     assert shared[0].version == first[0]
     assert shared[0].calls["/collective_rpc"] == 2
     assert shared[0].loaded == [frozenset(model.state_dict())] * 2
-
-
-def test_two_ranks_use_all_servers_each_beginning_at_another(two, model, tmp_path):
-    def first_home(engine):
-        engine.update_weights(model.state_dict().items(), 1)
-        return [str(replica) for replica in engine.replicas()]
-
-    homes = with_shared(first_home, two, model, tmp_path)
-    assert homes[0] == homes[1][::-1]
 
 
 def test_weights_do_not_change_under_a_turn_that_another_rank_waits_for(two, model, tmp_path):
@@ -443,34 +411,15 @@ def test_a_sync_of_an_adapter_sends_the_adapter_alone_by_a_new_name_each_time(ro
     assert roomy.calls["/collective_rpc"] == 0
     assert roomy.calls["/reset_prefix_cache"] == 2
     assert len(roomy.adapters[engine.label]) == len(adapter_weights(with_adapter))
-
-
-def test_a_server_that_comes_back_without_the_adapter_gets_it_before_it_serves(roomy, with_adapter, tmp_path):
-    engine = engine_for([roomy], with_adapter, tmp_path, version=None)
-    engine.update_weights(adapter_weights(with_adapter).items(), 1)
     roomy.die()
     roomy.come_back()
     (said,) = ask(engine, request())
     assert len(said.action_ids) == 4
-    assert list(roomy.adapters) == [engine.label]
-
-
-def test_a_left_out_part_of_an_adapter_is_refused(roomy, with_adapter, tmp_path):
-    engine = engine_for([roomy], with_adapter, tmp_path, version=None)
+    assert list(roomy.adapters) == [engine.label], "it gets the adapter before it serves"
     weights = adapter_weights(with_adapter)
     left_out, _ = weights.popitem()
     with pytest.raises(EngineFailure, match=f"left out .*{left_out}"):
-        engine.update_weights(weights.items(), 1)
-
-
-@pytest.mark.parametrize("room", [0, 2])
-def test_a_server_without_room_for_the_adapter_is_refused_with_the_flags_that_make_it(room, with_adapter, tmp_path):
-    server = FakeVLLM(adapter_rank=room)
-    with pytest.raises(ConfigError, match=rf"room for adapters of rank 4 \(model.policy.rank\), not {room}") as raised:
-        engine_for([server], with_adapter, tmp_path, version=None)
-    server.die()
-    for remedy in ("VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "--max-lora-rank 4", "data.engine.merge_adapters"):
-        assert remedy in str(raised.value)
+        engine.update_weights(weights.items(), 3)
 
 
 def test_a_server_without_room_for_the_adapter_takes_merged_weights_where_that_is_asked_for(
@@ -482,29 +431,45 @@ def test_a_server_without_room_for_the_adapter_takes_merged_weights_where_that_i
     assert two[0].loaded == [plain_names(with_adapter)]
 
 
+START = "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server"
+
+
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "is_bound", "said"),
     [
-        ({"dev_mode": False}, "development mode"),
-        ({"window": "wide"}, "development mode"),
-        ({"scale_out": False}, "--enable-scale-out"),
-        ({"logprobs_mode": "raw_logprobs"}, "processed_logprobs"),
+        ({"dev_mode": False}, False, ("development mode", START)),
+        ({"window": "wide"}, False, ("development mode", START)),
+        ({"scale_out": False}, False, ("--enable-scale-out", START)),
+        ({"logprobs_mode": "raw_logprobs"}, False, ("processed_logprobs", START)),
+        ({"window": 128}, True, ("at least 256 (model.policy.window), not 128",)),
+        ({"dtype": "torch.bfloat16"}, True, ("servers of one precision",)),
+        ({"adapter_rank": 2}, True, ("room for adapters of rank 4 (model.policy.rank), not 2", "--max-lora-rank 4")),
+        ({"adapter_rank": 0}, True, ("not 0", "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "data.engine.merge_adapters")),
+        ({}, False, ("a vLLM server that answers",)),
     ],
 )
-def test_a_server_that_was_started_wrong_is_refused_before_there_is_a_model(fault, said):
-    server = FakeVLLM(**fault)
-    with pytest.raises(ConfigError, match=said) as error:
-        VLLMServerEngine(urls=[server.url]).check(Served())
-    assert server.url in str(error.value)
-    assert "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server" in str(error.value)
-    server.die()
+def test_a_server_that_does_not_suit_is_refused_with_the_remedy_and_without_the_key(
+    fault, is_bound, said, with_adapter, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("VLLM_API_KEY", "hush-hush")
+    sound, server = FakeVLLM(adapter_rank=16), FakeVLLM(adapter_rank=16)
+    for name, value in fault.items():
+        setattr(server, name, value)
+    if not fault:
+        server.die()
 
+    def refuse():
+        if is_bound:
+            engine_for([sound, server], with_adapter, tmp_path, version=None)
+        else:  # before there is a model
+            VLLMServerEngine(urls=[server.url]).check(Served())
 
-def test_a_server_that_is_not_there_is_named_before_there_is_a_model():
-    server = FakeVLLM()
-    server.die()
-    with pytest.raises(ConfigError, match=f"data.engine.urls is {server.url}"):
-        VLLMServerEngine(urls=[server.url]).check(Served())
+    with pytest.raises(ConfigError) as raised:
+        refuse()
+    assert all(part in str(raised.value) for part in (server.url, *said))
+    assert "hush" not in str(raised.value)
+    for one in (server, sound):
+        one.die()
 
 
 def test_servers_that_a_killed_run_left_asleep_or_with_turns_held_serve_the_next_one(two, model, tmp_path):
@@ -512,28 +477,6 @@ def test_servers_that_a_killed_run_left_asleep_or_with_turns_held_serve_the_next
     engine = engine_for(two, model, tmp_path, sync_timeout_s=2.0)
     assert len(ask(engine, *(request(str(n)) for n in range(4)))) == 4
     assert (two[0].held, two[1].asleep) == (False, False)
-
-
-def test_a_window_too_short_for_the_policy_is_refused(model, tmp_path):
-    server = FakeVLLM(window=128)
-    with pytest.raises(ConfigError, match=r"at least 256 \(model\.policy\.window\), not 128"):
-        engine_for([server], model, tmp_path, version=None)
-    server.die()
-
-
-def test_servers_of_two_precisions_are_refused(two, model, tmp_path):
-    two[1].dtype = "torch.bfloat16"
-    with pytest.raises(ConfigError, match="servers of one precision"):
-        engine_for(two, model, tmp_path, version=None)
-
-
-def test_the_key_reaches_the_server_and_no_message(monkeypatch):
-    monkeypatch.setenv("VLLM_API_KEY", "hush-hush")
-    server = FakeVLLM(logprobs_mode="raw_logprobs")
-    with pytest.raises(ConfigError) as error:
-        VLLMServerEngine(urls=[server.url]).check(Served())
-    assert "hush" not in str(error.value)
-    server.die()
 
 
 def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brings_it(monkeypatch, model, tmp_path):

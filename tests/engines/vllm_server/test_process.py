@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -170,23 +171,13 @@ def asked(path, header, kind="http"):
     return sent[0].get("status") or sent[0]["code"], len(calls)
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ({"devices": ("0,4",)}, r"devices is 0,4; expected GPUs of this machine, which has 4, counted from 0 on"),
-        ({"devices": ("3",), "arguments": ("--tensor_parallel_size=2",)}, "devices is 3; expected 2 GPUs for each"),
-    ],
-)
-def test_a_server_that_needs_more_gpus_than_there_are_is_refused(how, said, monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
-    with pytest.raises(ConfigError, match=said):
-        check_local(1, LocalServers(**how))
-
-
 def test_what_cannot_be_started_here_is_refused_by_key(monkeypatch):
     with pytest.raises(ConfigError, match=r"data\.engine\.local\.devices is \['0'\]; expected 2 entries"):
         check_local(2, LocalServers(devices=("0",)))
-    monkeypatch.setattr("cod_lightning.engines.vllm_server.process.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"data\.engine\.start is 1; expected vLLM in this environment"):
+
+    def missing(name):
+        raise PackageNotFoundError
+
+    monkeypatch.setattr("cod_lightning.engines.vllm_start.version", missing)
+    with pytest.raises(ConfigError, match=r"data\.engine is VLLMServerEngine; expected vLLM in this environment"):
         check_local(1, LocalServers())

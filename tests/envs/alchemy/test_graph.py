@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from cod_lightning.envs.alchemy import Alchemy
-from cod_lightning.envs.alchemy.graph import book_of, levels, slots_of, split_of, way_to
+from cod_lightning.envs.alchemy.graph import book_of, levels, slots_of, way_to
 from cod_lightning.envs.alchemy.tasks import target_sequence
 from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.errors import ConfigError
@@ -96,15 +96,6 @@ def test_all_targets_are_asked_for_once_before_any_comes_again(parameters):
         assert min(map(_tier, pack.tasks)) >= 1
 
 
-@pytest.mark.parametrize("parameters", [{}, {**HARD, "labels": "random"}, COMPACT])
-def test_a_long_pack_begins_with_the_short_one(parameters):
-    env = Alchemy(**parameters)
-    for index in range(10):
-        packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=n) for n in (4, 8, 33)]
-        assert packs[0].tasks == packs[1].tasks[:4] == packs[2].tasks[:4]
-        assert packs[1].tasks == packs[2].tasks[:8]
-
-
 def test_the_first_eight_positions_ask_for_all_tiers_alike():
     candidates = ((), ("k", "l", "m", "n"), ("p", "q", "r"), ("u", "v"), ("x",))
     drawn = [list(islice(target_sequence(random.Random(seed), candidates), 10)) for seed in range(3000)]
@@ -145,17 +136,6 @@ def test_every_target_can_be_made_in_time_and_the_plan_is_replayed(parameters):
 
 
 @pytest.mark.slow
-def test_no_recipes_with_the_same_first_targets_are_in_two_splits():
-    for env in (Alchemy(**COMPACT), Alchemy(labels="random")):
-        drawn = {}
-        for split in Split:
-            packs = _packs(env, 60, 6, split)
-            drawn[split] = {(p.tasks[0].spec.recipes, *(task.spec.target for task in p.tasks[:4])) for p in packs}
-            assert {split_of(recipes, targets) for recipes, *targets in drawn[split]} == {split}
-        assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
-
-
-@pytest.mark.slow
 def test_small_graphs_are_held_out_by_no_split():
     drawn = [{p.tasks[0].spec.recipes for p in _packs(Alchemy(**SMALL), 200, 1, split)} for split in Split]
     assert min(map(len, drawn)) > 100, "of 360"
@@ -170,15 +150,6 @@ def test_both_protocols_draw_the_same_structure_but_for_the_split_that_names_dec
             name = dict(zip(sum(left.spec.tiers, ()), sum(right.spec.tiers, ()), strict=True))
             assert {(name[a], name[b], name[c]) for a, b, c in left.spec.recipes} == set(right.spec.recipes)
             assert name[left.spec.target] == right.spec.target
-
-
-def test_random_labels_vary_the_noun_and_the_order_of_listing():
-    packs = _packs(Alchemy(labels="random"), 60, 1)
-    assert len({pack.tasks[0].spec.noun for pack in packs}) == 5
-    assert any(list(tier) != sorted(tier) for pack in packs for tier in pack.tasks[0].spec.tiers)
-    fixed = _packs(Alchemy(), 20, 1)
-    assert {pack.tasks[0].spec.noun for pack in fixed} == {"elements"}
-    assert all(list(tier) == sorted(tier) for pack in fixed for tier in pack.tasks[0].spec.tiers)
 
 
 @pytest.mark.parametrize("parameters", [{}, HARD, {**HARD, "multiplier_min": 1.0, "multiplier_max": 1.0}])

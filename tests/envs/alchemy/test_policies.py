@@ -1,7 +1,7 @@
 """Who does alchemy without a model."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.alchemy import Alchemy
 from cod_lightning.envs.alchemy.notes import NaturalNotes
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import HiddenRules, Players, Reference, TextPolicy, beside
+from cod_lightning.envs.base import Players, Reference, TextPolicy, beside
 from cod_lightning.types import Message, Role, Split
 from tests.envs.alchemy.worlds import COMPACT, HARD, MANY
 from tests.envs.scripted_life import live, success_by_position
@@ -156,26 +156,3 @@ def test_a_perfect_teacher_that_was_told_the_truth_always_succeeds():
                 lived.success
                 for lived in live(env, pack, beside(env, Players).demonstrator(pack), env.parameters.protocol)
             )
-
-
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
-def test_a_context_of_no_accuracy_or_of_junk_says_nothing_of_the_truth(protocol):
-    for shares in ({"context_true": 1.0, "context_junk": 0.0}, {"context_true": 0.0, "context_junk": 1.0}):
-        env = Alchemy(**{**COMPACT, "protocol": protocol}, teacher=TeacherDials(context_accuracy=0.0, **shares))
-        pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-        changed = beside(env, HiddenRules).changed(pack, at=1, seed=0)
-        here, there = map(beside(env, Players).demonstrator, (pack, replace(changed, tasks=changed.tasks[1:])))
-        assert [here.context(random.Random(i)) for i in range(9)] == [there.context(random.Random(i)) for i in range(9)]
-
-
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
-def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
-    env = Alchemy(**COMPACT, teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
-    asked = [[Message(Role.SYSTEM, "update"), Message(Role.USER, text)] for text in ("late a+b=k", "win c+c=0 k+k=p")]
-    first, second = ([teacher.note(messages, random.Random(i)) for i in range(20)] for messages in asked)
-    if accuracy == 0.0:
-        assert first == second
-    else:
-        assert set(first) == {NONE.removeprefix("alchemy ").replace("a+b=?", "a+b=k")}
-        assert set(second) == {NONE.removeprefix("alchemy ").replace("c+c=?", "c+c=0").replace("k+k=?", "k+k=p")}

@@ -70,18 +70,6 @@ def test_a_format_error_ends_the_task_at_once(action):
     assert not env.success
 
 
-def test_a_lenient_task_forgives_one_format_error_at_the_cost_of_a_round():
-    env, _ = _started(lenient=True)
-    _mix(env, "a+b")
-    assert env.step("?") == ("malformed @k", 0.0, False, False, {})
-    assert env.step("?")[0] == "malformed a+b=k"
-    env, _ = _started(lenient=True)
-    env.step("?")
-    assert _mix(env, "a+b", "a+c", "k+l")[1] == pytest.approx(0.9)
-    env, _ = _started(lenient=True, max_turns=1)
-    assert env.step("?")[1:4] == (0.0, False, True)
-
-
 @pytest.mark.parametrize("pair", ["k+k", "a+k", "zzz+a", "<b>+a", "nothing+a"])
 def test_an_element_that_is_not_there_costs_the_round_and_nothing_else(pair):
     env, _ = _started()
@@ -134,15 +122,6 @@ def test_the_end_of_a_dead_task_can_be_left_to_the_player_until_no_pair_is_left(
     feedback, _, terminated, _, _ = _mix(env, "k+l")
     assert terminated
     assert "can no longer be made" in feedback
-
-
-def test_the_next_task_starts_afresh():
-    env, first = _started()
-    _mix(env, "a+b", "a+c", "k+l")
-    task = Task(id="1", seed=1, spec=AlchemyTask(target="p", stock=0, **SPEC))
-    assert env.reset(options={"task": task}) == (first, {})
-    assert not env.success
-    assert _mix(env, "k+l")[0] == "lacking"
 
 
 # ---------------------------------------------------------------------- words
@@ -204,25 +183,6 @@ def test_the_compact_vocabulary_is_small_and_prompts_are_short():
 
 
 # ---------------------------------------------------------------------- parameters
-
-
-def test_worlds_of_other_parameters_have_other_names():
-    different = [
-        {},
-        HARD,
-        COMPACT,
-        {"labels": "random"},
-        {"max_turns": 9},
-        {"brute_force": False},
-        {"noise_max": 0.2},
-        {"shrink_max": 0.9},
-        {"recipes_max": 2},
-        {"max_tier_gap": 2},
-        {"materials": "limited"},
-        {"materials": "limited", "multiplier_max": 3},
-    ]
-    assert len({Alchemy(**parameters).name for parameters in different}) == len(different)
-    assert Alchemy(length_penalty=0.0, lenient=True).name == Alchemy().name
 
 
 def test_the_shipped_configurations_are_the_ones_tested_here():

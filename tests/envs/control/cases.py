@@ -37,7 +37,7 @@ COMPACT = {
     "horizon_max": 8,
     "world_memory": False,
 }
-HARD = {"horizon_min": 8, "horizon_max": 16, "process_noise": 0.05, "world_memory": False, "labels": "random"}
+HARD = {"horizon_min": 8, "horizon_max": 16, "process_noise": 0.05, "world_memory": False}
 # Without world memory: one of the common tests lives several lives with one object, which would show the last life's law.
 CASES = {
     "control-natural": Case(partial(OptimalControl, world_memory=False), ANSWERS),

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
-from cod_lightning.envs.control.evidence import Earlier, implied_by, names_of, run_formula
+from cod_lightning.envs.control.evidence import NAMES, Earlier, implied_by, run_formula
 from cod_lightning.envs.control.fused import LAWS, formula_of, law_of
 from cod_lightning.envs.control.plans import best_plan, careful_formula, planned_formula
-from cod_lightning.envs.control.plant import TYPICAL, ControlTask, run
+from cod_lightning.envs.control.plant import ControlTask, run
 from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.expressions import MOST_LETTERS, compile_expression
@@ -39,7 +39,7 @@ def drawn(seed: int, noise: float = 0.0) -> ControlTask:
 
 
 def reward_of(task: ControlTask, formula: str) -> float:
-    return run_formula(task, compile_expression(formula, names_of(task.symbols))).reward
+    return run_formula(task, compile_expression(formula, NAMES)).reward
 
 
 @given(task=TASKS, u=st.floats(-3, 3))
@@ -114,9 +114,7 @@ def test_the_careful_law_serves_either_sign():
 def test_a_law_of_a_word_and_its_formula_are_one():
     task = drawn(3)
     for word in LAWS:
-        assert reward_of(task, formula_of(word, TYPICAL)) == pytest.approx(
-            run(task, law_of(word, task.target_x)).reward
-        )
+        assert reward_of(task, formula_of(word)) == pytest.approx(run(task, law_of(word, task.target_x)).reward)
 
 
 @given(task=TASKS)
@@ -148,7 +146,7 @@ def test_the_last_law_and_its_end_mostly_settle_both_numbers():
     for seed in range(20):
         task = drawn(seed)
         formula = careful_formula(task)
-        played = run_formula(task, compile_expression(formula, names_of(TYPICAL)))
+        played = run_formula(task, compile_expression(formula, NAMES))
         earlier = Earlier(
             formula=formula,
             task=task,
@@ -162,7 +160,7 @@ def test_the_last_law_and_its_end_mostly_settle_both_numbers():
 
 
 def test_noise_in_a_teachers_notes_is_what_the_dial_says():
-    truth, rng, play = PlantBelief(0.8, 1.1), random.Random(0), ControlPlay(NaturalControl(RANGES), TYPICAL)
+    truth, rng, play = PlantBelief(0.8, 1.1), random.Random(0), ControlPlay(NaturalControl(RANGES))
     assert play.noisy(truth, 1.0, rng) == truth
     junk = [play.noisy(truth, 0.0, rng) for _ in range(200)]
     assert sum(belief.knows_b for belief in junk) == pytest.approx(160, abs=25)

@@ -1,20 +1,18 @@
 """Optimal Control: rewards, endings, words, memory, packs, references."""
 
 import copy
-import random
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
 from cod_lightning.envs.control import OptimalControl
 from cod_lightning.envs.control.fused import LAWS
 from cod_lightning.envs.control.plant import ControlTask
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
+from cod_lightning.types import EpisodeStatus, Split, Task
 from tests.envs.cases import WORLDS
 from tests.envs.scripted_life import live
 
@@ -117,22 +115,6 @@ def test_space_after_the_answer_and_escaped_signs_are_fine():
     assert env.step(formula(" 1 if x &lt; 2 else 0 ") + " \n")[1] > 0
 
 
-def test_leniency_warns_once_per_task():
-    env, _ = started(lenient=True)
-    assert "warned" in env.rules
-    feedback, reward, terminated, truncated, _ = env.step("no")
-    assert (reward, terminated, truncated) == (0.0, False, False)
-    assert "answer once more" in feedback
-    assert env.step(GOOD)[1] > 0.9
-    assert env.status is EpisodeStatus.COMPLETED
-    env.reset(options={"task": task()})
-    env.step("no")
-    assert env.step("no")[1:4] == (-0.1, True, False)
-    assert env.status is EpisodeStatus.MALFORMED
-    env, _ = started(lenient=True, **(COMPACT | {"world_memory": True}))
-    assert env.step("?")[0].startswith("malformed x=+1")
-
-
 def test_the_last_law_that_ran_is_shown_with_its_outcome_as_long_as_the_plant_is_the_same():
     env, first = started()
     assert "Evidence" not in first
@@ -199,18 +181,6 @@ def test_rules_tell_what_is_hidden_and_not_what_it_is():
     assert "noise" not in OptimalControl().rules
 
 
-def test_random_symbols_vary_by_pack_and_are_the_only_ones_that_are_understood():
-    env = OptimalControl(labels="random")
-    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1) for i in range(40)]
-    assert len({pack.tasks[0].spec.symbols for pack in packs}) > 20
-    pack = next(pack for pack in packs if pack.tasks[0].spec.symbols[:2] == ("q", "w"))
-    env.reset(options={"task": pack.tasks[0]})
-    assert "position q, velocity w" in env.rules
-    assert env.step(formula("q_target - q - w"))[1] > 0
-    env.reset(options={"task": pack.tasks[0]})
-    assert env.step(formula("x_target - x"))[1] == -0.1
-
-
 @given(index=st.integers(0, 10**6), num_tasks=st.integers(1, 64), split=st.sampled_from(list(Split)))
 def test_a_pack_shares_one_plant_within_the_ranges_and_longer_packs_begin_with_shorter_ones(index, num_tasks, split):
     env = OptimalControl(horizon_min=8, horizon_max=16, process_noise=0.1)
@@ -223,32 +193,6 @@ def test_a_pack_shares_one_plant_within_the_ranges_and_longer_packs_begin_with_s
         assert (abs(spec.x) <= 2, abs(spec.v) <= 1.5, abs(spec.target_x) <= 8) == (True, True, True)
         assert 8 <= spec.horizon == len(spec.noise) <= 16
     assert env.sample_pack(split=split, index=index, num_tasks=64).tasks[:num_tasks] == pack.tasks
-
-
-def test_no_plant_is_in_two_splits_whatever_the_configuration():
-    drawn: dict[Split, set[tuple[float, float]]] = {split: set() for split in Split}
-    for env in (
-        OptimalControl(),
-        OptimalControl(**COMPACT),
-        OptimalControl(b_min=0.999, b_max=1.001, a_min=0.9, a_max=1.0),
-    ):
-        for split in Split:
-            packs = [env.sample_pack(split=split, index=i, num_tasks=1) for i in range(150)]
-            drawn[split] |= {(pack.tasks[0].spec.a, pack.tasks[0].spec.b) for pack in packs}
-    assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
-
-
-def test_names_differ_with_every_parameter_that_changes_worlds():
-    others = [
-        {"horizon_max": 13},
-        {"process_noise": 0.1},
-        {"labels": "random"},
-        {"protocol": "compact"},
-        {"b_max": 1.4},
-    ]
-    names = {OptimalControl(**parameters).name for parameters in ({}, *others)}
-    assert len(names) == 6
-    assert OptimalControl(world_memory=False, lenient=True).name == OptimalControl().name
 
 
 def test_a_range_without_another_plant_is_an_error_that_names_the_remedy():
@@ -296,20 +240,10 @@ def test_what_the_world_carries_over_lifts_later_tasks_without_any_note():
 
 @pytest.mark.slow
 def test_with_noise_notes_still_pay_and_every_reference_can_play():
-    parameters = {"process_noise": 0.1, "horizon_min": 8, "horizon_max": 16, "labels": "random", "num_packs": 40}
+    parameters = {"process_noise": 0.1, "horizon_min": 8, "horizon_max": 16, "num_packs": 40}
     first, *later = rewards(Reference.SCRIPTED, **parameters)
     assert min(later) > first + 0.05
     assert min(rewards(Reference.SCRIPTED, memoryless=True, **parameters)) > 0.4
-
-
-@pytest.mark.slow
-def test_compact_play_is_a_guess_at_first_and_near_the_best_law_later():
-    first, *later = rewards(Reference.SCRIPTED, num_packs=150, **COMPACT)
-    assert 0.36 < first < 0.62
-    assert min(later) > 0.93
-    oracle = rewards(Reference.ORACLE, num_packs=150, **COMPACT)
-    assert later == pytest.approx(oracle[1:], abs=0.02)
-    assert max(rewards(Reference.RANDOM, num_packs=150, **COMPACT)) < 0.62
 
 
 def test_in_compact_play_the_sign_the_size_and_the_decay_all_matter():
@@ -337,26 +271,10 @@ def test_after_a_change_the_scripted_note_follows_within_a_task():
         assert lived[3].reward > 0.8
 
 
-@pytest.mark.parametrize("labels", ["fixed", "random"])
-def test_a_note_is_a_sentence_with_both_numbers(labels):
-    env = OptimalControl(labels=labels)
+def test_a_note_is_a_sentence_with_both_numbers():
+    env = OptimalControl()
     pack = env.sample_pack(split=Split.TRAIN, index=5, num_tasks=1)
     note = live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), "natural")[0].note
     spec = pack.tasks[0].spec
-    assert f"{spec.symbols[3]} = {spec.a:.3f} (+- 0.000" in note
-    assert f"{spec.symbols[4]} = {spec.b:.3f} (+- 0.00" in note
-
-
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
-def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
-    env = OptimalControl(**COMPACT, teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
-    asked = [
-        [Message(Role.SYSTEM, "update b=+big a=?"), Message(Role.USER, feedback)]
-        for feedback in ("poor b=-small a=damped", "good a=lively")
-    ]
-    first, second = ([teacher.note(messages, random.Random(i)) for i in range(20)] for messages in asked)
-    if accuracy == 1.0:
-        assert (set(first), set(second)) == ({"b=-small a=damped"}, {"b=+big a=lively"})
-    else:
-        assert first == second
+    assert f"a = {spec.a:.3f} (+- 0.000" in note
+    assert f"b = {spec.b:.3f} (+- 0.00" in note

@@ -65,16 +65,6 @@ def test_what_is_written_is_read_back_and_the_later_of_two_statements_counts(wor
     assert wording.parse(wording.write({1: "red"}).replace("1", "99")) == {}
 
 
-def test_no_world_of_doors_is_in_two_splits_and_a_pack_has_one_set_of_keys():
-    env = Doors(num_doors=3)
-    drawn = []
-    for seed, split in enumerate((Split.TRAIN, Split.VALIDATION, Split.TEST)):
-        packs = [env.sample_pack(split=split, index=i, num_tasks=4, seed=seed) for i in range(300)]
-        assert all(len({task.spec.keys for task in pack.tasks}) == 1 for pack in packs)
-        drawn.append({tuple((task.spec.door, task.spec.keys) for task in pack.tasks) for pack in packs})
-    assert sum(map(len, drawn)) == len(set.union(*drawn))
-
-
 def test_glimpses_are_of_other_doors_and_longer_packs_begin_as_shorter_ones():
     env = Doors(num_doors=6, glimpses=3)
     short, long = (env.sample_pack(split=Split.TEST, index=2, num_tasks=n) for n in (3, 40))
@@ -95,15 +85,6 @@ def test_a_change_gives_every_door_another_key_and_keeps_what_is_asked():
     for old, new in zip(pack.tasks[3:], after.tasks[3:], strict=True):
         assert all(was != now for was, now in zip(old.spec.keys, new.spec.keys, strict=True))
         assert (old.spec.door, old.spec.glimpsed) == (new.spec.door, new.spec.glimpsed)
-
-
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
-def test_scripted_success_rises_with_the_position_and_random_play_does_not(protocol):
-    env = Doors(num_doors=4, glimpses=2, protocol=protocol)
-    first, *_, last = success_by_position(env, Reference.SCRIPTED, protocol, num_packs=200)
-    assert 0.4 < first < 0.6
-    assert last > 0.9
-    assert max(success_by_position(env, Reference.RANDOM, protocol, num_packs=200)) < 0.55
 
 
 @pytest.mark.slow

@@ -6,19 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Lake, distances, draw_lake, neighbour, split_of
-from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.types import Split
 
 LAKES = st.builds(
     lambda seed, size, p: draw_lake(random.Random(seed), size, p), st.integers(), st.integers(3, 8), st.floats(0, 1)
 )
-
-
-def _lakes(env: FrozenLakeObscure, split: Split, num_packs: int, seed: int = 0) -> set[tuple[str, ...]]:
-    packs = [env.sample_pack(split=split, index=i, num_tasks=4, seed=seed) for i in range(num_packs)]
-    return {task.spec.rows for pack in packs for task in pack.tasks if isinstance(task.spec, LakeTask)}
 
 
 @given(LAKES)
@@ -43,10 +36,6 @@ def test_distances_are_those_of_repeated_relaxation(lake: Lake):
     assert distances(lake) == {cell: n for cell, n in expected.items() if n < longest}
 
 
-def test_directions_are_in_gymnasiums_order():
-    assert DIRECTIONS == ("left", "down", "right", "up")
-
-
 @given(st.integers(3, 8), st.integers(0, 7), st.integers(0, 7), st.sampled_from(DIRECTIONS))
 def test_a_step_leads_to_a_cell_beside_or_at_the_edge_nowhere(size, row, column, direction):
     before = (row % size, column % size)
@@ -55,22 +44,6 @@ def test_a_step_leads_to_a_cell_beside_or_at_the_edge_nowhere(size, row, column,
     assert (after == before) == at_edge
     assert sum(abs(a - b) for a, b in zip(before, after, strict=True)) == 1 - at_edge
     assert all(0 <= n < size for n in after)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [3, 4, 8])
-def test_no_lake_is_in_two_splits_whatever_the_seed(size):
-    env = FrozenLakeObscure(size_min=size, size_max=size)
-    drawn = [
-        _lakes(env, split, num_packs=150 if size < 8 else 25, seed=seed)
-        for seed, split in enumerate((Split.TRAIN, Split.VALIDATION, Split.TEST))
-    ]
-    assert sum(map(len, drawn)) == len(set.union(*drawn))
-
-
-@given(LAKES)
-def test_a_lake_alone_says_which_split_it_is_in(lake: Lake):
-    assert split_of(lake) is split_of(Lake(tuple(lake.rows)))
 
 
 def test_eight_of_ten_lakes_train():

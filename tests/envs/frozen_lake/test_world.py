@@ -7,14 +7,12 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, draw_lake, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Split, Task
-from tests.envs.frozen_lake.cases import ANSWERS
 
 ROWS = ("SFF", "HFF", "FFG")
 RIGHT, DOWN, LEFT, UP = 1, 2, 3, 4
@@ -34,12 +32,6 @@ def _walk(env: FrozenLakeObscure, *codes: int):
 
 
 # ---------------------------------------------------------------------- rewards and endings
-
-
-def test_a_success_in_three_of_eight_turns_is_worth_0_9625():
-    env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=8)
-    env.reset(options={"task": Task(id="0", seed=0, spec=LakeTask(rows=("SFF", "HFG", "FFF"), mapping=MAPPING))})
-    assert _walk(env, RIGHT, RIGHT, DOWN)[1] == pytest.approx(0.9625)
 
 
 def test_a_success_in_four_of_eight_turns_is_worth_95_hundredths():
@@ -93,14 +85,6 @@ def test_a_move_off_the_edge_stays_and_uses_a_turn():
     assert _walk(env, RIGHT, RIGHT, DOWN, DOWN)[1] == pytest.approx(1 - 0.1 * 5 / 8)
 
 
-def test_the_next_task_starts_afresh():
-    env, first = _started()
-    _walk(env, DOWN)
-    again, info = env.reset(options={"task": Task(id="1", seed=1, spec=LakeTask(rows=ROWS, mapping=MAPPING))})
-    assert (again, info) == (first, {})
-    assert not env.success
-
-
 @given(st.integers(), st.integers(3, 8))
 def test_moves_are_gymnasiums_own(seed, size):
     lake = draw_lake(random.Random(seed), size, 0.65)
@@ -115,59 +99,6 @@ def test_moves_are_gymnasiums_own(seed, size):
 
 
 # ---------------------------------------------------------------------- warnings
-
-
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
-def test_a_lenient_lake_warns_of_the_first_unreadable_answer_and_ends_with_the_second(protocol):
-    env, first = _started(protocol=protocol, lenient=True)
-    stated, reward, terminated, truncated, _ = env.step("up")
-    assert (reward, terminated, truncated) == (0.0, False, False)
-    if protocol == "compact":
-        assert stated == "unread @(0,0)"
-        assert "unread" in beside(env, Vocabulary).words()
-    else:
-        assert "Step 2 of 8. Your answer could not be read: <answer> occurs 0 times" in stated
-        assert "<answer>Direction X</answer> with X from 1 to 4" in stated
-        assert "Map:\n P \t" in stated
-    assert "unread" not in _walk(env, RIGHT)[0] + first
-    feedback, reward, terminated, truncated, _ = env.step("up")
-    assert (reward, terminated, truncated, env.status) == (0.0, True, False, EpisodeStatus.MALFORMED)
-    assert feedback.startswith("malformed" if protocol == "compact" else "Your answer could not be read")
-
-
-def test_a_warning_costs_a_turn_and_the_next_task_has_its_own():
-    env, _ = _started(lenient=True, max_turns=6)
-    for _ in range(2):
-        env.step("up")
-        assert _walk(env, RIGHT, RIGHT, DOWN, DOWN)[1] == pytest.approx(1 - 0.1 * 5 / 6)
-        env.reset(options={"task": Task(id="0", seed=0, spec=LakeTask(rows=ROWS, mapping=MAPPING))})
-
-
-def test_a_warning_on_the_last_turn_truncates_and_says_both():
-    env, _ = _started(lenient=True, protocol="natural", max_turns=6)
-    _walk(env, RIGHT, LEFT, RIGHT, LEFT, RIGHT)
-    feedback, _, terminated, truncated, _ = env.step("<answer>up</answer>")
-    assert (terminated, truncated, env.status) == (False, True, EpisodeStatus.TRUNCATED)
-    assert "the answer is not 'Direction' and a number" in feedback
-    assert "You ran out of steps (6 of 6 steps)" in feedback
-
-
-@given(st.lists(st.one_of(ANSWERS, st.text()), min_size=8, max_size=8), st.integers(0, 2**31))
-def test_a_lenient_lake_ends_within_its_turns_whatever_it_is_told(answers, seed):
-    env = FrozenLakeObscure(lenient=True)
-    observation, unread = env.reset(seed=seed)[0], 0
-    for answer in answers:
-        assert env.observation_space.contains(observation)
-        unread += not code_of(answer, "Direction", 4)[0]
-        observation, _, terminated, truncated, _ = env.step(answer)
-        if terminated or truncated:
-            break
-    assert terminated or truncated
-    assert (env.status is EpisodeStatus.MALFORMED) == (unread == 2)
-
-
-def test_without_leniency_no_word_is_kept_for_warnings():
-    assert "unread" not in beside(_started()[0], Vocabulary).words()
 
 
 # ---------------------------------------------------------------------- words

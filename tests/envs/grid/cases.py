@@ -14,10 +14,9 @@ ANSWERS = st.builds(
     st.sampled_from(("", " ")),
     st.integers(-1, 5),
 )
-HARD = {"side_min": 10, "side_max": 14, "hills": 5, "world_memory": False, "labels": "random"}
+HARD = {"side_min": 10, "side_max": 14, "hills": 5, "world_memory": False}
 COMPACT = {
     "protocol": "compact",
-    "field": "lanes",
     "levels": 3,
     "side_min": 4,
     "side_max": 4,
@@ -31,9 +30,5 @@ CASES = {
     "grid-natural": Case(partial(GridNavigation, world_memory=False), ANSWERS),
     "grid-hard": Case(partial(GridNavigation, **HARD), ANSWERS),
     "grid-compact": Case(partial(GridNavigation, **COMPACT), ANSWERS, "compact"),
-    "grid-compact-hills": Case(
-        partial(GridNavigation, **{**COMPACT, "field": "hills", "reveal_radius": 1}),
-        ANSWERS,
-        "compact",
-    ),
+    "grid-compact-near": Case(partial(GridNavigation, **{**COMPACT, "reveal_radius": 1}), ANSWERS, "compact"),
 }

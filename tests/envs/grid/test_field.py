@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.grid.estimate import SCALE, Prior, estimate
-from cod_lightning.envs.grid.field import hill_costs, lane_costs, level_costs, levelled, plain, text_of, units
+from cod_lightning.envs.grid.field import hill_costs, lane_costs, level_costs, plain, text_of, units
 
 HILLS = Prior(lanes=False, mean=25.0)
 
@@ -35,9 +35,8 @@ def test_lanes_have_one_cost_a_row_and_hold_the_cheapest_and_the_dearest():
         assert {0, 99} <= set(costs[:, 0].tolist()) <= {0, 50, 99}
 
 
-def test_levels_are_even_and_every_cost_moves_to_the_nearest():
+def test_levels_are_even():
     assert [level_costs(n) for n in (2, 3, 4)] == [(0, 99), (0, 50, 99), (0, 33, 66, 99)]
-    assert levelled(np.array([[0, 24, 25, 26, 74, 75, 99]]), 3).tolist() == [[0, 0, 0, 50, 50, 99, 99]]
 
 
 def test_a_map_has_one_text_and_plain_integers():

@@ -39,7 +39,7 @@ def optima(make, num_packs: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["grid-natural", "grid-hard", "grid-compact", "grid-compact-hills"])
+@pytest.mark.parametrize("name", ["grid-natural", "grid-hard", "grid-compact", "grid-compact-near"])
 def test_the_oracle_reaches_the_optimum_and_nobody_exceeds_it(name):
     make = WORLDS[name].make
     best = optima(make, 12)
@@ -100,7 +100,7 @@ def test_a_context_that_what_is_seen_contradicts_is_dropped_as_a_whole():
 
 
 @pytest.mark.parametrize("junk", ["", "Known costs:\n  0 1\n0 ? 7\n1 3 ?", "Known costs:\nnone", "row9=50 (7,7)=5"])
-@pytest.mark.parametrize("name", ["grid-natural", "grid-compact", "grid-compact-hills"])
+@pytest.mark.parametrize("name", ["grid-natural", "grid-compact"])
 def test_a_context_of_another_world_does_no_harm(name, junk):
     env = WORLDS[name].make()
     policy = beside(env, Players).reference(
@@ -119,21 +119,6 @@ def test_notes_are_bounded():
                 env, pack, beside(env, Players).reference(Reference.ORACLE, pack), env.parameters.protocol
             )
         )
-
-
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
-def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
-    env = GridNavigation(**COMPACT, teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
-    asked = [
-        [Message(Role.SYSTEM, "update"), Message(Role.USER, feedback)]
-        for feedback in ("goal loss=1 row1=50", "miss row3=0")
-    ]
-    first, second = ([teacher.note(messages, random.Random(i)) for i in range(20)] for messages in asked)
-    if accuracy == 0.0:
-        assert first == second
-    else:
-        assert (set(first), set(second)) == ({"row0=? row1=50 row2=? row3=?"}, {"row0=? row1=? row2=? row3=0"})
 
 
 def test_a_teachers_context_is_true_junk_or_empty_as_the_dials_say():

@@ -28,12 +28,11 @@ CASES = {
             num_required=4,
             num_conditions=10,
             split_by="diagnosis",
-            labels="random",
             normalise=False,
         ),
         ANSWERS,
     ),
     "learn2ask-compact-sum": Case(
-        partial(Learn2Ask, num_items=6, num_required=3, protocol="compact", fusion="sum"), ANSWERS, "compact"
+        partial(Learn2Ask, num_items=6, num_required=3, protocol="compact", normalise=False), ANSWERS, "compact"
     ),
 }

@@ -1,22 +1,18 @@
 """Learn2Ask in the synthetic clinic: scores, feedback, packs, references."""
 
-import copy
 import random
 
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.learn2ask import Judge, JudgeVerdict, Learn2Ask
-from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask, turns_of
+from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.items import BY_NAME, ITEMS
 from cod_lightning.envs.learn2ask.protocol import ProtocolTable
-from cod_lightning.envs.learn2ask.wording import MAXIMA
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 from tests.asked import shown
-from tests.envs.scripted_life import live, reward_by_position, success_by_position
+from tests.envs.scripted_life import live, reward_by_position
 
 NAMES = tuple(item.name for item in ITEMS[:6])
 SMALL = {"num_items": 6, "num_required": 2, "num_conditions": 3}
@@ -30,8 +26,6 @@ def _task(mentioned=("pain", "fever"), required=("allergy", "fever")) -> Task:
         phrasing=(0,) * len(mentioned),
         required=required,
         priority=NAMES,
-        items=NAMES,
-        roles=("Patient", "Assistant"),
     )
     return Task(id="0", seed=0, spec=spec)
 
@@ -64,20 +58,14 @@ STOP = "<answer><stop /></answer>"
         ("no tags", ENOUGH, (0, 0, 0), False),
     ],
 )
-@pytest.mark.parametrize("fusion", MAXIMA)
-def test_rewards_follow_the_formula_of_each_fusion(answer, task, scores, success, fusion):
+def test_rewards_follow_the_formula(answer, task, scores, success):
     action, content, form = scores
-    expected = {
-        "Ra+Rs": action * (1 + 2 * content) + form,
-        "sum": action + content + form,
-        "Ra": 2 * content + form,
-        "Rs": 3 * action + form,
-    }[fusion]
-    env, _, reward = _step(answer, task, fusion=fusion, normalise=False)
+    expected = action * (1 + 2 * content) + form
+    env, _, reward = _step(answer, task, normalise=False)
     assert (reward, env.success) == (expected, success)
-    assert env.traits.reward_range == (0, MAXIMA[fusion])
-    env, _, share = _step(answer, task, fusion=fusion)
-    assert share == pytest.approx(expected / MAXIMA[fusion])
+    assert env.traits.reward_range == (0, 4)
+    env, _, share = _step(answer, task)
+    assert share == pytest.approx(expected / 4)
     assert env.traits.reward_range == (0, 1)
 
 
@@ -139,19 +127,6 @@ def test_a_raw_response_is_the_answer_as_in_the_reference():
     assert "<answer>" not in _step("", form="raw")[1]
 
 
-def test_a_lenient_world_warns_once():
-    env = Learn2Ask(**SMALL, lenient=True)
-    env.reset(options={"task": _task()})
-    warning, reward, terminated, truncated, _ = env.step("what?")
-    assert "once more" in warning
-    assert (reward, terminated, truncated, env.max_turns) == (0.0, False, False, 2)
-    assert env.step(GOOD)[1:3] == (1.0, True)
-    env.reset(options={"task": _task()})
-    env.step("what?")
-    assert env.step("what?")[1:4] == (0.0, True, False)
-    assert env.status is EpisodeStatus.MALFORMED
-
-
 def test_a_prompt_shows_the_dialogue_and_the_items_but_not_what_is_required():
     env = Learn2Ask(**SMALL)
     first, _ = env.reset(options={"task": _task()})
@@ -188,48 +163,6 @@ def test_labels_and_sizes_of_dialogues_are_drawn_as_said():
     assert sizes["stop"] == sizes["continue"] == {3, 4, 5, 6}
 
 
-@pytest.mark.parametrize("split_by", ["session", "diagnosis"])
-def test_no_dialogue_is_in_two_splits(split_by):
-    env = Learn2Ask(**SMALL, split_by=split_by)
-    seen: list[set] = []
-    for split in Split:
-        packs = [env.sample_pack(split=split, index=i, num_tasks=4, seed=i) for i in range(100)]
-        specs = [task.spec for pack in packs for task in pack.tasks]
-        key = (lambda s: s.condition) if split_by == "diagnosis" else (lambda s: tuple(turns_of(s)))
-        seen.append({key(spec) for spec in specs})
-    assert sum(map(len, seen)) == len(set.union(*seen))
-
-
-def test_random_labels_change_the_order_of_items_and_the_roles_by_pack():
-    env = Learn2Ask(labels="random")
-    rules, orders = set(), set()
-    for index in range(20):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        orders.add(pack.tasks[0].spec.items)
-        for task in pack.tasks:
-            env.reset(options={"task": task})
-            rules.add(env.rules)
-    assert len(orders) == len(rules) == 20
-    compact, places = Learn2Ask(**SMALL, labels="random", protocol="compact"), set()
-    for index in range(30):
-        compact.reset(options={"task": compact.sample_pack(split=Split.TRAIN, index=index, num_tasks=1).tasks[0]})
-        places.add(compact.rules)
-    assert len(places) == 4
-    assert places <= set(beside(compact, Vocabulary).words())
-
-
-def test_an_open_protocol_is_told_is_the_same_for_all_packs_and_cannot_change():
-    env = Learn2Ask(protocol_hidden=False)
-    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=2) for i in range(10)]
-    assert {task.spec.required for pack in packs for task in pack.tasks} == {("allergy", "chronic", "medication")}
-    assert "allergy is required" in env.rules
-    assert success_by_position(env, Reference.SCRIPTED, "natural", 20) == [1.0] * 4
-    env.reset(options={"task": packs[0].tasks[0]})
-    assert "This shows" not in env.step(STOP)[0]
-    with pytest.raises(ConfigError, match="hidden protocol"):
-        beside(env, HiddenRules).changed(packs[0], at=1, seed=0)
-
-
 def test_a_change_keeps_dialogues_and_changes_labels():
     env = Learn2Ask()
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=30)
@@ -260,7 +193,6 @@ def test_after_a_change_the_scripted_policy_forgets_what_no_longer_holds():
     [
         pytest.param({}, "natural", marks=pytest.mark.slow),
         ({**SMALL, "protocol": "compact"}, "compact"),
-        pytest.param({"labels": "random"}, "natural", marks=pytest.mark.slow),
     ],
 )
 def test_scripted_reward_rises_with_the_position_between_random_play_and_the_oracle(parameters, protocol):
@@ -323,18 +255,6 @@ def test_a_contradiction_drops_what_was_noted_before():
     assert table.known("fever=yes fever=no") == {"fever": False}
 
 
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
-def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
-    env = Learn2Ask(**SMALL, protocol="compact", teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
-    asked = [Message(Role.SYSTEM, "update fever=yes"), Message(Role.USER, "near want=allergy medication=no")]
-    notes = {teacher.note(asked, random.Random(i)) for i in range(20)}
-    if accuracy:
-        assert notes == {"duration=no chronic=no fever=yes pain=no allergy=yes medication=no"}
-    else:
-        assert len(notes) > 15
-
-
 def test_a_hint_of_the_truth_makes_the_scripted_policy_perfect_and_a_false_one_misleads_it():
     env = Learn2Ask()
     pack = env.sample_pack(split=Split.TRAIN, index=1, num_tasks=8)
@@ -378,18 +298,6 @@ def test_a_judge_is_asked_only_about_questions_where_one_is_due_and_its_note_may
     assert missing == ("allergy",)
 
 
-def test_policies_text_is_not_shown_again():
-    feedback = _step("<answer>My secret marker: allergy or not?</answer>")[1]
-    assert "marker" not in feedback
-
-
-def test_names_tell_apart_configurations_that_draw_other_worlds():
-    variants = ({}, {"num_items": 9}, {"num_required": 2}, {"num_conditions": 4}, {"stop_share": 0.5})
-    more = ({"protocol_hidden": False}, {"labels": "random"}, {"split_by": "diagnosis"})
-    assert len({Learn2Ask(**v).name for v in (*variants, *more)}) == 8
-    assert Learn2Ask(normalise=False, fusion="sum", lenient=True, form="raw").name == Learn2Ask().name
-
-
 def test_the_largest_and_the_smallest_clinics_can_be_played():
     for sizes in ((2, 1), (12, 11), (12, 6), (3, 2)):
         env = Learn2Ask(num_items=sizes[0], num_required=sizes[1])
@@ -398,8 +306,3 @@ def test_the_largest_and_the_smallest_clinics_can_be_played():
             assert all(
                 r.success for r in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "natural")
             )
-
-
-def test_copies_are_cheap():
-    env = Learn2Ask()
-    assert copy.deepcopy(env).observation_space is env.observation_space

@@ -6,13 +6,12 @@ from itertools import chain
 import pytest
 
 from cod_lightning.envs import QuotingDials
-from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
+from cod_lightning.envs.base import HiddenRules, Players, Vocabulary, beside
 from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS, MORE_COLOURS, NOUNS, UNSEEN_COLOURS, UNSEEN_NOUNS
 from cod_lightning.envs.levers.world import LeverTask
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
-from tests.envs.scripted_life import success_by_position
 
 
 def _started(**parameters) -> tuple[Levers, str]:
@@ -64,15 +63,6 @@ def test_sentences_say_the_same():
     feedback = env.step("no")[0]
     assert "<answer> occurs 0 times" in feedback
     assert "<answer>Lever X</answer>" in feedback
-
-
-def test_no_world_of_levers_is_in_two_splits():
-    env = Levers()
-    drawn = []
-    for seed, split in enumerate((Split.TRAIN, Split.VALIDATION, Split.TEST)):
-        packs = [env.sample_pack(split=split, index=i, num_tasks=4, seed=seed) for i in range(400)]
-        drawn.append({tuple((task.spec.goal, task.spec.colours) for task in pack.tasks) for pack in packs})
-    assert sum(map(len, drawn)) == len(set.union(*drawn))
 
 
 def test_a_pack_has_one_order_and_is_a_function_of_its_identity():
@@ -144,22 +134,6 @@ def test_a_switch_is_shown_and_answered_like_a_lever():
     assert "<answer>Switch X</answer> with X from w to z" in env.step("<answer>Lever 1</answer>")[0]
 
 
-def test_the_scripted_policy_reads_any_labels_back():
-    first, *_, last = success_by_position(Levers(labels="random"), Reference.SCRIPTED, "natural", num_packs=100)
-    assert first < 0.7
-    assert last > 0.95
-
-
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
-def test_scripted_success_rises_with_the_position_and_random_play_does_not(protocol):
-    env = Levers(protocol=protocol)
-    first, second, third, fourth = success_by_position(env, Reference.SCRIPTED, protocol, num_packs=200)
-    assert 0.38 < first < 0.64
-    assert second > 0.85
-    assert min(third, fourth) > 0.95
-    assert max(success_by_position(env, Reference.RANDOM, protocol, num_packs=200)) < 0.6
-
-
 @pytest.mark.parametrize(
     ("quotes", "stated", "said"),
     [
@@ -187,17 +161,3 @@ def test_in_sentences_a_teacher_that_quotes_goes_from_the_colour_to_the_lever_as
     seen[1] = Message(Role.USER, env.wording.observation("red", (), 2))
     said = {teacher.act(seen, random.Random(i)) for i in range(30)}
     assert said == {f"The wanted colour is red, so red unknown Lever {i} <answer>Lever {i}</answer>" for i in (1, 2, 4)}
-
-
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
-def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
-    env = Levers(protocol="compact", teacher=QuotingDials(note_accuracy=accuracy))
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
-    asked = [
-        [Message(Role.SYSTEM, "update"), Message(Role.USER, feedback)] for feedback in ("miss 1=red", "win 3=gold")
-    ]
-    first, second = ([teacher.note(messages, random.Random(i)) for i in range(20)] for messages in asked)
-    if accuracy == 0.0:
-        assert first == second
-    else:
-        assert (set(first), set(second)) == ({"1=red 2=? 3=? 4=?"}, {"1=? 2=? 3=gold 4=?"})

@@ -1,18 +1,15 @@
 """PDE Discovery: actions, errors, rewards, endings, memory, packs, parameters."""
 
 import copy
-import random
 import re
 
 import pytest
 
-from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.pde import PDEDiscovery
-from cod_lightning.envs.pde.library import FAMILIES, parse_equation, written
+from cod_lightning.envs.pde.library import FAMILIES
 from cod_lightning.envs.pde.packs import PDETask
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES
-from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
+from cod_lightning.types import EpisodeStatus, Split, Task
 
 SPEC = PDETask(
     terms=("u", "u**3"),
@@ -71,14 +68,10 @@ def test_sampling_fitting_and_finalising_the_truth_is_worth_one():
     ("equation", "loss"), [("-1*u", 3.3 / 2.3), ("1.5*u - 0.8*u**3", 0), ("1*u - 0.8*u**3", 0.5 / 2.3)]
 )
 def test_the_reward_is_one_over_one_plus_the_loss(equation, loss):
-    env = _started(length_penalty=0.0)
+    env = _started()
     _sample(env, (0.5, 0.05))
     _score(env, equation)
     assert _finish(env, equation)[1] == pytest.approx(1 / (1 + loss))
-    env = _started(length_penalty=0.1)
-    _sample(env, (0.5, 0.05))
-    _score(env, equation)
-    assert _finish(env, equation)[1] == pytest.approx(1 / (1 + loss) - 0.05)
 
 
 def test_a_term_too_many_costs_one_more():
@@ -147,14 +140,6 @@ def test_text_that_cannot_be_read_ends_the_task(action):
     assert "could not be read" in words
 
 
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
-def test_a_lenient_world_warns_once(protocol):
-    env = _started(lenient=True, protocol=protocol)
-    assert env.step("hm")[1:4] == (0, False, False)
-    assert env.step("hm")[1:4] == (0, True, False)
-    assert env.status is EpisodeStatus.MALFORMED
-
-
 def test_finalising_needs_a_sample_and_a_regression_in_this_very_task():
     env = _started()
     _sample(env, (0.5, 0.05))
@@ -218,29 +203,13 @@ def test_a_snapshot_gathers_for_itself():
 
 @pytest.mark.parametrize("protocol", ["natural", "compact"])
 def test_a_pack_shares_its_equation_and_begins_like_the_shorter_pack(protocol):
-    env = PDEDiscovery(protocol=protocol, labels="random")
+    env = PDEDiscovery(protocol=protocol)
     for index in range(10):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8)
         assert len({task.spec.equation for task in pack.tasks}) == 1
         assert env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4).tasks == pack.tasks[:4]
         for start in (0, 4):
             assert {task.spec.level for task in pack.tasks[start : start + 4]} == {1, 2, 3, 4}
-        assert len({(task.spec.library, task.spec.actions) for task in pack.tasks}) == 1
-
-
-def test_no_equation_is_in_two_splits_and_coefficients_stay_in_bounds():
-    env = PDEDiscovery()
-    seen = {
-        split: {
-            written(env.sample_pack(split=split, index=i, num_tasks=1, seed=s).tasks[0].spec.equation)
-            for i in range(25)
-            for s in range(2)
-        }
-        for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)
-    }
-    assert sum(map(len, seen.values())) == len(set.union(*seen.values()))
-    values = [c for texts in seen.values() for text in texts for _, c in parse_equation(text)[0]]
-    assert all(0.5 <= abs(c) <= 2 and round(c, 2) == c for c in values)
 
 
 def test_the_benchmark_takes_its_templates_in_turn():
@@ -249,17 +218,6 @@ def test_the_benchmark_takes_its_templates_in_turn():
         spec = env.sample_pack(split=Split.TEST, index=index, num_tasks=1).tasks[0].spec
         template = FAMILIES["physical_full_eval_4000"][index % 25]
         assert {(t, 1 if c > 0 else -1) for t, c in spec.equation} == set(template)
-
-
-def test_random_labels_change_the_order_of_what_is_listed_and_nothing_else():
-    env = PDEDiscovery(labels="random")
-    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1) for i in range(4)]
-    rules = []
-    for pack in packs:
-        env.reset(options={"task": pack.tasks[0]})
-        rules.append(env.rules)
-    assert len(set(rules)) == 4
-    assert len({"".join(sorted(text)) for text in rules}) == 1
 
 
 # ---------------------------------------------------------------------- the small instance
@@ -296,20 +254,4 @@ def test_probes_and_equations_of_the_small_instance_are_of_the_training_family()
 
 def _listed(terms: tuple[str, ...], coefficients: tuple[float, ...]) -> PDETask:
     fields = {name: getattr(SPEC, name) for name in PDETask.__slots__}
-    return PDETask(**{**fields, "terms": terms, "coefficients": coefficients, "library": tuple(CANDIDATES)})
-
-
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
-def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy):
-    env = PDEDiscovery(protocol="compact", teacher=TeacherDials(note_accuracy=accuracy))
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
-    asked = [Message(Role.SYSTEM, "update -u:no"), Message(Role.USER, "done u-u2:no u-u3:ok")]
-    notes = {teacher.note(asked, random.Random(i)) for i in range(20)}
-    right = "-u:no -u3:? u-u2:no u-u3:ok t-u2:? t-u3:? s-u2:? s-u3:?"
-    assert (notes == {right}) == (accuracy == 1.0)
-
-
-def test_there_are_three_references():
-    env = PDEDiscovery()
-    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    assert len({type(beside(env, Players).reference(kind, pack)) for kind in Reference}) == 3
+    return PDETask(**{**fields, "terms": terms, "coefficients": coefficients})

@@ -15,7 +15,7 @@ WAYS = st.builds("{}<answer>{}</answer>".format, st.text(max_size=5), st.sampled
 CASES = {
     "terminal-natural": Case(Terminal, LINES),
     "terminal-hard": Case(
-        lambda: Terminal(quirks=3, max_turns=5, max_commands=4, labels="random", lenient=False, length_penalty=0.1),
+        lambda: Terminal(quirks=3, max_turns=5, max_commands=4, length_penalty=0.1),
         LINES,
     ),
     "terminal-compact": Case(lambda: Terminal(protocol="compact", quirks=3, max_turns=2), WAYS, "compact"),

@@ -18,7 +18,7 @@ from tests.envs.scripted_life import solve, success_by_position
 
 
 def _site(ways: tuple[str, ...], seed: int = 0):
-    plain = replace(draw_site(random.Random(seed), 0, False), system="linux")
+    plain = replace(draw_site(random.Random(seed), 0), system="linux")
     return site_with(plain, dict(zip(WAYS, ways, strict=True)))
 
 

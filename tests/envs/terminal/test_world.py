@@ -4,10 +4,8 @@ import random
 import re
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,13 +21,13 @@ from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, draw_tas
 from cod_lightning.envs.terminal.wording import read_view, view_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
-from tests.envs.scripted_life import live, reward_by_position, solve, success_by_position
+from tests.envs.scripted_life import live, solve, success_by_position
 
 
 def _task(kind: str, seed: int = 0, num_quirks: int = 0, system: str = ""):
     rng = random.Random(seed)
-    site = draw_site(rng, 0, False)
-    site = with_quirks(replace(site, system=system or site.system), rng, num_quirks, False)
+    site = draw_site(rng, 0)
+    site = with_quirks(replace(site, system=system or site.system), rng, num_quirks)
     return draw_task(rng, site, kind)
 
 
@@ -44,10 +42,6 @@ def _say(env: Terminal, line: str):
 
 
 # ---------------------------------------------------------------------- tasks and goals
-
-
-def test_there_are_9_single_and_8_composite_types():
-    assert (len(SINGLE), len(COMPOSITE), len(set(TYPES))) == (9, 8, 17)
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -221,20 +215,6 @@ def test_an_unreadable_answer_ends_the_task(action, rule):
     assert env.status is EpisodeStatus.MALFORMED
 
 
-def test_a_lenient_terminal_forgives_once_and_counts_the_turn():
-    env, _, _ = _started(lenient=True)
-    observation, _, terminated, _, _ = env.step("ls")
-    assert not terminated
-    assert "<answer> occurs 0 times" in observation
-    assert "Step 2 of 12." in observation
-    assert not _say(env, "ls")[2]
-    assert env.step("ls")[2]
-    assert env.status is EpisodeStatus.MALFORMED
-    env, _, _ = _started(lenient=True, max_turns=1)
-    assert env.step("ls")[3]
-    assert env.status is EpisodeStatus.TRUNCATED
-
-
 @pytest.mark.parametrize(
     "line", ["ls | wc", "echo a > b", "echo 'a", "nope", "ls &&", "ls\nls", "a" * 1000, "\x00", "cat \ud800"]
 )
@@ -314,14 +294,6 @@ def test_with_0_quirks_all_is_redrawn_for_each_task_and_nothing_is_hidden():
         assert {spec.site.system for spec in specs} == {"linux", "mac", "windows"}
 
 
-@pytest.mark.parametrize("quirks", [0, 2])
-def test_a_longer_pack_begins_with_the_shorter_one(quirks):
-    env = Terminal(quirks=quirks)
-    short, long = (env.sample_pack(split=Split.TRAIN, index=7, num_tasks=n) for n in (4, 8))
-    assert long.tasks[:4] == short.tasks
-    assert long.id == short.id
-
-
 def test_every_quirk_and_type_occurs_and_types_have_the_asked_shares():
     env = Terminal(quirks=1)
     packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(250)]
@@ -331,39 +303,6 @@ def test_every_quirk_and_type_occurs_and_types_have_the_asked_shares():
     assert sum(spec.type in COMPOSITE for spec in specs) / len(specs) == pytest.approx(0.5, abs=0.06)
     rare = Terminal(quirks=1, composite_ratio=0.0).sample_pack(split=Split.TRAIN, index=0, num_tasks=30)
     assert {task.spec.type for task in rare.tasks} <= set(SINGLE)
-    only = Terminal(task_types=("copy", "pack_upload")).sample_pack(split=Split.TRAIN, index=0, num_tasks=30)
-    assert {task.spec.type for task in only.tasks} == {"copy", "pack_upload"}
-
-
-def test_configurations_that_draw_different_worlds_have_different_names():
-    made = [
-        Terminal(),
-        Terminal(quirks=1),
-        Terminal(max_turns=5),
-        Terminal(max_commands=3),
-        Terminal(composite_ratio=0.2),
-        Terminal(labels="random"),
-        Terminal(task_types=("copy",)),
-        Terminal(task_types=("move",)),
-        Terminal(protocol="compact"),
-    ]
-    assert len({env.name for env in made}) == len(made)
-    assert Terminal(feedback="plain", length_penalty=0.2, lenient=True).name == Terminal().name
-
-
-def test_random_labels_make_names_up():
-    fixed, free = (
-        {
-            Terminal(quirks=6, labels=labels)
-            .sample_pack(split=Split.TRAIN, index=i, num_tasks=1)
-            .tasks[0]
-            .spec.site.quirks.tools
-            for i in range(80)
-        }
-        for labels in ("fixed", "random")
-    )
-    assert len(fixed) <= 8
-    assert len(free) > 60
 
 
 def test_without_a_hidden_rule_there_is_none_to_change():
@@ -391,7 +330,7 @@ def test_a_change_keeps_site_goals_and_split_and_is_solvable():
 
 # ---------------------------------------------------------------------- who plays
 
-HARD = {"quirks": 3, "max_turns": 4, "max_commands": 4, "labels": "random"}
+HARD = {"quirks": 3, "max_turns": 4, "max_commands": 4}
 
 
 @pytest.mark.parametrize(
@@ -450,12 +389,6 @@ def test_without_its_context_the_scripted_player_does_not_improve():
     assert max(solved) < 0.6 * 80
 
 
-def test_a_small_penalty_shows_learning_in_the_reward():
-    env = Terminal(quirks=2, length_penalty=0.1)
-    first, *_, fourth = reward_by_position(env, Reference.SCRIPTED, "natural", 60)
-    assert fourth > first + 0.01
-
-
 def test_a_rule_change_is_survived():
     env = Terminal(quirks=2)
     solved = []
@@ -486,27 +419,3 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
     else:
         assert first == second
     assert read_facts(teacher.context(random.Random(0))) == pack.tasks[0].spec.site.quirks
-
-
-CONFIGS = sorted((Path(__file__).parents[3] / "configs" / "env").glob("terminal_*.yaml"))
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_shipped_configuration_is_solvable(path):
-    config = yaml.safe_load(path.read_text())
-    assert config["class_path"] == "cod_lightning.envs.terminal.Terminal"
-    env = Terminal(**config["init_args"])
-    for index in range(20):
-        pack = env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=4)
-        assert all(
-            lived.success
-            for lived in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), env.protocol)
-        )
-
-
-def test_tasks_that_do_not_fit_into_the_turns_are_refused_and_never_hang():
-    with pytest.raises(ConfigError) as caught:
-        Terminal(max_turns=1, max_commands=1, task_types=("backup_replace",)).sample_pack(
-            split=Split.TRAIN, index=0, num_tasks=1
-        )
-    assert caught.value.key == "data.env.max_turns"
