@@ -23,7 +23,7 @@ from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import EndpointPolicy, TinyPolicy
-from cod_lightning.rollout.boundaries import check_history
+from cod_lightning.rollout.boundaries import check_history, checked_opening
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -219,6 +219,13 @@ def test_a_mechanism_may_keep_an_image_of_the_dialogue_and_shows_none_of_its_own
     own = structs.replace(before[1], parts=(Image(PNG + b"!", "w3"),))
     with pytest.raises(ContextFailure, match="a message with an image that the dialogue does not have"):
         check_history(History(TextState(), (before[0], own)), mechanism, before)
+
+
+def test_an_update_begins_with_text_alone():
+    opening = (Message(Role.SYSTEM, "w2"), Message(Role.USER, "w3"))
+    assert checked_opening(opening, PlainContext()) == opening
+    with pytest.raises(ContextFailure, match="update showed an image"):
+        checked_opening((opening[0], Message(Role.USER, "w3", (PICTURE,))), PlainContext())
 
 
 def test_an_endpoint_gets_content_parts_with_the_file_in_place_of_the_alternative(monkeypatch):
