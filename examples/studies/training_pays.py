@@ -48,9 +48,11 @@ SOURCES = {
     "alchemy of two worlds, reward": "distillation/studies/Specialists into one student/specialist on alchemy/alchemy",
     **{f"levers, warm start of {n} updates": f"training_pays/levers, {n} updates/curves" for n in LENGTHS},
     "levers, the paper's regime": "regime/regime/curves",
-    "apps, contexts, REC": "apps/three_habits/runs/REC, contexts/curves",
-    "apps, contexts, LOOP": "apps/three_habits/runs/LOOP, contexts/curves",
-    "apps, no contexts, LOOP": "apps/three_habits/runs/LOOP, per token/curves",
+    **{
+        f"{label}, {name}": f"apps/{place}/runs/{name}/curves"
+        for label, place in (("apps", "learned"), ("apps of three habits", "three_habits"))
+        for name in ("REC, contexts", "LOOP, contexts", "LOOP, per token")
+    },
     "TextWorld": "foreign_worlds/seeds/success",
     "levers in sentences": "sentences/worlds/levers/success",
     "lake in sentences": "sentences/worlds/lake/success",
