@@ -96,8 +96,8 @@ CUT = """## Demonstrations cut short
 Levers (`smoke`, 120 updates) after warm starts of 75, 200 and 600 updates; the trained policy also at T=0.3, on the same packs.
 """
 CUT_READING = """
-**Limits.** Three seeds; apps of three habits five, with a split that was against habits ([splits](splits.md)). Why doors, compacting
-and constant states end below is not shown. Rows without pass@8 and entropy were measured before runs recorded them.
+**Limits.** Three seeds; apps of three habits five, with a split that was against habits ([splits](splits.md)). Why doors,
+compacting and constant states end below is not shown. Rows without pass@8 and entropy were measured before runs recorded them.
 """
 
 
