@@ -46,14 +46,12 @@ class EpisodeKind(StrEnum):
     """All turns of one task."""
     UPDATE = "update"
     """One rewrite of the context."""
-    PROPOSE = "propose"
-    """One task proposed to itself, which the solve episodes after it play."""
     WRITE = "write"
-    """One text about the task that comes next, such as a plan, for which a program asks."""
+    """One text before a task for which a program asks, such as a plan, or a proposal of the task."""
 
     @property
     def role(self) -> str:
-        """What the policy is in it, and what an adapter of its own is called; who plays tasks proposes them, too."""
+        """What the policy is in it, and what an adapter of its own is called."""
         return "writer" if self is EpisodeKind.UPDATE else "player"
 
 
@@ -175,18 +173,18 @@ class EntryEvent(Struct, frozen=True, array_like=True):
 
 
 class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All turns of one task (solve), one rewrite of the context (update), or one proposal of a task (propose)."""
+    """All turns of one task (solve), one rewrite of the context (update), or one text for which a program asks (write)."""
 
     kind: EpisodeKind
     position: int
-    """0-based index of the task; update n follows solve n, proposal n comes before it."""
+    """0-based index of the task; update n follows solve n, text n comes before it."""
     status: EpisodeStatus
     turns: tuple[Turn, ...] = ()
     reward: float | None = None
     """None exactly when `status` is FAILED or SKIPPED: missing is not 0."""
     success: bool | None = None
-    """Solve: whether the task was solved. Update: whether the context parsed. Propose: whether it is a task. None where the reward
-    is missing."""
+    """Solve: whether the task was solved. Update: whether the context parsed. Write: whether it is what was asked for, such as a
+    task. None where the reward is missing."""
     feedback: str = ""
     """Solve: the environment's words after the task. Update: why the context did not parse, if so."""
     context_before: str = ""
@@ -205,6 +203,8 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Solve: whether the environment keeps reward and success from the policy (`Traits.hides_reward`): no context shows them."""
     compared_with: str = ""
     """Its program's name for what it is compared with: episodes of its pack and kind by that name; empty: those at its position."""
+    paid: bool = False
+    """Whether its program paid it for what came of it (`Agent.pay`): its return is its own reward, whatever the credit rule."""
     parts: dict[str, float] = {}
     """What the reward is the sum of, by name, weighted; empty where it is the world's or the context's own alone."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cod_lightning.contexts.base import Budget, ContextMechanism
 from cod_lightning.engines.base import Engine, Served
-from cod_lightning.envs.base import Proposals, TextEnv, Tools, beside
+from cod_lightning.envs.base import TextEnv, Tools, beside
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import Program, asks
 from cod_lightning.models.base import Policy
@@ -23,7 +23,8 @@ from cod_lightning.types import Pack, Split
 def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
     """No part compares siblings where attempts, which have none, count beside them, or where each proposes its own tasks."""
     for key, part in rewards.items():
-        if isinstance(part, SiblingReward) and (program.beside or asks(program, pack_size)):
+        chooses = any(ask.chooses_task for ask in asks(program, pack_size))
+        if isinstance(part, SiblingReward) and (program.beside or chooses):
             expected = f"none with data.program={type(program).__name__}, whose attempts or proposed tasks siblings do not share"
             raise ConfigError(f"data.rewards.{key}", type(part).__name__, expected, "Leave out one of the two.")
 
@@ -130,8 +131,8 @@ def check_prompts(
     window: int,
     max_new_tokens: int,
 ) -> None:
-    """First prompts, of a task and, if the program asks for one, of a proposal, are in words that the policy knows, and fit with a
-    response and what the context budgets into the window."""
+    """First prompts, of a task and of texts for which the program asks, are in words that the policy knows, and fit with a response
+    and what the context budgets into the window."""
     beside(context, Budget).check(window, max_new_tokens)
     check_hooks(env, context)
     with answering(partial(unplayable, env), "an environment that begins a task"):
@@ -139,24 +140,22 @@ def check_prompts(
         observation, _ = world.reset(options={"task": pack.tasks[0]})
         rules, tools = world.rules, beside(world, Tools).schemas
         texts = {"reset()": observation, "rules": rules}
-        if asks(program, len(pack)):
-            texts["offer"] = beside(world, Proposals).offer
+        for ask in asks(program, len(pack)):
+            ask.check(world)
+            see_known(ask.request, chat, program, "words()")
+            texts[type(ask).__name__] = ask.message(world, observation)
         world.close()
         for name, text in texts.items():
             if not isinstance(text, str):
                 raise TypeError(f"{name} gave a {type(text).__name__}, not a text")
-    if texts.get("offer") == "":
-        expected = f"a program without proposals, since {type(env).__name__} makes no tasks of them"
-        remedy = "Choose program=ConnectTheDots, env=doors or env=levers, or give yours offer and proposed()."
-        raise ConfigError("data.program", type(program).__name__, expected, remedy)
     for name, text in texts.items():
         see_known(text, chat, env, name)
     see_sentences(env, context, chat)
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"
         raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
-    prompts = [("a first prompt", observation, tools), ("the prompt for a proposal", texts.get("offer"), ())]
-    for what, text, schemas in prompts[: len(texts) - 1]:
+    asked = [(f"the prompt for {name}", text, ()) for name, text in list(texts.items())[2:]]
+    for what, text, schemas in [("a first prompt", observation, tools), *asked]:
         with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
             system = context.prepare(context.empty(), rules, text).system
         see_known(system, chat, context, "prepare()")

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator
 from functools import partial
 from textwrap import shorten
+from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism, Scripted
 from cod_lightning.credit.table import episode_table, facts_of
@@ -19,7 +20,7 @@ from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, Players, TextEnv, beside
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.lifecycles import ConnectTheDots, Program, outline
+from cod_lightning.lifecycles import Agent, Ask, ConnectTheDots, Program, Written
 from cod_lightning.models import TinyPolicy
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, collate
@@ -30,12 +31,12 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
 from cod_lightning.rollout.player import Player
-from cod_lightning.rollout.proposals import run_propose_episode
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.text import run_write_episode
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
-from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Pack, Split, Task
 
 _LOOKED_AT = 16
 """Packs whose demonstrations are measured before any is trained on."""
@@ -149,38 +150,15 @@ class DemonstrationDataModule(ItemDataModule):
         with answering(partial(unplayable, self.env), "an environment whose demonstrator plays its packs"):
             pack = self.env.sample_pack(split=Split.TRAIN, index=index, num_tasks=self.pack_size, seed=self.seed)
             teacher = beside(self.env, Players).demonstrator(pack)
-            episodes = asyncio.run(self._episodes(pack, teacher))
-        return Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(episodes)),))
+            sampler = self._sampler(Player(teacher, self.context))
+            env = copy.deepcopy(self.env)
+            setting = Setting(env=env, mechanism=self.context, sampler=sampler, program=self.program)
+            agent = _Demonstrating(setting, pack, teacher, self.seed)
+            asyncio.run(self._played(agent, pack))
+        return Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(agent.episodes)),))
 
-    async def _episodes(self, pack: Pack, teacher: Demonstrator) -> list[Episode]:
-        env = copy.deepcopy(self.env)
-        rng = random.Random(derive_seed("demonstrated contexts", self.seed, pack.id))
-        sampler = self._sampler(Player(teacher, self.context))
-        setting = Setting(env=env, mechanism=self.context, sampler=sampler, program=self.program)
-        episodes: list[Episode] = []
-        steps = outline(setting.program, len(pack), self.context.updates)
-        updated = {step.position for step in steps if step.kind is EpisodeKind.UPDATE}
-        for kind, position, played in steps:
-            who = f"{pack.id}.{position}.{kind}"
-            if kind is EpisodeKind.SOLVE:
-                state, task = beside(self.context, Scripted).adopt(teacher.context(rng)), pack.tasks[position]
-                again = played != position
-                if self.context.updates and position and not again and position - 1 not in updated:
-                    state = self.context.feedback(state, episodes[-1])
-                episodes.append(await run_solve_episode(env, task, state, setting, who, position))
-            elif kind is EpisodeKind.PROPOSE:
-                state = beside(self.context, Scripted).adopt(teacher.context(rng))
-                asked = (env, pack.tasks[position], state, setting, who, position)
-                proposal, made = await run_propose_episode(*asked)
-                if made is None:
-                    said = proposal.error or repr(shorten(proposal.turns[-1].response, 80))
-                    expected = f"a demonstrator whose proposals are tasks; one is {said}"
-                    remedy = "Write its propose() (of a Play: proposal()), or name another warm_start.program."
-                    raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
-                episodes.append(proposal)
-            elif kind is EpisodeKind.UPDATE:  # texts that a program asks for have no demonstrator
-                episodes.append(await run_update_episode(env, episodes[-1], setting, who))
-        return episodes
+    async def _played(self, agent: Agent, pack: Pack) -> None:
+        await self.program(agent, pack)
 
     def _sampler(self, player: Player) -> Sampler:
         chat = self.chat
@@ -197,3 +175,56 @@ class DemonstrationDataModule(ItemDataModule):
             max_new_tokens=self._most,
             seed=self.seed,
         )
+
+
+class _Demonstrating(Agent):
+    """An agent that plays the pack's own tasks, each episode with a context that the demonstrator makes up.
+
+    It makes no attempts, and writes what its demonstrator can write.
+    """
+
+    sibling = 0
+
+    def __init__(self, setting: Setting, pack: Pack, teacher: Demonstrator, seed: int) -> None:
+        self.setting, self.pack, self.teacher = setting, pack, teacher
+        self.episodes: list[Episode] = []
+        self._rng = random.Random(derive_seed("demonstrated contexts", seed, pack.id))
+        self._position = 0
+        self._latest: Episode | None = None
+        """The latest solve episode, as long as no update has taken it in."""
+
+    async def solve(self, task: Task, *, again: bool = False, **_: Any) -> Episode:
+        mechanism, position, state = self.setting.mechanism, self._position, self._state()
+        if mechanism.updates and self._latest is not None and not again:
+            state = mechanism.feedback(state, self._latest)
+        own, who = self.pack.tasks[position], f"{self.pack.id}.{position}.solve"
+        self._latest = await run_solve_episode(self.setting.env, own, state, self.setting, who, position)
+        self._position += 1
+        self.episodes.append(self._latest)
+        return self._latest
+
+    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+        self._latest = None
+        if not self.setting.mechanism.updates:
+            return None
+        who = f"{self.pack.id}.{solved.position}.update"
+        self.episodes.append(await run_update_episode(self.setting.env, solved, self.setting, who))
+        return self.episodes[-1]
+
+    async def write(self, task: Task, ask: Ask, **_: Any) -> Written:
+        position, env = self._position, self.setting.env
+        if not ask.scripted:
+            skipped = EpisodeStatus.SKIPPED
+            return Written(Episode(kind=EpisodeKind.WRITE, position=position, status=skipped), None)
+        own, who = self.pack.tasks[position], f"{self.pack.id}.{position}.propose"
+        written = await run_write_episode(ask, env, own, self._state(), self.setting, who, position)
+        if not (episode := written.episode).success:
+            said = episode.error or repr(shorten(episode.turns[-1].response, 80))
+            expected = f"a demonstrator that writes what the program asks for; its {type(ask).__name__} is {said}"
+            remedy = "Write its propose() (of a Play: proposal()), or name another warm_start.program."
+            raise ConfigError("data.env", type(env).__name__, expected, remedy)
+        self.episodes.append(episode)
+        return written
+
+    def _state(self) -> Any:
+        return beside(self.setting.mechanism, Scripted).adopt(self.teacher.context(self._rng))

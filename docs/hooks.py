@@ -73,7 +73,6 @@ SEAMS = {
     "_Attempted": "data.program",
     "Reward": "data.rewards.NAME",
     "SiblingReward": "data.rewards.NAME",
-    "ProposalReward": "data.rewards.NAME",
     "Pairwise": "data.rewards.NAME",
     "Scorer": "model.scorers.NAME",
     "NotebookContext": "data.context",

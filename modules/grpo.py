@@ -57,8 +57,8 @@ class GRPOModule(PolicyModule):
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
         mismatch: Correction where engine and training disagree on log-probs; null only measures it.
-        trained_kinds: Episodes that are trained on: [update] trains the writer of contexts alone, [solve] the player, [propose] who
-            proposes tasks; null: all.
+        trained_kinds: Episodes that are trained on: [update] trains the writer of contexts alone, [solve] the player, [write] who
+            writes what a program asks for, such as proposals; null: all.
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
         optimizer: AdamW with moments in float32 (`adamw`), the same for weights in bfloat16, which it rounds stochastically
             (`adamw_stochastic`), or with moments in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way to
@@ -85,7 +85,7 @@ class GRPOModule(PolicyModule):
         reweight: AdaptiveRED | None = AdaptiveRED(),  # noqa: B008
         loss: PolicyLoss = REC(),  # noqa: B008
         mismatch: MismatchCorrection | None = None,
-        trained_kinds: list[Literal["solve", "update", "propose"]] | None = None,
+        trained_kinds: list[Literal["solve", "update", "write"]] | None = None,
         filter_packs: bool = False,
         optimizer: OptimizerName = "adamw",
         lr: Positive = 1e-6,

@@ -12,7 +12,6 @@ from cod_lightning.credit.table import CreditTable as RuleTable
 from cod_lightning.credit.table import EpisodeTable, episode_table, facts_of, kind_id
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.objective.batch import Batch
-from cod_lightning.types import EpisodeKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,10 +113,10 @@ def random_table(seed: int, groups=3, siblings=5, tasks=4, missing=0.2, program:
 def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | None:
     """The list of the paper for one episode: its own reward, then those of later solve episodes; None for a missing one.
 
-    That of a proposal is its own reward alone.
+    That of an episode that its program paid is its own reward alone.
     """
-    proposal = table.kinds[e] == kind_id(EpisodeKind.PROPOSE)
-    entries = [e, *(f for f in range(e + 1, table.valid.shape[-1]) if table.kinds[f] == 0 and not proposal)]
+    paid = table.paid is not None and table.paid[e]
+    entries = [e, *(f for f in range(e + 1, table.valid.shape[-1]) if table.kinds[f] == 0 and not paid)]
     return [table.rewards[g, k, f].item() if table.valid[g, k, f] else None for f in entries]
 
 

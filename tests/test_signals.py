@@ -121,14 +121,14 @@ PARTS = {
             "--data.program.init_args.solves",
             "2",
         ),
-        *("--data.frozen.kind", "propose", "--model.trained_kinds", "[solve, update]"),
+        *("--data.frozen.kind", "write", "--model.trained_kinds", "[solve, update]"),
     ],
 }
 SHOWN = {
     "replay for packs without signal, bandit": ("replay/replayed_tokens", "source/value/four"),
     "rejection sampling by lifecycle, own history": ("source/revisits",),
-    "proposer and solver, ahead": ("train/propose_reward/learnability/position_2", "train/propose_valid/position_0"),
-    "solver for a frozen proposer": ("train/propose_reward/learnability/position_2", "train/propose_valid/position_0"),
+    "proposer and solver, ahead": ("train/write_reward/learnability/position_2", "train/write_valid/position_0"),
+    "solver for a frozen proposer": ("train/write_reward/learnability/position_2", "train/write_valid/position_0"),
 }
 """What is above 0 at some time, where a part is at work."""
 
@@ -143,8 +143,8 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks
     more = PARTS[part](policy, transcripts)
     whole = assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown=SHOWN.get(part, ()))
     lifecycles = {label: (whole / "lifecycles" / f"{label}.jsonl").read_text() for label in ("train", "validation")}
-    assert ('"kind":"propose"' in lifecycles["train"]) == ("program=ProposeAndSolve" in more)
-    assert '"kind":"propose"' not in lifecycles["validation"]
+    assert ('"kind":"write"' in lifecycles["train"]) == ("program=ProposeAndSolve" in more)
+    assert '"kind":"write"' not in lifecycles["validation"]
 
 
 def assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown):

@@ -402,7 +402,7 @@ WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric list.yaml ## d
 WARM --data.frozen.kind both ## data.frozen | both
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
 WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
-WARM --model.trained_kinds [propose] ## model.trained_kinds | propose
+WARM --model.trained_kinds [write] ## model.trained_kinds | write
 WARM program=ProposeAndSolve --data.program.solves 1 ## data.program | solves | 1
 WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 | data.pack_size
 WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data.program | Alchemy | program=ConnectTheDots

@@ -34,6 +34,8 @@ class CreditTable:
     """True where the episode has a reward."""
     kinds: Int[Tensor, " E"]
     """Kind of each episode in their order: its place in `EpisodeKind`, 0 for solve."""
+    paid: Bool[Tensor, " E"] | None = None
+    """Which ones their program paid: nothing that comes later does. None: no one."""
 
     @property
     def known_rewards(self) -> Float[Tensor, "... E"]:
@@ -57,13 +59,14 @@ class EpisodeFacts(NamedTuple):
     reward: float | None
     num_action_tokens: int
     compared_with: str = ""
+    paid: bool = False
 
 
 def facts_of(group: Group) -> list[EpisodeFacts]:
     """Of all episodes of a group: those of its lifecycles, then their attempts."""
 
     def facts(sibling: int, index: int, attempt: int | None, trained: bool, one: Episode) -> EpisodeFacts:
-        own = (kind_id(one.kind), one.position, one.reward, one.num_action_tokens, one.compared_with)
+        own = (kind_id(one.kind), one.position, one.reward, one.num_action_tokens, one.compared_with, one.paid)
         return EpisodeFacts(sibling, index, attempt, trained, *own)
 
     return [
@@ -97,6 +100,8 @@ class EpisodeTable:
     """Tokens that the policy sampled."""
     compared_with: Int[Tensor, " F"]
     """One number for what is compared with each other: episodes of one pack and kind, at one position or of one name."""
+    paid: Bool[Tensor, " F"] | None = None
+    """True where the program paid the episode: its return is its own reward."""
     numbers: Mapping[tuple[int, int, int, int | None], int] = field(default_factory=dict)
     """(g, k, e, which attempt of its lifecycle or None) -> entry."""
 
@@ -126,15 +131,23 @@ class EpisodeTable:
         return torch.where(anchored[of], len(self) + of, self.compared_with)
 
     @cached_property
-    def lifecycles(self) -> list[tuple[Int[Tensor, "L E"], Int[Tensor, " E"]]]:
-        """Own entries by lifecycle, and their kinds; one pair for each order of kinds that there is."""
+    def lifecycles(self) -> list[tuple[Int[Tensor, "L E"], CreditTable]]:
+        """Own entries by lifecycle, and what a rule reads of them; one pair for each order of episodes that there is."""
         lives: dict[tuple[int, int], list[int]] = {}
         for f, (g, k, _) in enumerate(self.place[: self.num_own].tolist()):
             lives.setdefault((g, k), []).append(f)
-        kinds, orders = self.kinds.tolist(), dict[tuple[int, ...], list[list[int]]]()
+        paid = torch.zeros_like(self.valid) if self.paid is None else self.paid
+        of = list(zip(self.kinds.tolist(), paid.tolist(), strict=True))
+        orders: dict[tuple[tuple[int, bool], ...], list[list[int]]] = {}
         for life in lives.values():
-            orders.setdefault(tuple(kinds[f] for f in life), []).append(life)
-        return [(torch.tensor(found), torch.tensor(order)) for order, found in orders.items()]
+            orders.setdefault(tuple(of[f] for f in life), []).append(life)
+        return [(entries, self._read(entries, paid)) for entries in map(torch.tensor, orders.values())]
+
+    def _read(self, entries: Int[Tensor, "L E"], paid: Bool[Tensor, " F"]) -> CreditTable:
+        first = entries[0]
+        return CreditTable(
+            rewards=self.rewards[entries], valid=self.valid[entries], kinds=self.kinds[first], paid=paid[first]
+        )
 
     @cached_property
     def layouts(self) -> list[Int[Tensor, "G K C"]]:
@@ -196,5 +209,6 @@ def episode_table(packs: Sequence[Sequence[EpisodeFacts]]) -> EpisodeTable:
         trained=column((one.trained for _, one in every), torch.bool),
         action_counts=column(one.num_action_tokens for _, one in every),
         compared_with=column(compared),
+        paid=column((one.paid for _, one in every), torch.bool),
         numbers=numbers,
     )

@@ -19,7 +19,7 @@ from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
 from cod_lightning.errors import DataError, EnvironmentFailure, note_fault
-from cod_lightning.lifecycles import Agent
+from cod_lightning.lifecycles import Agent, Ask, Written
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
@@ -153,7 +153,12 @@ class _Later(Exception):
     """The program is at the task after this one."""
 
 
-class _OneTask:
+def _earlier(kind: EpisodeKind, position: int) -> Episode:
+    """An episode that was played before, whose outcome no longer matters."""
+    return Episode(kind=kind, position=position, status=EpisodeStatus.COMPLETED, reward=0.0, success=False)
+
+
+class _OneTask(Agent):
     """The agent at one task of a lifecycle without a last one: earlier tasks were played, with outcomes that no longer matter."""
 
     sibling = 0
@@ -169,22 +174,20 @@ class _OneTask:
     async def solve(self, task: Task, **how: Any) -> Episode:
         position, self._position = self._position, self._position + 1
         if self._is_over(position):
-            earlier = Episode(
-                kind=EpisodeKind.SOLVE, position=position, status=EpisodeStatus.COMPLETED, reward=0.0, success=False
-            )
-            return self._solved if self._solved is not None and position == self._here else earlier
+            own = self._solved if position == self._here else None
+            return own or _earlier(EpisodeKind.SOLVE, position)
         self._life.position, began = position, time.time()
         episode = await self._life.solve(task, **how)
         self._add(began, episode)
         return episode
 
-    async def write(self, task: Task, request: str, **how: Any) -> str:
+    async def write(self, task: Task, ask: Ask, **how: Any) -> Written:
         if self._is_over(self._position):
-            return ""
+            return Written(_earlier(EpisodeKind.WRITE, self._position), None)
         self._life.position, began = self._position, time.time()
-        text = await self._life.write(task, request, **how)
-        self._add(began, self._life.episodes[-1])
-        return text
+        written = await self._life.write(task, ask, **how)
+        self._add(began, written.episode)
+        return written
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
         if solved.position < self._here:
@@ -194,10 +197,6 @@ class _OneTask:
         if (episode := await self._life.rewrite(solved, skip=skip)) is not None:
             self._add(began, episode)
         return episode
-
-    async def ask(self, task: Task, worth: Any) -> Task:
-        """The task as it is: what a deployed agent is given, it does not choose."""
-        return task
 
     def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
         if self._position == self._here and self._solved is None:

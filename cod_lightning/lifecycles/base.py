@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
@@ -22,6 +22,42 @@ class Shown(StrEnum):
     """What it shows before the first task; the context itself is kept and rewritten as usual."""
     RULES = "rules"
     """The environment's rules alone; the mechanism is not asked."""
+
+
+class Ask:
+    """A text for which a program asks before a task, such as a plan. What its methods raise fails the environment.
+
+    Args:
+        request: What follows the task's first observation.
+    """
+
+    scripted: ClassVar[bool] = False
+    """Whether scripted players write it: a warm start shows it then, and evaluations of them have it."""
+
+    chooses_task: ClassVar[bool] = False
+    """Whether the answer may put another task in place of the pack's own, so that siblings play different ones."""
+
+    def __init__(self, request: str = "") -> None:
+        self.request = request
+
+    def message(self, env: Any, observation: str) -> str:
+        """The user's message; `env` (a `TextEnv`) is at the beginning of the task."""
+        return f"{observation}{self.request}"
+
+    def read(self, env: Any, response: str) -> Any:
+        """What the response stands for; None where it is not what was asked for."""
+        return response.strip() or None
+
+    def check(self, env: Any) -> None:
+        """Raise `ConfigError` where it has no meaning in this environment, which is at the beginning of a task."""
+
+
+class Written(NamedTuple):
+    """What came of an `Ask`."""
+
+    episode: Episode
+    value: Any
+    """What `Ask.read` made of the response; None where there is none."""
 
 
 class Agent(Protocol):
@@ -51,15 +87,22 @@ class Agent(Protocol):
         """
         ...
 
-    async def write(self, task: Task, request: str, *, shown: Shown = Shown.OWN, context: Any = None) -> str:
-        """The text of an episode of one turn before the task is solved: the policy is shown what the task begins with, and the
-        request right behind it. Empty where it wrote none. Nothing but later solve episodes pays for it.
+    async def write(self, task: Task, ask: Ask, *, shown: Shown = Shown.OWN, context: Any = None) -> Written:
+        """An episode of one turn before the task is solved: the policy is shown what the task begins with, and asked for a text.
+
+        Later solve episodes pay for it, as the credit rule says, unless the program does (`pay`).
         """
         ...
 
+    def pay(self, episode: Episode, came_of: Sequence[Episode], **parts: float) -> None:
+        """Add these parts to an episode's reward for the episodes that came of it, and nothing else pays for it later.
+
+        The reward is missing, by the same fault, where one of theirs is.
+        """
+
     def skip(self, kind: EpisodeKind) -> Episode:
         """An episode that does not take place: the next solve episode, or an update after the latest one."""
-        ...
+        raise TypeError(f"{type(self).__name__} skips no episode")
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
         """The context rewritten in view of a solve episode; None, and no episode, where it is written within tasks alone.
@@ -68,23 +111,15 @@ class Agent(Protocol):
         """
         ...
 
-    async def ask(self, task: Task, worth: Any) -> Task:
-        """The task that the agent proposes when asked for one in place of this; this one where it proposes none.
-
-        `worth`, a `rewards.ProposalReward`, pays the proposal once the solve episodes after it have ended.
-        """
-        ...
-
     def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
         """Begin an attempt at this task beside the lifecycle, in a copy of the environment as it is now; nothing comes after it.
 
         It begins with the agent's own context, with the one before the latest rewrite, or with none.
         """
-        ...
 
     async def attempts(self) -> Sequence[Episode]:
         """Those that began beside the latest solve episode, once they have ended; `rewrite` takes one in place of that episode."""
-        ...
+        return ()
 
 
 class Program(ABC):
@@ -117,7 +152,7 @@ class Program(ABC):
 
     @property
     def held_out(self) -> "Program":
-        """What everything but training follows, where the agent proposes no tasks: validation, suites, references, agents."""
+        """What everything but training follows: validation, suites, references, agents."""
         return self
 
 
@@ -138,44 +173,33 @@ class OutlineStep(NamedTuple):
     """Index in the pack of the task that it is about."""
 
 
-class _Noting:
+class _Noting(Agent):
     """An agent that plays nothing and fails at every task, for the outline of a program."""
 
     sibling = 0
 
     def __init__(self, pack: Pack, updates: bool) -> None:
         self.steps: list[OutlineStep] = []
+        self.asks: list[Ask] = []
         self._updates, self._solved = updates, list[int]()
         self._index = {task.id: index for index, task in enumerate(pack.tasks)}
 
     async def solve(self, task: Task, **_: Any) -> Episode:
         self._solved.append(self._index[task.id])
-        position = len(self._solved) - 1
-        check_ends(len(self.steps))
-        self.steps.append(OutlineStep(EpisodeKind.SOLVE, position, self._solved[position]))
-        status = EpisodeStatus.COMPLETED
-        return Episode(kind=EpisodeKind.SOLVE, position=position, status=status, reward=0.0, success=False)
+        return self._failed(EpisodeKind.SOLVE, len(self._solved) - 1, task)
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> None:
         if self._updates:
             self.steps.append(OutlineStep(EpisodeKind.UPDATE, solved.position, self._solved[solved.position]))
 
-    async def ask(self, task: Task, worth: Any) -> Task:
-        self.steps.append(OutlineStep(EpisodeKind.PROPOSE, len(self._solved), self._index[task.id]))
-        return task
+    async def write(self, task: Task, ask: Ask, **_: Any) -> Written:
+        self.asks.append(ask)
+        return Written(self._failed(EpisodeKind.WRITE, len(self._solved), task), None)
 
-    async def write(self, task: Task, request: str, **_: Any) -> str:
-        self.steps.append(OutlineStep(EpisodeKind.WRITE, len(self._solved), self._index[task.id]))
-        return ""
-
-    def fork(self, task: Task, kind: AttemptKind, context: str = "own") -> None:
-        """Attempts are no episodes of the lifecycle."""
-
-    async def attempts(self) -> Sequence[Episode]:
-        return ()
-
-    def skip(self, kind: EpisodeKind) -> Episode:
-        raise NotImplementedError("controls have no outline")
+    def _failed(self, kind: EpisodeKind, position: int, task: Task) -> Episode:
+        check_ends(len(self.steps))
+        self.steps.append(OutlineStep(kind, position, self._index[task.id]))
+        return Episode(kind=kind, position=position, status=EpisodeStatus.COMPLETED, reward=0.0, success=False)
 
 
 def outline(program: Program, num_tasks: int, updates: bool = True) -> tuple[OutlineStep, ...]:
@@ -183,6 +207,15 @@ def outline(program: Program, num_tasks: int, updates: bool = True) -> tuple[Out
 
     Raises `ConfigError` for a program that solves nothing, or waits for anything but its agent.
     """
+    return tuple(_noted(program, num_tasks, updates).steps)
+
+
+def asks(program: Program, num_tasks: int) -> list[Ask]:
+    """The different texts for which the program asks. Raises what `outline` raises."""
+    return list({(type(ask), ask.request): ask for ask in _noted(program, num_tasks, True).asks}.values())
+
+
+def _noted(program: Program, num_tasks: int, updates: bool) -> _Noting:
     tasks = tuple(Task(id=str(n), seed=n, spec=None) for n in range(num_tasks))
     pack = Pack(id="outline", split=Split.TRAIN, world_seed=0, tasks=tasks)
     agent, name = _Noting(pack, updates), f"{type(program).__name__} for {num_tasks} tasks"
@@ -196,9 +229,4 @@ def outline(program: Program, num_tasks: int, updates: bool = True) -> tuple[Out
         raise ConfigError("data.program", name, "a program that waits for its agent alone", "Correct it.")
     if not any(step.kind is EpisodeKind.SOLVE for step in agent.steps):
         raise ConfigError("data.program", name, "a program with a solve episode", "Correct it.")
-    return tuple(agent.steps)
-
-
-def asks(program: Program, num_tasks: int) -> bool:
-    """Whether the program asks for proposals. Raises what `outline` raises."""
-    return any(step.kind is EpisodeKind.PROPOSE for step in outline(program, num_tasks))
+    return agent

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.lifecycles.base import Agent, Program, Shown
+from cod_lightning.lifecycles.base import Agent, Ask, Program, Shown, Written
 from cod_lightning.lifecycles.cod import ConnectTheDots
-from cod_lightning.types import Episode, EpisodeKind, Pack, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Task
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -18,7 +18,7 @@ class Controlled(Program):
     """Pack -> [N] the state that each task begins with; None leaves the task out."""
     program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
     writes: bool = True
-    """Whether texts that the program asks for are written; scripted players write none."""
+    """Whether all texts that the program asks for are written, or those alone that scripted players write."""
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         contexts = None if self.contexts is None else self.contexts[pack.id]
@@ -43,10 +43,11 @@ class _Controlled:
             return self._agent.skip(EpisodeKind.SOLVE)
         return await self._agent.solve(task, **more | {"shown": self._shown, "context": context})
 
-    async def write(self, task: Task, request: str, **_: Any) -> str:
-        if not self._writes:
-            return ""
-        return await self._agent.write(task, request, shown=self._shown, context=self._context())
+    async def write(self, task: Task, ask: Ask, **_: Any) -> Written:
+        if not self._writes and not ask.scripted:
+            skipped = EpisodeStatus.SKIPPED
+            return Written(Episode(kind=EpisodeKind.WRITE, position=self._position, status=skipped), None)
+        return await self._agent.write(task, ask, shown=self._shown, context=self._context())
 
     async def rewrite(self, solved: Episode) -> Episode | None:
         return await self._agent.rewrite(solved, skip=self._contexts is not None)

@@ -27,7 +27,7 @@ class LoRAPolicy(PretrainedPolicy):
         rank: Rank of the adapter.
         alpha: The adapter counts alpha / rank times.
         targets: Names of the layers that get one, for example [q_proj, v_proj]; null: every linear layer but the output layer.
-        adapters: `shared` has one for all episodes. `by_role` has one for solve episodes and proposals, and one for updates: two
+        adapters: `shared` has one for all episodes. `by_role` has one for updates, and one for all others: two
             policies, a player and a writer of contexts, over one base; each is sampled in its episodes and trained on their rows
             alone.
         settings: Those of `PretrainedPolicy`; `dtype` is the base's.

@@ -24,7 +24,7 @@ _LOWEST = -650.0
 MOST_ENTRIES = 200
 """Histories of entries of a lifecycle that the page shows."""
 _TEXTS = ("context_before", "context_after", "feedback", "error")
-_WITHOUT_CHANGES = (EpisodeKind.SOLVE, EpisodeKind.PROPOSE, EpisodeKind.WRITE)
+_WITHOUT_CHANGES = (EpisodeKind.SOLVE, EpisodeKind.WRITE)
 """Kinds of episodes that do not rewrite the context."""
 Record = dict[str, Any]
 

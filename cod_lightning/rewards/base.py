@@ -1,8 +1,8 @@
 """The reward of an episode: the sum of named, weighted parts, each of which may ask somewhere else.
 
 `world` (what the environment gave a solve episode) and `context` (what the context mechanism gave an update) are always there;
-`data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`, of `SiblingReward` for what
-compares siblings, or of `ProposalReward` for what a proposal is worth.
+`data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`, or of `SiblingReward` for what
+compares siblings.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence, Set
-from itertools import takewhile
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -85,19 +84,6 @@ class SiblingReward(RewardPart):
         """
 
 
-class ProposalReward(RewardPart):
-    """A part of a proposal's reward. Those in `data.rewards` take the place of the one by which the program asks (`Agent.ask`).
-
-    A proposal that is no task has 0.
-    """
-
-    kinds = frozenset({EpisodeKind.PROPOSE})
-
-    @abstractmethod
-    async def __call__(self, solves: Sequence[Episode], task: Task) -> float:
-        """The score of a proposed task, given all its solve episodes, each with a reward."""
-
-
 class WorldReward(Reward):
     """What the environment gave; the part `world`.
 
@@ -156,7 +142,7 @@ async def scored(episode: Episode, task: Task, rewards: Rewards, limit_s: float 
         return episode
     found = await _all_of({name: _scores(name, part, episode, task) for name, part in parts.items()}, limit_s)
     scores = {name: value for one in found.values() if isinstance(one, dict) for name, value in one.items()}
-    return _summed(episode, scores, [one for one in found.values() if isinstance(one, RewardFailure)])
+    return summed(episode, scores, [one for one in found.values() if isinstance(one, RewardFailure)])
 
 
 async def compared(group: Group, rewards: Rewards, limit_s: float | None = None) -> Group:
@@ -193,39 +179,9 @@ async def _at_place(
                 scores[name] = score
             else:
                 failures.append(RewardFailure(f"{name} gave this sibling no score") if score is None else score)
-        scored.append(_summed(episode, scores, failures))
+        scored.append(summed(episode, scores, failures))
     rest = iter(scored)
     return [episode if episode.reward is None else next(rest) for episode in episodes]
-
-
-async def paid(
-    episodes: Sequence[Episode],
-    tasks: Sequence[Task],
-    rewards: Rewards,
-    worth: ProposalReward,
-    limit_s: float | None = None,
-) -> list[Episode]:
-    """A lifecycle's episodes, each proposal with its reward; missing, by the same fault, where one of its solves is.
-
-    `worth` pays where no part does, under the name of its class in small letters.
-    """
-    parts = {name: part for name, part in rewards.items() if isinstance(part, ProposalReward)}
-    parts = parts or {type(worth).__name__.lower(): worth}
-    out = list(episodes)
-    for index, one in enumerate(episodes):
-        if one.kind is not EpisodeKind.PROPOSE or one.reward is None:
-            continue
-        solves = list(takewhile(lambda other: other.kind is EpisodeKind.SOLVE, episodes[index + 1 :]))
-        if lost := next((solve for solve in solves if solve.reward is None), None):
-            status = EpisodeStatus.FAILED
-            out[index] = structs.replace(one, status=status, reward=None, success=None, error=lost.error)
-            continue
-        asked = {name: _of_proposal(part, solves, tasks[one.position]) for name, part in parts.items() if one.success}
-        found = await _all_of(asked, limit_s)
-        scores = {name: score for name, score in found.items() if isinstance(score, float)}
-        failures = [failure for failure in found.values() if isinstance(failure, RewardFailure)]
-        out[index] = _summed(one, {**one.parts, **dict.fromkeys(parts, 0.0), **scores}, failures)
-    return out
 
 
 async def _all_of(asked: Mapping[str, Coroutine[Any, Any, _T]], limit_s: float | None) -> dict[str, _T | RewardFailure]:
@@ -236,7 +192,7 @@ async def _all_of(asked: Mapping[str, Coroutine[Any, Any, _T]], limit_s: float |
     return {name: one for name, one in zip(asked, found, strict=True) if not isinstance(one, EngineRefused)}
 
 
-def _summed(episode: Episode, parts: dict[str, float], failures: Sequence[RewardFailure]) -> Episode:
+def summed(episode: Episode, parts: dict[str, float], failures: Sequence[RewardFailure]) -> Episode:
     """The episode with these weighted parts and their sum as its reward; failed where a part failed or the sum is not finite."""
     total = math.fsum(parts.values()) if all(map(math.isfinite, parts.values())) else math.inf
     if not failures and not abs(total) <= _LARGEST:
@@ -288,10 +244,6 @@ async def _of_siblings(part: SiblingReward, episodes: Sequence[Episode], task: T
     if len(scores) != len(episodes):
         raise ValueError(f"{len(scores)} scores for {len(episodes)} siblings")
     return [None if score is None else part.weight * _number(score) for score in scores]
-
-
-async def _of_proposal(part: ProposalReward, solves: Sequence[Episode], task: Task) -> float:
-    return part.weight * _number(await part(solves, task))
 
 
 def _is_name(key: object) -> bool:

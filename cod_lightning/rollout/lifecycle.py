@@ -10,7 +10,6 @@ evaluations, deployment and `play` all run it.
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -19,14 +18,14 @@ from msgspec import structs
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
-from cod_lightning.lifecycles import Shown, check_ends
-from cod_lightning.rewards import paid, scored
+from cod_lightning.lifecycles import Ask, Shown, Written, check_ends
+from cod_lightning.rewards import scored, summed
 from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.entries import EntriesOf, entry_events
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
-from cod_lightning.rollout.proposals import run_propose_episode, run_write_episode
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.text import run_write_episode
 from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
 
 
@@ -58,9 +57,6 @@ class Life:
         """The context's state before the latest solve episode that was not one of the same again."""
         self.tasks: dict[int, Task] = {}
         """What was solved, by position."""
-        self.proposed: list[Task] = []
-        self.worth: Any = None
-        """What pays proposals where no part of the reward does."""
         self.ends: float | None = None
         """When the episodes have to be over, by the clock of the event loop."""
         self.failed = False
@@ -95,17 +91,20 @@ class Life:
             return self.skip(EpisodeKind.UPDATE) if self.setting.mechanism.updates else None
         return await self._episode(EpisodeKind.UPDATE, solved.position, partial(self._rewrite, solved))
 
-    async def ask(self, task: Task, worth: Any) -> Task:
-        self.worth = worth
-        num = len(self.proposed)
-        await self._episode(EpisodeKind.PROPOSE, self.position, partial(self._ask, task))
-        return self.proposed[num] if len(self.proposed) > num else task
+    async def write(self, task: Task, ask: Ask, *, shown: Shown = Shown.OWN, context: Any = None) -> Written:
+        values: list[Any] = []
+        play = partial(self._write, task, ask, shown, context, values)
+        episode = await self._episode(EpisodeKind.WRITE, self.position, play, context is None, shown)
+        return Written(episode, values[0] if values else None)
 
-    async def write(self, task: Task, request: str, *, shown: Shown = Shown.OWN, context: Any = None) -> str:
-        written: list[str] = []
-        play = partial(self._write, task, request, shown, context, written)
-        await self._episode(EpisodeKind.WRITE, self.position, play, context is None, shown)
-        return "".join(written)
+    def pay(self, episode: Episode, came_of: Sequence[Episode], **parts: float) -> None:
+        paid = structs.replace(episode, paid=True)
+        lost = next((one for one in came_of if one.reward is None), None)
+        if episode.reward is not None and lost is not None:
+            paid = structs.replace(paid, status=EpisodeStatus.FAILED, reward=None, success=None, error=lost.error)
+        elif episode.reward is not None:
+            paid = summed(paid, episode.parts | parts, [])
+        self.episodes = [paid if one is episode else one for one in self.episodes]
 
     async def attempts(self) -> Sequence[Episode]:
         ended = [(await begun).episode for begun in self.forks]
@@ -182,21 +181,13 @@ class Life:
             first = mechanism.empty if kept is None else partial(beside(mechanism, Stored).load, kept)
             self.state = self.previous = crossing(ContextFailure, first, mechanism)
 
-    async def _ask(self, task: Task, env: TextEnv, who: str) -> Episode:
-        asked = (env, task, self.state, self.setting, who, self.position, self.ends)
-        episode, made = await run_propose_episode(*asked)
-        chosen, earlier = made or task, [one.spec for one in self.proposed]
-        again = crossing(EnvironmentFailure, lambda: chosen.spec in earlier, env)
-        self.proposed.append(replace(chosen, repeat=again))
-        return await self._scored(episode, task)
-
     async def _write(
-        self, task: Task, request: str, shown: Shown, context: Any, written: list[str], env: TextEnv, who: str
+        self, task: Task, ask: Ask, shown: Shown, context: Any, values: list[Any], env: TextEnv, who: str
     ) -> Episode:
         state = self.state if context is None else context
-        asked = (env, task, state, self.setting, who, self.position, self.ends, shown)
-        episode, text = await run_write_episode(request, *asked)
-        written += [] if text is None else [text]
+        asked = (ask, env, task, state, self.setting, who, self.position, self.ends, shown)
+        episode, value = await run_write_episode(*asked)
+        values.append(value)
         return await self._scored(episode, task)
 
     async def _solve(
@@ -261,8 +252,6 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
             await agent.close()
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
-    if any(episode.kind is EpisodeKind.PROPOSE for episode in episodes):
-        episodes = await paid(episodes, pack.tasks, setting.rewards, agent.worth, setting.sampler.deadlines.reward_s)
     attempts = tuple([await begun for begun in agent.forks])
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=attempts)
     setting.monitor.lifecycle(lifecycle)

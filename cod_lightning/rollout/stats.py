@@ -46,7 +46,7 @@ class RolloutStats:
     """Lifecycles lost to each fault, by its name."""
     parts: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Sum and number of the parts of rewards, by `reward/PART/position_N` (solve), `update_reward/PART/position_N` or
-    `propose_reward/PART/position_N`, of valid proposals, by `propose_valid/position_N`, and of tasks solved, by `pass_at/K`."""
+    `write_reward/PART/position_N`, of texts that are as asked for, by `write_valid/position_N`, of tasks solved, by `pass_at/K`."""
 
     @property
     def attempt_share(self) -> float:
@@ -141,8 +141,8 @@ def _parts(lifecycles: Sequence[Lifecycle]) -> dict[str, tuple[float, int]]:
             kind = "reward" if episode.kind is EpisodeKind.SOLVE else f"{episode.kind}_reward"
             for name, value in episode.parts.items():
                 values.setdefault(f"{kind}/{name}/position_{episode.position}", []).append(value)
-            if episode.kind is EpisodeKind.PROPOSE and episode.success is not None:
-                values.setdefault(f"propose_valid/position_{episode.position}", []).append(float(episode.success))
+            if episode.kind is EpisodeKind.WRITE and episode.success is not None:
+                values.setdefault(f"write_valid/position_{episode.position}", []).append(float(episode.success))
     return {name: (sum(found), len(found)) for name, found in sorted(values.items())}
 
 

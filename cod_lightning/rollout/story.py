@@ -11,8 +11,7 @@ _MOST_CHARACTERS = 4000
 _WORDS = {
     EpisodeKind.SOLVE: ("task", "solved", "not solved"),
     EpisodeKind.UPDATE: ("context after task", "parsed", "did not parse"),
-    EpisodeKind.PROPOSE: ("proposal of task", "valid", "no task"),
-    EpisodeKind.WRITE: ("text before task", "written", "empty"),
+    EpisodeKind.WRITE: ("text before task", "valid", "not what was asked for"),
 }
 _WIDTH = 120
 """Characters of a line; TensorBoard breaks none in a code block."""
@@ -33,7 +32,7 @@ def as_markdown(lifecycle: Lifecycle, most_characters: int = _MOST_CHARACTERS) -
 
 
 def _title(episode: Episode) -> str:
-    what, well, ill = _WORDS.get(episode.kind, _WORDS[EpisodeKind.UPDATE])
+    what, well, ill = _WORDS[episode.kind]
     outcome = {True: well, False: ill, None: "no outcome"}[episode.success]
     return f"{what} {episode.position}: {outcome}, reward {_reward(episode)}, {episode.status}"
 

@@ -59,6 +59,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("error", pa.string(), "what was raised, for failed"),
     ("repeat", pa.bool_(), "solve: whether an earlier task of the pack asked for the same"),
     ("reward_hidden", pa.bool_(), "solve: whether the environment keeps reward and success from the policy"),
+    ("paid", pa.bool_(), "whether its program paid it for what came of it: its return is its own reward"),
     ("policy_version", pa.int32(), "the oldest among its turns: weight syncs seen; -1 scripted; null without turns"),
     ("parts", pa.map_(pa.string(), pa.float64()), "parts of the reward by name; null where it has none"),
     (

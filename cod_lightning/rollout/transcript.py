@@ -32,7 +32,7 @@ from cod_lightning.types import (
 )
 from cod_lightning.whole_file import without_link
 
-SCHEMA = 1
+SCHEMA = 2
 """Rises whenever a line of an earlier version would be misread."""
 
 

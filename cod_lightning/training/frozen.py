@@ -17,7 +17,7 @@ KEY = "data.frozen"
 
 
 class FrozenRole:
-    """Solve episodes, updates or proposals are sampled by a policy that stays as it is, in training, validation and suites.
+    """Episodes of one kind are sampled by a policy that stays as it is, in training, validation and suites.
 
     With `model.trained_kinds` that name the other kind, one role is trained and the other is not, as in SkillOS (arXiv 2605.06614),
     which trains the curator of skills alone, for an executor that is frozen. Without a frozen role both have the same weights, and
@@ -31,7 +31,7 @@ class FrozenRole:
     """
 
     def __init__(
-        self, kind: Literal["solve", "update", "propose"], path: str | None = None, max_dialogues: int = 512
+        self, kind: Literal["solve", "update", "write"], path: str | None = None, max_dialogues: int = 512
     ) -> None:
         self.kind, self.path = EpisodeKind(kind), path
         self.engine = TransformersEngine(max_dialogues)

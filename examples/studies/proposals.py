@@ -28,8 +28,8 @@ ROLLOUTS = 4
 """At the start, and at the end, whose proposals are counted."""
 ARMS: dict[str, tuple[str, ...]] = {
     "proposer and solver": (),
-    "proposer frozen": ("--model.trained_kinds", "[solve, update]", "--data.frozen.kind", "propose"),
-    "proposer alone": ("--model.trained_kinds", "[propose]"),
+    "proposer frozen": ("--model.trained_kinds", "[solve, update]", "--data.frozen.kind", "write"),
+    "proposer alone": ("--model.trained_kinds", "[write]"),
     BASE: ("--data.program.init_args.proposes", "false"),
     "packs as they are drawn, each task once": (
         "--data.program",
@@ -73,7 +73,7 @@ def asked(transcript: Path) -> dict[str, Any]:
     by_step: dict[int, list[dict[str, Any]]] = {}
     for line in transcript.read_text().splitlines():
         life = json.loads(line)
-        by_step.setdefault(life["step"], []).extend(one for one in life["episodes"] if one["kind"] == "propose")
+        by_step.setdefault(life["step"], []).extend(one for one in life["episodes"] if one["kind"] == "write")
     if not any(by_step.values()):
         return {}
     steps = sorted(by_step)

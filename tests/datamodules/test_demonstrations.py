@@ -108,8 +108,8 @@ def test_proposals_are_demonstrated_before_the_tasks_of_a_round_and_any_task_is_
     for index in range(40):
         life = data._demonstrate(index).lifecycles[0]
         assert [one.kind for one in life.episodes] == [step.kind for step in outline(program, 4)]
-        said += [one.turns[0].response for one in life.episodes if one.kind is EpisodeKind.PROPOSE]
-        assert all(one.success for one in life.episodes if one.kind is EpisodeKind.PROPOSE)
+        said += [one.turns[0].response for one in life.episodes if one.kind is EpisodeKind.WRITE]
+        assert all(one.success for one in life.episodes if one.kind is EpisodeKind.WRITE)
     assert {text: said.count(text) for text in said}.keys() == {f"want={colour}" for colour in COLOURS}
     assert min(said.count(text) for text in said) > 10
 
@@ -150,7 +150,7 @@ def test_an_offer_that_is_too_long_for_the_window_is_refused_with_what_it_needs(
     data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL, window=300)))
     with pytest.raises(
-        ConfigError, match=r"model\.policy\.window is 300; expected at least 5\d\d: the prompt for a proposal"
+        ConfigError, match=r"model\.policy\.window is 300; expected at least 5\d\d: the prompt for Offer"
     ):
         data.setup("fit")
 
@@ -169,7 +169,7 @@ class Shy(Levers):
 def test_a_demonstrator_whose_proposals_are_no_tasks_is_refused_before_the_first_update():
     data = DemonstrationDataModule(Shy(protocol="compact"), HintContext(protocol="compact"), ProposeAndSolve(solves=2))
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    with pytest.raises(ConfigError, match=r"data\.env is Shy; expected a demonstrator whose proposals are tasks"):
+    with pytest.raises(ConfigError, match=r"data\.env is Shy; expected a demonstrator that writes what"):
         data.setup("fit")
 
 
@@ -178,7 +178,7 @@ def test_an_offer_that_is_no_text_is_refused_in_one_line(offer):
     world = offering(offer)
     data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    with pytest.raises(ConfigError, match=r"data\.env is Odd; expected .*offer gave a"):
+    with pytest.raises(ConfigError, match=r"data\.env is Odd; expected .*Offer gave a"):
         data.setup("fit")
 
 

@@ -129,14 +129,13 @@ def test_every_turn_is_sampled_by_the_adapter_of_its_episode_on_exact_tokens(bas
     assert seen == set(PLAYED)
 
 
-def test_who_plays_tasks_proposes_them_and_two_adapters_stay_two(base):
+def test_who_plays_tasks_writes_what_a_program_asks_for_and_two_adapters_stay_two(base):
     policy = LoRAPolicy(str(base), adapters="by_role")
     assert policy.adapter_names == (PLAYER, WRITER)
     sampler = Sampler(engine=FunctionEngine(lambda _: ()), chat=Chat(policy.tokenizer(())), window=96, max_new_tokens=4)
     assert {kind: one.adapter for kind, one in sampler.by_kind(policy.adapter_kinds).items()} == {
         EpisodeKind.SOLVE: PLAYER,
         EpisodeKind.UPDATE: WRITER,
-        EpisodeKind.PROPOSE: PLAYER,
         EpisodeKind.WRITE: PLAYER,
     }
 

@@ -111,21 +111,23 @@ def test_the_link_to_an_episode_opens_it_again(opened: Opened, tmp_path: Path) -
     assert page.locator(".details h3").inner_text() == "b"
 
 
-def test_a_proposal_is_shown_with_its_words_whether_it_is_a_task_and_its_reward(opened: Opened, tmp_path: Path) -> None:
+def test_a_text_is_shown_with_its_words_whether_it_is_what_was_asked_for_and_its_reward(
+    opened: Opened, tmp_path: Path
+) -> None:
     made = group("a", [[True, False], [False, True]], context="left is up")
-    kind, lives = EpisodeKind.PROPOSE, []
+    kind, lives = EpisodeKind.WRITE, []
     for life, valid in zip(made.lifecycles, (True, False), strict=True):
         parts = {"learnability": 0.75 * valid}
         said = structs.replace(life.solves[0], turns=(turn("door <b>7</b>"),), success=valid, reward=0.75 * valid)
         proposal = structs.replace(said, kind=kind, parts=parts)
         lives.append(structs.replace(life, episodes=(proposal, *life.episodes)))
     page = opened(write_run(tmp_path / "run", [structs.replace(made, lifecycles=tuple(lives))]))
-    for row, outcome in enumerate(("a task was proposed", "no task was proposed")):
+    for row, outcome in enumerate(("written as asked for", "not what was asked for")):
         page.locator(".row").nth(row).click()
-        page.locator(".episode.propose").click()
+        page.locator(".episode.write").click()
         shown = page.locator(".details").inner_text()
-        assert "propose 0" in page.locator("#tab-chosen").inner_text()
-        assert all(text in shown for text in (outcome, "door <b>7</b>", "Context it was proposed with", "learnability"))
+        assert "write 0" in page.locator("#tab-chosen").inner_text()
+        assert all(text in shown for text in (outcome, "door <b>7</b>", "Context it was written with", "learnability"))
         assert page.locator(".row .dots").nth(row).locator("i").count() == 2, "a dot for each solve episode alone"
 
 

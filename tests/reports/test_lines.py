@@ -32,7 +32,7 @@ def test_torn_and_foreign_lines_are_counted_by_reason_and_the_others_kept(tmp_pa
     file = _write(tmp_path / "x.jsonl", first, older, damaged, b"\xff\xfe", "[]", "null", "", unordered, second, torn)
     (played,) = file.groups()
     assert [life.sibling for life in played.group.lifecycles] == [0, 1]
-    assert file.left_out == {"schema 0, not 1": 1, "torn or damaged": 6}
+    assert file.left_out == {"schema 0, not 2": 1, "torn or damaged": 6}
 
 
 def test_siblings_played_again_after_a_resume_begin_a_group_of_their_own(tmp_path):

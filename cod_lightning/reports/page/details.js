@@ -1,9 +1,9 @@
 // One lifecycle: its pack as a timeline of episodes, and the chosen episode with its world, context and turns.
 
-const SIGNS = { solved: "✓", unsolved: "✗", noted: "✎", garbled: "!", proposed: "?", refused: "!", written: "✎", empty: "!", missing: "·" };
-const OUTCOMES_OF = { solve: ["unsolved", "solved"], update: ["garbled", "noted"], propose: ["refused", "proposed"], write: ["empty", "written"] };
-const BEGAN_WITH = { solve: "Context it was solved with", propose: "Context it was proposed with", write: "Context it was written with" };
-const OUTCOMES = { solved: "solved", unsolved: "not solved", noted: "context written", garbled: "context not parsed", proposed: "a task was proposed", refused: "no task was proposed", written: "a text was written", empty: "no text was written", missing: "no reward" };
+const SIGNS = { solved: "✓", unsolved: "✗", noted: "✎", garbled: "!", refused: "!", written: "✎", missing: "·" };
+const OUTCOMES_OF = { solve: ["unsolved", "solved"], update: ["garbled", "noted"], write: ["refused", "written"] };
+const BEGAN_WITH = { solve: "Context it was solved with", write: "Context it was written with" };
+const OUTCOMES = { solved: "solved", unsolved: "not solved", noted: "context written", garbled: "context not parsed", refused: "not what was asked for", written: "written as asked for", missing: "no reward" };
 
 function outcomeOf(episode) {
   return episode.success === null ? "missing" : (OUTCOMES_OF[episode.kind] || OUTCOMES_OF.update)[Number(episode.success)];
@@ -110,9 +110,9 @@ class Details {
   }
 
   solve(one) {
-    const proposed = this.life.episodes.some((other) => other.kind === "propose"), task = one.kind === "solve" ? this.pack.tasks[one.position] : null, lake = task && task.lake;
+    const proposed = this.life.episodes.some((other) => other.kind === "write"), task = one.kind === "solve" ? this.pack.tasks[one.position] : null, lake = task && task.lake;
     const world = lake ? [lakePicture(lake, one.path, false), lakeFacts(lake)]
-      : task ? [h("p", { class: "faint" }, proposed ? "The pack's own task here; a proposal may have put another in its place." : "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
+      : task ? [h("p", { class: "faint" }, proposed ? "The pack's own task here; a proposal before it may have put another in its place." : "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
     return h("div", { class: "columns" },
       world ? put(block(lake ? "The lake" : "The task", h("div", { class: lake ? "lake-body" : "" }, world)), { class: lake ? "block drawn" : "block" }, []) : null,
       block(BEGAN_WITH[one.kind], h("p", { class: "context" }, this.text(one.context_before) || h("em", {}, "(empty)"))));
