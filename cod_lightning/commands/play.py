@@ -56,7 +56,7 @@ def run(argv: Sequence[str]) -> int:
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
     if policy is not None:
         return play(env, pack, policy, Audience(console), mechanism, index)
-    player = Player(env, pack, console, partial(_typed, console))
+    player = Person(env, pack, console, partial(_typed, console))
     return play(player.env, pack, player, player, mechanism, index)
 
 
@@ -164,7 +164,7 @@ class PlayedWorld(WrappedWorld):
         return twin
 
 
-class Player(Audience, TextPolicy):
+class Person(Audience, TextPolicy):
     """A person at a terminal, who is shown a lifecycle as it goes on and types. `read` raises EOFError where the input ends."""
 
     def __init__(self, env: TextEnv, pack: Pack, console: Console, read: Callable[[str], str]) -> None:

@@ -37,7 +37,7 @@ class ProposeAndSolve(Program):
             raise ConfigError("data.program.solves", self.solves, expected, "Change it, or data.pack_size.")
         specs: list[object] = []
         for first in range(0, len(pack), self.solves):
-            offer = Offer(pack.tasks[first], specs)
+            offer = TaskOffer(pack.tasks[first], specs)
             proposal = (await agent.write(offer.task, offer)).episode if self.proposes else None
             solved = [await agent.solve(offer.task, again=n > 0) for n in range(self.solves)]
             if proposal is not None:
@@ -50,7 +50,7 @@ class ProposeAndSolve(Program):
         return ConnectTheDots()
 
 
-class Offer(Ask):
+class TaskOffer(Ask):
     """Asks for a task in place of the pack's own, in the words of the environment (`envs.base.Proposals`).
 
     Args:

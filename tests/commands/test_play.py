@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from cod_lightning.cli import main
-from cod_lightning.commands.play import Audience, Player, _in_form, _one_of, play, readable
+from cod_lightning.commands.play import Audience, Person, _in_form, _one_of, play, readable
 from cod_lightning.contexts import ContextMechanism, HintContext
 from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.levers import Levers
@@ -37,7 +37,7 @@ def _played(env: TextEnv, lines: Iterable[str], num_tasks: int = 2, mechanism: C
         return line
 
     pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=num_tasks)
-    player = Player(env, pack, console, read)
+    player = Person(env, pack, console, read)
     assert play(player.env, pack, player, player, mechanism) == 0
     return player.solved, console.file.getvalue()  # type: ignore[attr-defined]
 

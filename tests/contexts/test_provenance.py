@@ -134,9 +134,9 @@ def test_a_forged_origin_is_refused_or_stands_in_the_entrys_own_quotes(mark):
 
 def test_fifty_thousand_within_each_other_are_left_out_in_less_than_a_second():
     provenance, text = Provenance(True, "natural"), "[written after task " * 50_000 + "1, which was solved]" * 50_000
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = provenance.without(text)
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1
     assert provenance.without(found) == found
 
 

@@ -150,7 +150,7 @@ def test_an_offer_that_is_too_long_for_the_window_is_refused_with_what_it_needs(
     data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL, window=300)))
     with pytest.raises(
-        ConfigError, match=r"model\.policy\.window is 300; expected at least 5\d\d: the prompt for Offer"
+        ConfigError, match=r"model\.policy\.window is 300; expected at least 5\d\d: the prompt for TaskOffer"
     ):
         data.setup("fit")
 
@@ -178,7 +178,7 @@ def test_an_offer_that_is_no_text_is_refused_in_one_line(offer):
     world = offering(offer)
     data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    with pytest.raises(ConfigError, match=r"data\.env is Odd; expected .*Offer gave a"):
+    with pytest.raises(ConfigError, match=r"data\.env is Odd; expected .*TaskOffer gave a"):
         data.setup("fit")
 
 

@@ -105,7 +105,7 @@ def test_a_scripted_agent_makes_use_of_the_context_shown() -> None:
 
 
 def test_without_its_memory_a_world_shows_an_empty_map_in_every_task() -> None:
-    world = GridNavigation(side_min=4, side_max=4, levels=3)
+    world = GridNavigation(side_min=4, side_max=4)
     observed = {}
     for control in (ConditionKind.TRAINED, ConditionKind.NO_WORLD_MEMORY):
         policy = beside(world, Players).reference(Reference.SCRIPTED, SUITE.packs(world)[0])
