@@ -33,6 +33,8 @@ SCHEMA = pa.schema(
 of earlier versions have neither of the last two."""
 _compute: Any = pc  # its functions are made at run time, out of a type checker's sight
 _KEY = ("suite", "condition", "checkpoint")
+_MOST = 1e18
+"""Of a reward; means of more are no numbers."""
 
 
 def write_packs(path: Path, played: Sequence[PlayedCondition]) -> None:
@@ -55,9 +57,14 @@ def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
     """
     table = _read(path)
     wanted = _compute.equal(_keys(table), "\0".join((suite, condition, "None")))
-    columns = table.filter(wanted).sort_by([("pack", "ascending"), ("position", "ascending")]).to_pydict()
+    try:
+        columns = table.filter(wanted).sort_by([("pack", "ascending"), ("position", "ascending")]).to_pydict()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} has texts that are none ({error}). Evaluate again.") from error
     if not columns["pack"]:
         return None
+    if None in columns["pack"] or None in columns["position"]:
+        raise DataError(f"{path} has rows of {suite}, {condition}, without a pack or a position. Evaluate again.")
     num_rows, num_positions = len(columns["pack"]), 1 + max(columns["position"])
     pack_ids = tuple(columns["pack"][:: max(1, num_positions)])
     if num_rows != num_positions * len(set(pack_ids)) or columns["position"] != [
@@ -68,6 +75,8 @@ def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
         np.array([np.nan if value is None else value for value in columns[name]]).reshape(-1, num_positions)
         for name in ("success", "reward", "malformed")
     )
+    if any((np.abs(one) > _MOST).any() for one in (success, rewards, malformed)):
+        raise DataError(f"{path} has outcomes of {suite}, {condition}, above {_MOST:g}. Evaluate again.")
     rules = columns["rule"][:: max(1, num_positions)]
     return Outcomes(
         rewards=rewards,

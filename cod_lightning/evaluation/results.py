@@ -121,6 +121,8 @@ def read_results(path: Path) -> Results:
         for record in (record for suites in every for record in suites.values()):
             if missing := SuiteRecord.__required_keys__ - record.keys():
                 raise KeyError(*sorted(missing))
+            if not isinstance(record["controls"], dict):
+                raise TypeError("controls is no mapping")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{path} is no evaluation.json of this project ({type(error).__name__}: {error}). "

@@ -2,8 +2,10 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -83,3 +85,27 @@ def test_rules_and_malformed_answers_come_back_and_an_older_file_does_without(tm
     assert (without.rules, without.malformed, without.num_rules) == ((), None, without.num_packs)
     write_packs(tmp_path / FILE, play(Suite(name="other"))[:1])
     assert read_packs(tmp_path / FILE, "heldout", "trained") is not None
+
+
+def not_text(table: pa.Table) -> pa.Array:
+    """Names of packs that are no UTF-8."""
+    return pa.Array.from_buffers(pa.string(), len(table), pa.array([b"\xff"] * len(table), pa.binary()).buffers())
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("pack", not_text, "has texts that are none"),
+        ("position", lambda table: pa.array([None] * len(table), pa.int32()), "without a pack or a position"),
+        ("reward", lambda table: pa.array([1e308] * len(table), pa.float64()), r"above 1e\+18"),
+        ("success", lambda table: pa.array([float("inf")] * len(table), pa.float64()), r"above 1e\+18"),
+    ],
+)
+def test_what_no_evaluation_writes_is_refused_in_one_line(tmp_path: Path, column: str, values: Any, said: str) -> None:
+    write_packs(tmp_path / FILE, play(Suite(name="heldout"))[:1])
+    table = pq.read_table(tmp_path / FILE)
+    place = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(place, column, values(table)), tmp_path / FILE)
+    with pytest.raises(DataError, match=said) as refused:
+        read_packs(tmp_path / FILE, "heldout", "trained")
+    assert "\n" not in str(refused.value)

@@ -59,7 +59,7 @@ def read_record(folder: Path) -> JobRecord:
     path = folder / _FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=JobRecord)
-    except (OSError, msgspec.DecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is no job of a sweep ({type(error).__name__}: {error}). Move it away.") from error
 
 

@@ -166,6 +166,12 @@ def test_a_pipe_in_a_job_s_folder_is_not_waited_for(root: Path) -> None:
             "is no metrics.csv of this project .ValueError: a number above 1e.18",
         ),
         ("job.json", b"[" * 100_000, "is no job of a sweep .ValidationError"),
+        ("job.json", b'{"label": "\xe5"', "is no job of a sweep .UnicodeDecodeError"),
+        (
+            "evaluation.json",
+            {"suites": {"held_out": dict.fromkeys(SuiteRecord.__required_keys__, 3)}},
+            "is no evaluation.json of this project .TypeError: controls is no mapping",
+        ),
         ("job.json", {"order": "x"}, r"is no job of a sweep .ValidationError: .* at `\$\.order`"),
         ("job.json", {"seed": None}, r"is no job of a sweep .ValidationError: .* at `\$\.seed`"),
         ("job.json", {"setting": [1]}, r"is no job of a sweep .ValidationError: .* at `\$\.setting`"),
