@@ -26,7 +26,7 @@ trap 'rm -rf "$scratch"' EXIT
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
 
 echo "$torch" >"$scratch/constraints.txt"
-if ! pip install --quiet --dry_run --ignore-installed --report "$scratch/report.json" \
+if ! pip install --quiet --dry-run --ignore-installed --report "$scratch/report.json" \
     --constraint "$scratch/constraints.txt" "$vllm" "$root[test]" 2>"$scratch/resolve.log"; then
     grep -v '^WARNING' "$scratch/resolve.log" >&2 || true
     if grep -q ResolutionImpossible "$scratch/resolve.log"; then
