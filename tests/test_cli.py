@@ -99,7 +99,7 @@ def test_torch_s_threads_sleep_while_they_wait_unless_the_user_said_otherwise(gi
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (["--model.lr", "fast"], "\"model.lr\": Expected a <class 'float'>. Got value: fast"),
+        (["--model.lr", "fast"], "\"model.lr\": Not of type Positive: could not convert string to float: 'fast'"),
         (["--model.rl", "1"], "unrecognized arguments: --model.rl=1"),
         (["--trainer.max_epochs", "few"], '"trainer.max_epochs": Does not validate'),
         (["--data.env.init_args.sise", "3"], "Option 'sise' is not accepted"),

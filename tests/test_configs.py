@@ -215,10 +215,10 @@ BY_NAME = {
     "a lever forbidden": ("smoke env=cod_lightning.envs.levers.ForbiddenLever env.protocol=compact", "data.env", "ForbiddenLever"),
     "control made easy": ("experiment/pde_control_grid env=control_hard env.start_max=1 env.speed_max=0.5 env.target_max=3 "
         "env.horizon_min=8 env.horizon_max=8", "data.env", "OptimalControl"),
-    "a hard terminal": ("experiment/one_80gb_lora_8b env=terminal_easy env.quirks=3 env.max_turns=4 env.max_commands=4 "
-        "env.labels=random", "data.env.max_turns", 4),
+    "a hard terminal": ("experiment/one_80gb_lora_8b env=terminal_easy env.quirks=3 env.max_turns=4 env.max_commands=4",
+        "data.env.max_turns", 4),
     "a hard clinic": ("experiment/one_80gb_lora_8b env=learn2ask_easy env.num_items=12 env.num_required=4 env.num_conditions=10 "
-        "env.split_by=diagnosis env.labels=random", "data.env", "Learn2Ask"),
+        "env.split_by=diagnosis", "data.env", "Learn2Ask"),
     "apps in JSON": ("experiment/one_80gb_lora_8b env=apps env.actions=json env.quirks=1 env.difficulties=[1]", "data.env", "Apps"),
     "apps that confirm": ("experiment/one_80gb_lora_8b env=apps env.patience=3 "
         "env.templates=[confirm_transfer,confirm_pay_contact,confirm_goods]", "data.env", "Apps"),

@@ -21,8 +21,11 @@ def blocks(language):
 
 @pytest.fixture
 def written(tmp_path):
-    """A folder with the file that the guide's Python writes."""
+    """A folder with the file that the guide's Python writes, and its YAML files that name themselves."""
     subprocess.run([sys.executable, "-c", blocks("python")[0]], cwd=tmp_path, check=True)
+    for block in blocks("yaml"):
+        if named := re.match(r"# (\w+\.yaml)", block):
+            (tmp_path / named[1]).write_text(block)
     return tmp_path
 
 

@@ -23,7 +23,6 @@ ON_GPU = {
     "graphs": "needs a CUDA device",
     "plan": "torch counts memory on CUDA only",
     "sleep": "needs a CUDA device",
-    "seeds": "",
 }
 
 

@@ -160,8 +160,7 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     # a world is found by its path alone
     is_name = "." in value and not value.endswith((".yaml", ".yml", ".py"))
     is_name |= group != "env" and value[:1].isupper() and value.isidentifier()
-    is_file = Path(value).is_file() and not value.endswith(".py")
-    if is_name or is_file or value == "null" or value[:1] == "{":
+    if is_name or value == "null" or value[:1] == "{" or (Path(value).is_file() and not value.endswith(".py")):
         return value
     files = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path, as in my_file.MyWorld"
     meant = did_you_mean(value, [*shipped]) or (

@@ -32,7 +32,7 @@ def as_markdown(lifecycle: Lifecycle, most_characters: int = _MOST_CHARACTERS) -
 
 
 def _title(episode: Episode) -> str:
-    what, well, ill = _WORDS[episode.kind]
+    what, well, ill = _WORDS.get(episode.kind, (f"{episode.kind} at task", "valid", "not valid"))
     outcome = {True: well, False: ill, None: "no outcome"}[episode.success]
     return f"{what} {episode.position}: {outcome}, reward {_reward(episode)}, {episode.status}"
 

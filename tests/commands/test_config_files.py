@@ -1,5 +1,6 @@
 """Configs by name, and which words of a command line are group choices."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,15 @@ def test_every_way_to_name_a_shipped_world_says_the_same(typed):
     assert composed_of("--config", "smoke", *typed.split())["data"]["env"] == yaml.safe_load(
         find_config("env/doors").read_text()
     )
+
+
+def test_a_world_in_json_is_no_path_however_long_it_is():
+    levers = {"class_path": "cod_lightning.envs.levers.Levers", "init_args": {"protocol": "compact"}}
+    world = {
+        "class_path": "cod_lightning.envs.mixture.Mixture",
+        "init_args": {"worlds": {f"w{n}": levers for n in range(4)}},
+    }
+    assert composed_of("--config", "smoke", "--data.env", json.dumps(world))["data"]["env"] == world
 
 
 @pytest.mark.parametrize("typed", ["loss=GSPO", "--loss GSPO", "model.loss=GSPO", "--model.loss GSPO"])

@@ -267,7 +267,10 @@ def test_keys_of_skypilot_stand_below_those_of_launch(tmp_path):
             "data.engine is cod_lightning.engines.transformers.TransformersEngine; expected engine=VLLMServerEngine",
         ),
         (["--data.packs_per_rollout", "4"], "data.packs_per_rollout is 4; expected a multiple of"),
-        (["--model.lr", "fast"], "Parser key \"model.lr\": Expected a <class 'float'>. Got value: fast"),
+        (
+            ["--model.lr", "fast"],
+            "Parser key \"model.lr\": Not of type Positive: could not convert string to float: 'fast'",
+        ),
         (
             ["strategy=fsdp2", "--model.optimizer", "adamw_8bit"],
             "model.optimizer is adamw_8bit; expected adamw or adamw_stochastic with strategy=fsdp2",

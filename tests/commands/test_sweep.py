@@ -61,7 +61,6 @@ def test_a_run_stops_with_the_rollout_that_spends_its_budget_and_is_validated_an
     assert rollouts >= 2
     assert cost["sampled_tokens"] >= 1000 > cost["sampled_tokens"] * (rollouts - 1) / rollouts * 0.8
     assert cost["trained_tokens"] > 0
-    assert len(cell["curve"]["tokens"]) > 1
     assert (folder / "checkpoints" / "last.ckpt").is_file()
     assert cost["cpu_s"] > 1
     assert cost["peak_mib"] > 100

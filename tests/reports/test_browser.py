@@ -13,7 +13,7 @@ from msgspec import structs
 
 from cod_lightning.markdown import visible
 from cod_lightning.rollout import transcript
-from cod_lightning.types import EntryEvent, EntryEventKind, EpisodeKind
+from cod_lightning.types import EntryEvent, EntryEventKind, EpisodeKind, Lifecycle
 from tests.hostile_texts import ENCODABLE, RAW
 from tests.records import group, turn
 from tests.reports.conftest import Opened
@@ -75,7 +75,15 @@ def test_the_timeline_leads_to_episodes_and_their_texts(opened: Opened, tmp_path
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(opened: Opened, tmp_path: Path) -> None:
-    page = opened(write_run(tmp_path / "run", varied_groups(2, 4, words=12), group_size=4))
+    noted = EntryEvent(EntryEventKind.CAME, "1", "a word " * 40)
+
+    def noting(life: Lifecycle) -> Lifecycle:
+        return structs.replace(life, episodes=tuple(structs.replace(one, entries=(noted,)) for one in life.episodes))
+
+    groups = [
+        structs.replace(made, lifecycles=tuple(map(noting, made.lifecycles))) for made in varied_groups(2, 4, words=12)
+    ]
+    page = opened(write_run(tmp_path / "run", groups, group_size=4))
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.locator(".scroll .unseen").count(), "a table with words for screen readers alone"
     assert page.evaluate("document.documentElement.scrollWidth") == 390
