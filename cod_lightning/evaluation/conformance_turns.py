@@ -110,6 +110,7 @@ class _FirstTask(gymnasium.Wrapper[Observation, str, Observation, str]):
         self._task = task
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        gymnasium.Env.reset(self.unwrapped, seed=seed)  # the checker asks for a generator; a task leaves nothing to draw
         return _in_text(self.env.reset(seed=seed, options={"task": self._task}))
 
     def step(self, action: str) -> Any:

@@ -357,6 +357,17 @@ def test_success_that_never_comes_is_named_as_that():
     assert "`wins`" in sentence
 
 
+class Unseeded(Machine):
+    """All that it draws is in the task."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=None, options=options)
+
+
+def test_a_world_that_seeds_no_generator_of_gymnasium_keeps_its_rules():
+    assert not broken(Unseeded(), 4)
+
+
 @pytest.mark.slow
 def test_the_machine_itself_is_found_to_keep_every_rule():
     assert not broken(Machine(), 30)
