@@ -34,7 +34,7 @@ from cod_lightning.envs.base import (
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.evaluation.verdicts import Broken, Violation
-from cod_lightning.types import EpisodeStatus, Message, Observation, Pack, Role, Split, Task, text_of
+from cod_lightning.types import EpisodeStatus, Message, Pack, Role, Split, Task, text_of
 
 DRAW_S = 10.0
 """Seconds after which a pack counts as one that is never found."""
@@ -102,19 +102,23 @@ def drawn(world: TextEnv, split: Split, index: int, num_tasks: int, **seed: int)
     return pack
 
 
-class _FirstTask(gymnasium.Wrapper[Observation, str, Observation, str]):
+class _FirstTask(gymnasium.Env[Any, str]):
     """The world for a checker that knows no tasks and no parts: each reset begins this one, shown as text."""
 
     def __init__(self, world: TextEnv, task: Task) -> None:
-        super().__init__(world)
-        self._task = task
+        self._world, self._task = world, task
+        self.action_space, self.observation_space, self.metadata = (
+            world.action_space,
+            world.observation_space,
+            world.metadata,
+        )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        gymnasium.Env.reset(self.unwrapped, seed=seed)  # the checker asks for a generator; a task leaves nothing to draw
-        return _in_text(self.env.reset(seed=seed, options={"task": self._task}))
+        super().reset(seed=seed)  # the checker asks for a generator; a task leaves a world nothing to draw
+        return _in_text(self._world.reset(seed=seed, options={"task": self._task}))
 
     def step(self, action: str) -> Any:
-        found: Any = self.env.step(action)
+        found: Any = self._world.step(action)
         if (
             isinstance(found, tuple) and len(found) > 1 and found[1] != found[1]
         ):  # the checker takes it for a copy that differs
