@@ -93,6 +93,16 @@ def test_a_planted_fault_is_caught_with_its_cause(fault, window, started, model,
         SelfTest()(started, model, window=window)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU matrices that are not fused keep their form")
+def test_weights_are_kept_in_another_form_so_that_digests_would_see_norms_alone(started, model):
+    sync(started, model)
+    driver, sent = started._driver, model.state_dict()
+    (held,) = driver.llm.collective_rpc(lambda worker: dict(worker.model_runner.get_model().named_parameters()))
+    same = [name for name, tensor in sent.items() if name in held and digest(held[name]) == digest(tensor)]
+    assert same == [name for name in sent if "norm" in name]
+    assert sum(sent[name].numel() for name in same) < 0.01 * sum(tensor.numel() for tensor in sent.values())
+
+
 def test_an_engine_that_computes_in_bfloat16_passes_the_loose_tolerance_and_fails_the_strict():
     model = policy_model()
     engine = VLLMEngine(dtype="bfloat16")
@@ -103,13 +113,3 @@ def test_an_engine_that_computes_in_bfloat16_passes_the_loose_tolerance_and_fail
     print(f"gap of a bfloat16 engine: {gap.size:.1e}")
     with pytest.raises(EngineMismatch, match="the engine in bfloat16"):
         SelfTest(tolerance=1e-3)(engine, model, window=256)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU matrices that are not fused keep their form")
-def test_weights_are_kept_in_another_form_so_that_digests_would_see_norms_alone(started, model):
-    sync(started, model)
-    driver, sent = started._driver, model.state_dict()
-    (held,) = driver.llm.collective_rpc(lambda worker: dict(worker.model_runner.get_model().named_parameters()))
-    same = [name for name, tensor in sent.items() if name in held and digest(held[name]) == digest(tensor)]
-    assert same == [name for name in sent if "norm" in name]
-    assert sum(sent[name].numel() for name in same) < 0.01 * sum(tensor.numel() for tensor in sent.values())
