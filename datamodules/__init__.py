@@ -1,6 +1,6 @@
 """LightningDataModules: online rollouts, and the demonstrations of the warm start."""
 
-if __name__ != "cod_lightning.datamodules":  # from a checkout"s folder; its classes would be there twice
+if __name__ != "cod_lightning.datamodules":  # from a checkout's folder; its classes would be there twice
     raise ImportError(f"import cod_lightning.datamodules: {__name__} is a part of that package")
 
 from typing import TYPE_CHECKING

@@ -36,7 +36,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.text import run_write_episode
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Pack, Split, Task
+from cod_lightning.types import Episode, Group, Lifecycle, Pack, Split, Task
 
 _LOOKED_AT = 16
 """Packs whose demonstrations are measured before any is trained on."""
@@ -73,11 +73,8 @@ class DemonstrationDataModule(ItemDataModule):
     ) -> None:
         super().__init__()
         self.env, self.context, self.program = env, context, program
-        self.pack_size, self.num_updates, self.packs_per_update = (
-            pack_size,
-            num_updates,
-            min(packs_per_update, num_packs),
-        )
+        self.pack_size, self.num_updates = pack_size, num_updates
+        self.packs_per_update = min(packs_per_update, num_packs)
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
         self._words = None if words is None else tuple(words)
 
@@ -154,11 +151,8 @@ class DemonstrationDataModule(ItemDataModule):
             env = copy.deepcopy(self.env)
             setting = Setting(env=env, mechanism=self.context, sampler=sampler, program=self.program)
             agent = _Demonstrating(setting, pack, teacher, self.seed)
-            asyncio.run(self._played(agent, pack))
+            asyncio.run(self.program(agent, pack))
         return Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(agent.episodes)),))
-
-    async def _played(self, agent: Agent, pack: Pack) -> None:
-        await self.program(agent, pack)
 
     def _sampler(self, player: Player) -> Sampler:
         chat = self.chat
@@ -214,8 +208,7 @@ class _Demonstrating(Agent):
     async def write(self, task: Task, ask: Ask, **_: Any) -> Written:
         position, env = self._position, self.setting.env
         if not ask.scripted:
-            skipped = EpisodeStatus.SKIPPED
-            return Written(Episode(kind=EpisodeKind.WRITE, position=position, status=skipped), None)
+            return Written.skipped(position)
         own, who = self.pack.tasks[position], f"{self.pack.id}.{position}.propose"
         written = await run_write_episode(ask, env, own, self._state(), self.setting, who, position)
         if not (episode := written.episode).success:

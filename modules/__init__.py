@@ -1,6 +1,6 @@
 """LightningModules: the objective of CoD-Train, and the supervised warm start before it."""
 
-if __name__ != "cod_lightning.modules":  # from a checkout"s folder; its classes would be there twice
+if __name__ != "cod_lightning.modules":  # from a checkout's folder; its classes would be there twice
     raise ImportError(f"import cod_lightning.modules: {__name__} is a part of that package")
 
 from typing import TYPE_CHECKING

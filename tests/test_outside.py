@@ -83,7 +83,7 @@ class Remote(AsyncWorld):
 class HalfOfLater(CreditRule):
     """An episode's own reward, and half of every later one."""
 
-    def weights(self, kinds, paid=None):
+    def weights(self, kinds):
         each = len(kinds)
         return 0.5 * torch.ones(each, each).triu() + 0.5 * torch.eye(each)
 

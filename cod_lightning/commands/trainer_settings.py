@@ -29,8 +29,6 @@ _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "limit_test_batches": ((None, 1.0), "Set num_packs and controls in data.suites."),
 }
 """Keys of the Trainer that do what the module or the data does itself: the values that are left, and the remedy."""
-
-
 _LENGTHS = {
     "fit": ("max_epochs", "max_steps", "limit_train_batches"),
     "validate": ("limit_val_batches",),

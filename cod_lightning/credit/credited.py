@@ -238,7 +238,7 @@ def with_attempts(table: EpisodeTable, returns: Returns, rule: CreditRule, basel
     own, after, later = torch.zeros_like(rewards), torch.zeros_like(rewards), torch.arange(num)
     """[N] its own weight in each return, that of the solve episode that comes next, and which that is; of the last, itself."""
     for entries, lives in table.lifecycles:
-        weights, place = rule.weights(lives.kinds, lives.paid).to(rewards), next_solve(lives.kinds)
+        weights, place = rule.weights_in(lives).to(rewards), next_solve(lives.kinds)
         own[entries], after[entries] = weights.diagonal(), weights.gather(1, place[:, None]).squeeze(1)
         later[entries] = entries[:, place]
     solves, updates = (table.kinds[:num] == kind_id(kind) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE))

@@ -31,15 +31,21 @@ class CreditRule(ABC):
     """Rewards to returns, lifecycle by lifecycle."""
 
     @abstractmethod
-    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
-        """[e, f]: the weight of episode f's reward in the return of episode e; of those that are `paid`, its own alone counts."""
+    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
+        """[e, f]: the weight of episode f's reward in the return of episode e."""
+
+    def weights_in(self, table: CreditTable) -> Float[Tensor, "E E"]:
+        """The weights of such a lifecycle, in float64; of an episode that its program paid its own reward alone counts."""
+        weights = self.weights(table.kinds).double()
+        own = torch.eye(len(weights), dtype=torch.float64, device=weights.device)
+        return weights if table.paid is None else torch.where(table.paid[:, None], own, weights)
 
     def __call__(self, table: CreditTable) -> Returns:
         """Weighted sums of rewards, valid where an episode's own reward and those with a weight are known.
 
         In float64, which neither autocast nor TF32 rounds.
         """
-        weights = self.weights(table.kinds, table.paid).double()
+        weights = self.weights_in(table)
         needed = (weights != 0) | torch.eye(len(weights), dtype=torch.bool, device=weights.device)
         missing = (~table.valid).double() @ needed.double().T
         values = (table.known_rewards.double() @ weights.T).to(table.rewards)
@@ -61,8 +67,7 @@ class EpisodeCredit(CreditRule):
 
     Rewards-to-go of an episode: its own reward, then those of the solve episodes after it, in their order. In the
     paper's that is [x_j, x_{j+1}, ..., x_{N-1}] for solve j and [z_j, x_{j+1}, ..., x_{N-1}] for update j: its format reward
-    and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`. The list of an episode that its
-    program paid (`Agent.pay`) is its own reward alone: what paid it says already what came of it.
+    and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`.
 
     >>> valid, kinds = torch.ones(1, 1, 3, dtype=torch.bool), torch.tensor([0, 1, 0])
     >>> rewards = torch.tensor([[[0.0, -0.1, 1.0]]])
@@ -77,12 +82,11 @@ class EpisodeCredit(CreditRule):
     discount: PositiveShare = 1.0
     """Factor per task: entry k counts discount**k times."""
 
-    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
+    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
         solves, index = kinds == kind_id(EpisodeKind.SOLVE), torch.arange(len(kinds), device=kinds.device)
         num_solved = solves.cumsum(0)
         place = num_solved - num_solved[:, None]  # of f in the list of e, in which e itself is at 0
-        later = solves & (index > index[:, None])
-        listed = (index == index[:, None]) | (later if paid is None else later & ~paid[:, None])
+        listed = (index == index[:, None]) | (solves & (index > index[:, None]))
         if self.window is not None:
             listed &= place < self.window
         weights = listed * self.discount ** place.clamp_min(0).double()
@@ -91,7 +95,7 @@ class EpisodeCredit(CreditRule):
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryCredit(CreditRule):
-    """Coarse credit of earlier work: an episode gets the sum of its lifecycle's task rewards, unless its program paid it.
+    """Coarse credit of earlier work: every episode gets the sum of its lifecycle's task rewards.
 
     Source: the comparison in arXiv 2606.20002, there with division by the group's standard deviation (`model.scale=group`).
     With that scale and `method=grpo` it is DCPO (arXiv 2510.12635): a trajectory is cut where the context is edited, and every
@@ -99,14 +103,13 @@ class TrajectoryCredit(CreditRule):
     normalisation it has, and how it averages over segments, we do not know.
     """
 
-    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
-        solves, own = kinds == kind_id(EpisodeKind.SOLVE), torch.eye(len(kinds), device=kinds.device).double()
-        return solves.double().expand_as(own) if paid is None else torch.where(paid[:, None], own, solves.double())
+    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
+        return (kinds == kind_id(EpisodeKind.SOLVE)).double().expand(len(kinds), -1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCredit(CreditRule):
     """Ordinary task-by-task RL: each episode gets only its own reward, so nothing rewards a useful context."""
 
-    def weights(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"] | None = None) -> Float[Tensor, "E E"]:
+    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
         return torch.eye(len(kinds), dtype=torch.float64, device=kinds.device)

@@ -107,11 +107,8 @@ class _FirstTask(gymnasium.Env[Any, str]):
 
     def __init__(self, world: TextEnv, task: Task) -> None:
         self._world, self._task = world, task
-        self.action_space, self.observation_space, self.metadata = (
-            world.action_space,
-            world.observation_space,
-            world.metadata,
-        )
+        self.action_space, self.observation_space = world.action_space, world.observation_space
+        self.metadata = world.metadata
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         super().reset(seed=seed)  # the checker asks for a generator; a task leaves a world nothing to draw
@@ -119,9 +116,8 @@ class _FirstTask(gymnasium.Env[Any, str]):
 
     def step(self, action: str) -> Any:
         found: Any = self._world.step(action)
-        if (
-            isinstance(found, tuple) and len(found) > 1 and found[1] != found[1]
-        ):  # the checker takes it for a copy that differs
+        # The checker takes a reward that is nan for a copy that differs.
+        if isinstance(found, tuple) and len(found) > 1 and found[1] != found[1]:
             raise Violation("the reward is nan; expected a number")
         return _in_text(found)
 

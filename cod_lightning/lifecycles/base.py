@@ -59,6 +59,11 @@ class Written(NamedTuple):
     value: Any
     """What `Ask.read` made of the response; None where there is none."""
 
+    @classmethod
+    def skipped(cls, position: int) -> "Written":
+        """Of a text that is not written, so that no lifecycle has the episode."""
+        return cls(Episode(kind=EpisodeKind.WRITE, position=position, status=EpisodeStatus.SKIPPED), None)
+
 
 class Agent(Protocol):
     """One agent in an environment of its own, with the context that it carries. Every call appends an episode to its lifecycle.

@@ -6,7 +6,7 @@ from typing import Any
 
 from cod_lightning.lifecycles.base import Agent, Ask, Program, Shown, Written
 from cod_lightning.lifecycles.cod import ConnectTheDots
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Task
+from cod_lightning.types import Episode, EpisodeKind, Pack, Task
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,8 +45,7 @@ class _Controlled:
 
     async def write(self, task: Task, ask: Ask, **_: Any) -> Written:
         if not self._writes and not ask.scripted:
-            skipped = EpisodeStatus.SKIPPED
-            return Written(Episode(kind=EpisodeKind.WRITE, position=self._position, status=skipped), None)
+            return Written.skipped(self._position)
         return await self._agent.write(task, ask, shown=self._shown, context=self._context())
 
     async def rewrite(self, solved: Episode) -> Episode | None:

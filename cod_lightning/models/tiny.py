@@ -109,7 +109,7 @@ class TinyPolicy(Policy):
     def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         rotary: Any = {"rope_type": "default", "rope_theta": 10_000.0}
         if self.induction:
-            from cod_lightning.models.induction import ROPE_THETA, begin_with_induction
+            from cod_lightning.models.induction import ROPE_THETA
 
             rotary["rope_theta"] = ROPE_THETA
         special: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
@@ -131,7 +131,9 @@ class TinyPolicy(Policy):
         )
         model = Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
         if self.induction:
-            begin_with_induction(model)  # pyright: ignore[reportPossiblyUnboundVariable]
+            from cod_lightning.models.induction import begin_with_induction
+
+            begin_with_induction(model)
         return model
 
     def _load(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:

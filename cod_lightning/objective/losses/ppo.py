@@ -119,8 +119,8 @@ def clipped(
     inputs: LossInputs,
     log_ratio: Float[Tensor, "B T"],
     share: Float[Tensor, "B T"],
-    clip_low: NonNegative,
-    clip_high: NonNegative,
+    clip_low: float,
+    clip_high: float,
     dropped: Bool[Tensor, "B T"] | None = None,
 ) -> LossOutputs:
     """- sum_t share_t min(r_t A_t, clip(r_t, 1 - clip_low, 1 + clip_high) A_t), `dropped` tokens left out.
