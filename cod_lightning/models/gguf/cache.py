@@ -16,7 +16,7 @@ from typing import Any
 
 import transformers
 from filelock import FileLock
-from transformers import AutoTokenizer, GenerationConfig
+from transformers import GenerationConfig
 
 from cod_lightning import __version__
 from cod_lightning.errors import ConfigError, answering
@@ -24,7 +24,7 @@ from cod_lightning.extras import require
 from cod_lightning.folder_lock import check_folder
 from cod_lightning.models.gguf.architectures import as_trained, config_of, named_weights, skeleton
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
-from cod_lightning.models.gguf.tokenizer import check_ids, fast_tokenizer
+from cod_lightning.models.gguf.tokenizer import fast_tokenizer
 from cod_lightning.models.gguf.vocabulary import vocabulary_of
 from cod_lightning.whole_file import sync
 
@@ -153,8 +153,6 @@ def _convert(file: GGUFFile, folder: Path) -> None:
     ends = {vocabulary.special["eos"], file.values.get("tokenizer.ggml.eot_token_id", vocabulary.special["eos"])}
     special = {f"{name}_token_id": vocabulary.special.get(name) for name in ("bos", "pad")}
     GenerationConfig(eos_token_id=sorted(ends), **special).save_pretrained(folder)
-    read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    check_ids(lambda text: read(text, add_special_tokens=False)["input_ids"], vocabulary)
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
     for name, shape, _ in weights:
