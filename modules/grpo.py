@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -34,9 +34,6 @@ from cod_lightning.training.critics import Critic, CriticAtWork
 from cod_lightning.training.scorers import Played, Scorer, check_missing, scoring
 from cod_lightning.training.update import Totals, Update, UpdateStats, padded, plan_update
 from cod_lightning.types import EpisodeKind, Group
-
-if TYPE_CHECKING:
-    from cod_lightning.evaluation.results import PlayedCondition
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -166,15 +163,9 @@ class GRPOModule(PolicyModule):
 
     def credited(self, table: EpisodeTable) -> Credited:
         """Advantages of a rollout of all ranks."""
-        return credited(
-            table,
-            self.credit,
-            self.baseline,
-            self.scale,
-            self.reweight,
-            self.trained_kinds,
-            filtered=self.filter_packs and self.baseline.compares,
-        )
+        filtered = self.filter_packs and self.baseline.compares
+        how = (self.credit, self.baseline, self.scale, self.reweight, self.trained_kinds)
+        return credited(table, *how, filtered=filtered)
 
     def weights_synced(self) -> None:
         """The engine has the weights of now."""
@@ -398,8 +389,8 @@ class GRPOModule(PolicyModule):
         self.val_positions.reset()
         self.log_dict({f"val/{name}": value for name, value in summary.scalars().items()})
 
-    def test_step(self, played: "PlayedCondition", batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Nothing to compute: the `Evaluation` callback collects what was played."""
+    def test_step(self, played: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Nothing to compute: the `Evaluation` callback collects each `PlayedCondition`."""
 
     def predict_step(self, groups: list[Group], batch_idx: int) -> int:
         """How many lifecycles were played; `Transcripts` writes them down (Lightning cannot keep records)."""

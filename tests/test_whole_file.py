@@ -10,7 +10,7 @@ import lightning as L
 import pytest
 
 from cod_lightning.callbacks.checkpoints import RunConfig
-from cod_lightning.callbacks.metrics_file import MetricsFile
+from cod_lightning.callbacks.loggers import MetricsFile
 from cod_lightning.callbacks.transcripts import FaultFile
 from cod_lightning.cli import main
 from cod_lightning.rollout import transcript

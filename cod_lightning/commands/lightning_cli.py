@@ -27,7 +27,7 @@ from transformers.utils import logging as transformers_logging
 
 from cod_lightning.callbacks import Progress
 from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
-from cod_lightning.callbacks.metrics_file import MetricsFile
+from cod_lightning.callbacks.loggers import MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
 from cod_lightning.checkpoints.folder import AUTO, NEWEST, named, newest

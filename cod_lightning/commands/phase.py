@@ -20,7 +20,7 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
-from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
+from cod_lightning.checkpoints.checkpoint import manifest_damage, write_manifest
 from cod_lightning.checkpoints.sources import class_paths, sources
 from cod_lightning.commands.config_files import overlaid, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
@@ -201,7 +201,7 @@ def save_policy(cli: WarmStartCLI, folder: Path) -> None:
 
     model = cli.model.model
     plain = merged(model) if has_adapter(model) else cli.model.plain_model()
-    weights = None if has_adapter(model) else dict(cli.model.whole_weights())
+    weights = None if has_adapter(model) else dict(cli.model.synced_weights(adapter=False))
     if cli.trainer.is_global_zero:
         plain.save_pretrained(folder, state_dict=weights)
         cli.datamodule.chat.tokenizer.save_pretrained(folder)

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.conditions import Condition, ConditionKind
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.intervals import SHARE, bootstrap
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
@@ -21,7 +20,7 @@ from cod_lightning.evaluation.schema import (
     SuiteRecord,
     WarmStartDifference,
 )
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import Condition, ConditionKind, Suite
 from cod_lightning.seeds import derive_seed
 from cod_lightning.whole_file import write_whole
 

@@ -8,7 +8,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
-from cod_lightning.callbacks.tensorboard import PositionCurve
+from cod_lightning.callbacks.loggers import PositionCurve
 from tests.played_run import PlayedData, PlayedModule, trainer
 
 HOSTILE = "```\n# free\n<script>alert(1)</script> ![x](http://x.y/z.png) | a | b |\n````\n\x1b[0m\x00"

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cod_lightning.evaluation.bundle import Bundle
-from cod_lightning.evaluation.figures import figures, training_adds
+from cod_lightning.evaluation.figures import Bundle, figures, training_adds
 from cod_lightning.evaluation.intervals import bootstrap, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 
