@@ -230,7 +230,7 @@ def _marks(value: Any, key: str = "") -> Iterator[str]:
         for inner in value:
             yield from _marks(inner)
     elif isinstance(value, str) and value and key.endswith(_NAMING):
-        from cod_lightning.models.gguf import gguf_file
+        from cod_lightning.models.gguf.cache import gguf_file
 
         place = Path(value) if os.path.exists(value) else gguf_file(value, key)
         for file in sorted(path for path in (place, *place.rglob("*")) if path.is_file()) if place else ():

@@ -27,7 +27,7 @@ from cod_lightning.engines.vllm_server.process import ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
-from cod_lightning.models.gguf import checkpoint_folder
+from cod_lightning.models.gguf.cache import checkpoint_folder
 
 _LOOK_S = 1.0
 _MOST_STARTS = 5

