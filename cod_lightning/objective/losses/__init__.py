@@ -13,7 +13,6 @@ from cod_lightning.lazy import lazily
 
 if TYPE_CHECKING:
     from cod_lightning.objective.losses.base import LossInputs as LossInputs
-    from cod_lightning.objective.losses.base import LossMetrics as LossMetrics
     from cod_lightning.objective.losses.base import LossOutputs as LossOutputs
     from cod_lightning.objective.losses.base import PolicyLoss as PolicyLoss
     from cod_lightning.objective.losses.base import UpdateTokens as UpdateTokens
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 __getattr__ = lazily(
     __name__,
     {
-        "base": "LossInputs LossMetrics LossOutputs PolicyLoss UpdateTokens",
+        "base": "LossInputs LossOutputs PolicyLoss UpdateTokens",
         "ppo": "DAPO GRPO GSPO LOOP DrGRPO",
         "rec": "REC",
         "reinforce": "CISPO OPMD RLOO",

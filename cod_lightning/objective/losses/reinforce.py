@@ -10,7 +10,7 @@ from cod_lightning.objective.losses.base import (
     LossOutputs,
     PolicyLoss,
     log_ratio,
-    metrics_of,
+    num_clipped,
     token_share,
     units_of,
 )
@@ -33,7 +33,7 @@ class RLOO(PolicyLoss):
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
         loss = -(inputs.advantages * logprobs).sum() / max(1, inputs.num_episodes)
-        return LossOutputs(loss=loss, metrics=metrics_of(inputs, torch.zeros_like(inputs.action_mask)))
+        return LossOutputs(loss=loss)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,7 @@ class OPMD(PolicyLoss):
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
         gap = units_of("episode", inputs).sum(log_ratio(inputs))
         total = 0.5 * self.tau * (gap**2).sum() - (inputs.advantages * logprobs).sum()
-        unclipped = torch.zeros_like(inputs.action_mask)
-        return LossOutputs(loss=total / max(1, inputs.num_episodes), metrics=metrics_of(inputs, unclipped))
+        return LossOutputs(loss=total / max(1, inputs.num_episodes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,4 +75,4 @@ class CISPO(PolicyLoss):
         weight = ratio.clamp(self.min_ratio, self.max_ratio)
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
         loss = -(token_share(inputs) * weight * inputs.advantages * logprobs).sum()
-        return LossOutputs(loss=loss, metrics=metrics_of(inputs, weight != ratio))
+        return LossOutputs(loss=loss, num_clipped=num_clipped(inputs, weight != ratio))
