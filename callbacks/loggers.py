@@ -10,9 +10,9 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
 from cod_lightning.callbacks.runner import RolloutCallback
+from cod_lightning.files import sync, without_link
 from cod_lightning.rollout import story
 from cod_lightning.types import Group
-from cod_lightning.whole_file import sync, without_link
 
 
 class MetricsFile(CSVLogger):

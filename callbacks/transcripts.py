@@ -21,6 +21,7 @@ from cod_lightning.callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
 from cod_lightning.errors import FAULT_LOG, DataError
 from cod_lightning.evaluation.suite import OF_TRAINED
+from cod_lightning.files import without_link, write_whole
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
 from cod_lightning.ranges import Natural
@@ -28,7 +29,6 @@ from cod_lightning.rollout import policy_logprobs, transcript
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
-from cod_lightning.whole_file import without_link, write_whole
 
 if TYPE_CHECKING:
     from cod_lightning.rollout.table import TableWriter

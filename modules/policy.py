@@ -21,6 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
+from cod_lightning.files import without_link
 from cod_lightning.forward.attention import is_grouped, use_grouped_attention
 from cod_lightning.forward.last_layer import output_layer, predicting, read_only_at
 from cod_lightning.forward.rms_norm import use_rms_norm
@@ -32,7 +33,6 @@ from cod_lightning.ranks import inside, num_ranks, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
 from cod_lightning.types import EpisodeKind
-from cod_lightning.whole_file import without_link
 
 OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
 """`adamw` is torch's, `adamw_stochastic` `StochasticAdamW`, the others those of bitsandbytes. Paged ones keep their state in memory

@@ -26,7 +26,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import BaseWeights, adapter_weights
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.whole_file import sync
+from cod_lightning.files import sync
 
 MANIFEST = "manifest.json"
 METADATA, EXTRA, MARKER = ".metadata", "meta.pt", "complete.json"

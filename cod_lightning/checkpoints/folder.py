@@ -12,7 +12,7 @@ from typing import Any
 
 from cod_lightning.checkpoints.checkpoint import UNFINISHED, Checkpoint, damage, read_checkpoint
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.whole_file import sync
+from cod_lightning.files import sync
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 NEWEST, AUTO = "last", "auto"

@@ -42,7 +42,7 @@ from cod_lightning.commands.trainer_settings import (
     settle_strategy,
 )
 from cod_lightning.errors import ConfigError, did_you_mean
-from cod_lightning.folder_lock import check_folder, held, locked
+from cod_lightning.files import check_folder, held, locked
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 
 _NOISE = (

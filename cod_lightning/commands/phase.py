@@ -26,7 +26,7 @@ from cod_lightning.commands.config_files import overlaid, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import check_folder
+from cod_lightning.files import check_folder
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.ranges import Count, Natural, Positive
 from cod_lightning.trusted import check_harmless

@@ -21,8 +21,8 @@ from cod_lightning.evaluation.schema import (
     WarmStartDifference,
 )
 from cod_lightning.evaluation.suite import Condition, ConditionKind, Suite
+from cod_lightning.files import write_whole
 from cod_lightning.seeds import derive_seed
-from cod_lightning.whole_file import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

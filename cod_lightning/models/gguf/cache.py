@@ -21,12 +21,11 @@ from transformers import GenerationConfig
 from cod_lightning import __version__
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.extras import require
-from cod_lightning.folder_lock import check_folder
+from cod_lightning.files import check_folder, sync
 from cod_lightning.models.gguf.architectures import as_trained, config_of, named_weights, skeleton
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
 from cod_lightning.models.gguf.tokenizer import fast_tokenizer
 from cod_lightning.models.gguf.vocabulary import vocabulary_of
-from cod_lightning.whole_file import sync
 
 _COMPLETE = "cod_lightning.json"
 """File in the folder, written last: SHA-256 of every other one."""

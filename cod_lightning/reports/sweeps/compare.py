@@ -12,6 +12,7 @@ import numpy as np
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.crossed import holm
 from cod_lightning.evaluation.results import read_results
+from cod_lightning.files import write_whole
 from cod_lightning.reports.sweeps.cells import COSTS, Cell, cells_of, warm_start_outcomes
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_jobs
 from cod_lightning.reports.sweeps.schema import CellRecord, SweepRecord, SweepResults, WarmStartRecord
@@ -22,7 +23,6 @@ from cod_lightning.reports.sweeps.statistics import (
     statistics,
     success_table,
 )
-from cod_lightning.whole_file import write_whole
 
 _EQUAL = 1.05
 """Most that the largest budget may be of the smallest for runs to count as equally expensive."""
