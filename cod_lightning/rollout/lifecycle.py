@@ -17,8 +17,8 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
-from cod_lightning.lifecycles import Ask, Shown, Written, check_ends
+from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, answering, described, note_fault
+from cod_lightning.lifecycles import Ask, Program, Shown, Written, check_ends
 from cod_lightning.rewards import scored, summed
 from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
@@ -104,6 +104,9 @@ class Life:
             paid = structs.replace(paid, status=EpisodeStatus.FAILED, reward=None, success=None, error=lost.error)
         elif episode.reward is not None:
             paid = summed(paid, episode.parts | parts, [])
+        own = any(one is episode for one in self.episodes)
+        if not own and episode.status is not EpisodeStatus.SKIPPED:  # which a control leaves out
+            raise _broken(self.setting.program, "a program that pays an episode of its own lifecycle, and once")
         self.episodes = [paid if one is episode else one for one in self.episodes]
 
     async def attempts(self) -> Sequence[Episode]:
@@ -239,13 +242,18 @@ async def _guarded(kind: EpisodeKind, position: int, play: Callable[[], Awaitabl
         return Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
 
 
+def _broken(program: Program, expected: str) -> ConfigError:
+    return ConfigError("data.program", type(program).__name__, expected, "Correct the program.")
+
+
 async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle:
     """One agent through the pack, with the attempts beside it."""
     agent = Life(setting, f"{pack.id}#{sibling}", sibling=sibling)
     agent.begins_with = pack.context
     agent.begin()
     try:
-        await setting.program(agent, pack)
+        with answering(partial(_broken, setting.program), "a program that raises nothing"):
+            await setting.program(agent, pack)
     finally:
         episodes = agent.episodes
         try:
@@ -253,6 +261,10 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
     attempts = tuple([await begun for begun in agent.forks])
+    if not {attempt.episode.position for attempt in attempts} <= {
+        one.position for one in episodes if one.kind is EpisodeKind.SOLVE
+    }:
+        raise _broken(setting.program, "a program that solves each task beside which it begins an attempt")
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=attempts)
     setting.monitor.lifecycle(lifecycle)
     return lifecycle

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.contexts import HintContext
@@ -19,7 +20,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.lifecycles import ConnectTheDots, Program, outline
+from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, outline
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout import transcript
@@ -27,7 +28,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
+from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Split
 from tests.credit_tables import (
     AttemptTable,
     CreditTable,
@@ -111,6 +112,66 @@ def test_a_program_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(
     with pytest.raises(ConfigError, match=said) as refused:
         outline(program, 3)
     assert refused.value.remedy
+
+
+@dataclass(frozen=True)
+class Misusing(Program):
+    """Writes a text and solves the first task; then does something to the agent in a rollout, not in an outline."""
+
+    then: Callable[..., object]
+
+    async def __call__(self, agent, pack):
+        written = (await agent.write(pack.tasks[0], Ask())).episode
+        solved = await agent.solve(pack.tasks[0])
+        if hasattr(agent, "setting"):
+            found = self.then(agent, written, solved)
+            await found if asyncio.iscoroutine(found) else found
+
+
+def exits(agent, written, solved):
+    raise SystemExit(0)
+
+
+def pays_twice(agent, written, solved):
+    agent.pay(written, [solved], first=1.0)
+    agent.pay(written, [solved], second=1.0)
+
+
+MISUSES = {
+    "it raises": (
+        lambda agent, written, solved: 1 / 0,
+        r"raises nothing \(ZeroDivisionError: .*test_programs\.py:\d+\)",
+    ),
+    "it ends the process": (exits, r"raises nothing \(SystemExit: 0, .*test_programs\.py:\d+\)"),
+    "it rewrites in view of a text": (
+        lambda agent, written, solved: agent.rewrite(replaced(written)),
+        "raises nothing",
+    ),
+    "it pays twice": (pays_twice, "pays an episode of its own lifecycle, and once"),
+    "it pays what is no episode of its own": (
+        lambda agent, written, solved: agent.pay(structs.replace(written), [solved], a=1.0),
+        "pays an episode of its own lifecycle, and once",
+    ),
+    "it pays in words": (lambda agent, written, solved: agent.pay(written, [solved], a="1"), "raises nothing"),
+    "it forks a task that it does not solve": (
+        lambda agent, written, solved: agent.fork(agent.tasks[0], AttemptKind.SAME_CONTEXT),
+        "solves each task beside which it begins an attempt",
+    ),
+}
+
+
+def replaced(written):
+    return structs.replace(written, position=7)
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
+def test_a_program_that_misuses_its_agent_ends_the_run_in_one_line(misuse):
+    then, said = MISUSES[misuse]
+    world = WordWorld()
+    sampler = Sampler(engine=FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
+    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, program=Misusing(then))
+    with pytest.raises(ConfigError, match=rf"data\.program is Misusing; expected a program that {said}"):
+        run_groups([world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)], 1, setting)
 
 
 @pytest.mark.parametrize(
