@@ -249,7 +249,7 @@ async def _scores(name: str, part: Reward, episode: Episode, task: Task) -> dict
     """Scores by full name."""
     scores = await part(episode, task)
     if isinstance(scores, Mapping):
-        if len(scores) > _MOST_SCORES or not all(map(_is_name, scores)):
+        if len(scores) > _MOST_SCORES or not all(map(is_name, scores)):
             raise ValueError(f"scores have at most {_MOST_SCORES} names, of letters, digits, '.', '_' and '-'")
         return {f"{name}.{key}": part.weight * _number(score) for key, score in scores.items()}
     return {name: part.weight * _number(scores)}
@@ -264,7 +264,7 @@ async def _of_siblings(part: SiblingReward, episodes: Sequence[Episode], task: T
     return [None if score is None else part.weight * _number(score) for score in scores]
 
 
-def _is_name(key: object) -> bool:
+def is_name(key: object) -> bool:
     """Whether a score can be called so: it becomes a column of tables, and part of a metric's name."""
     return isinstance(key, str) and re.fullmatch(r"[\w.-]{1,64}", key, re.ASCII) is not None
 
