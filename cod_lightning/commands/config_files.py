@@ -171,7 +171,7 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     raise ConfigError(key, f"{value:.200}" or "empty", expected, f"{meant}{listed}")
 
 
-def _is_file(name: str) -> bool:
+def _is_file(name: str | Path) -> bool:
     try:
         return Path(name).is_file()
     except OSError:  # no file has a name so long
@@ -209,7 +209,7 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
         return Path(name)
     stem = name.removesuffix(".yaml").removeprefix("configs/").removeprefix(group)
     for folder in config_folders():
-        if (path := folder / f"{group}{stem}.yaml").is_file():
+        if _is_file(path := folder / f"{group}{stem}.yaml"):
             return path
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
     beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml"))] if name else []

@@ -278,7 +278,7 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
     attempts = tuple([await begun for begun in agent.forks])
     solved = {one.position for one in episodes if one.kind is EpisodeKind.SOLVE}
     if not (solved or agent.failed):
-        raise _broken(setting.program, "a program with a solve episode")
+        raise _broken(setting.program, "a program that solves a task")
     if not {attempt.episode.position for attempt in attempts} <= solved:
         raise _broken(setting.program, "a program that solves each task beside which it begins an attempt")
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=attempts)

@@ -170,7 +170,7 @@ MISUSES = {
         lambda agent, written, solved: agent.solve(agent.tasks[0], compared_with=7),
         "compares by a text, not a int",
     ),
-    "it solves nothing": (lambda agent, written, solved: agent.episodes.clear(), "with a solve episode"),
+    "it solves nothing": (lambda agent, written, solved: agent.episodes.clear(), "solves a task"),
     "it forks a task that it does not solve": (
         lambda agent, written, solved: agent.fork(agent.tasks[0], AttemptKind.SAME_CONTEXT),
         "solves each task beside which it begins an attempt",
