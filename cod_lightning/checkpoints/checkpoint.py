@@ -4,12 +4,12 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from msgspec import Struct
+from msgspec import Meta, Struct
 from torch import Tensor
 from torch.distributed.checkpoint import metadata as metadata_records
 from torch.distributed.checkpoint.api import CheckpointException
@@ -56,7 +56,7 @@ class _Content(Struct):
     """What is read of a checkpoint, beside what Lightning reads; whoever wrote it may have written anything."""
 
     cod_lightning: dict[str, Any]
-    global_step: int = 0
+    global_step: Annotated[int, Meta(ge=0)] = 0
     state_dict: dict[str, Tensor] = {}
     run_config: _RunConfig | None = None
     base: BaseWeights | None = None

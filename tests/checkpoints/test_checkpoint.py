@@ -76,6 +76,7 @@ RUN = {"config": {"data": {}, "model": {}}, "num_processes": 1}
     [
         ({"global_step": "x"}, r"\$\.global_step"),
         ({"global_step": float("nan")}, r"\$\.global_step"),
+        ({"global_step": -1}, r"\$\.global_step"),
         ({"state_dict": {7: torch.ones(1)}}, r"\$\.state_dict"),
         ({"state_dict": {"model.a": [1.0]}}, r"\$\.state_dict"),
         ({"state_dict": []}, r"\$\.state_dict"),
