@@ -270,7 +270,7 @@ def _damage_of_turn(turn: Turn, num_ids: int) -> str:
     if any(isinstance(part, Image) for part in turn.parts):
         return "an image, and no policy that is trained reads any"
     if not -1 <= turn.policy_version < 2**63:
-        return f"policy version {turn.policy_version:.3g}"
+        return "a policy version below -1, or beyond 64 bits"
     sampled = Completion(**{name: getattr(turn, name) for name in Completion.__struct_fields__})
     try:
         if turn.action_ids:

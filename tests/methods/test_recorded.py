@@ -135,8 +135,8 @@ DAMAGES = {
         "log-prob 5.0, where",
     ),
     "a version beyond int64": (
-        lambda record: first_turn(record).update(policy_version=-(10**30)),
-        r"policy version -1e\+30",
+        lambda record: first_turn(record).update(policy_version=10**400),
+        "a policy version below -1, or beyond 64 bits",
     ),
     "an image": (
         lambda record: first_turn(record).update(
