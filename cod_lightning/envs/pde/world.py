@@ -112,7 +112,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         )
         self.listed = tuple(word for word, template in CANDIDATES.items() if template in templates)
         """Equations of the compact protocol."""
-        self._natural, self._words = NaturalPDE(p), CompactPDE()
+        self._natural, self._words = NaturalPDE(p), CompactPDE(p.reveal_truth)
         self._desk = Desk()
         self._task = PDETask(terms=("u",), coefficients=(-1.0,), weights=(1.0,), amplitude=1.0, level=1, noise_seed=0)
         self._restart()

@@ -92,15 +92,6 @@ def test_an_answer_is_graded_and_the_feedback_names_the_right_one_or_not(path):
         assert env.status is EpisodeStatus.MALFORMED
 
 
-@pytest.mark.parametrize("text", ["", "<answer>", "<answer>" + "9" * 1_000_000 + "</answer>", "\x00\ud800"])
-def test_garbage_is_only_a_format_error(path, text):
-    env = world(path)
-    env.reset(seed=0)
-    feedback, reward, terminated, _, _ = env.step(text)
-    assert (reward, terminated, env.status) == (0.0, True, EpisodeStatus.MALFORMED)
-    assert len(feedback) < 300
-
-
 def test_copies_share_their_questions_and_a_worker_process_plays_the_same(path):
     env = world(path)
     assert copy.deepcopy(env)._tasks is env._tasks
