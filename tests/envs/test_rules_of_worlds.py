@@ -29,6 +29,7 @@ from tests.envs.alchemy.worlds import MANY
 from tests.envs.cases import WORLDS, every_world
 from tests.envs.control.cases import COMPACT as COMPACT_CONTROL
 from tests.envs.grid.cases import COMPACT as COMPACT_GRID
+from tests.envs.hidden_rules import HIDDEN
 from tests.envs.pde.cases import compact, natural
 from tests.envs.scripted_life import by_position, hints, live, player, solve
 
@@ -63,12 +64,6 @@ def test_packs_of_two_splits_share_nothing_that_is_held_out_and_longer_ones_begi
     assert sum(map(len, drawn)) == len(set.union(*drawn))
 
 
-HIDDEN = {
-    "LeverTask": ("colours",), "ForbiddenTask": ("colours",), "DoorTask": ("keys",), "LakeTask": ("mapping",),
-    "AlchemyTask": ("recipes",), "GridTask": ("costs",), "PDETask": ("terms", "coefficients"), "ControlTask": ("a", "b"),
-    "ClinicTask": ("required",), "TerminalTask": ("site",), "AppsTask": ("facts",), "InventedTask": ("rules",),
-}  # fmt: skip
-"""What all tasks of a pack hide, by the class of a task's spec."""
 FITTED = {"AlchemyTask": ("stock",), "AppsTask": ("budget",), "InventedTask": ("parts",)}
 """What may follow a change of it, so that every task can still be solved."""
 

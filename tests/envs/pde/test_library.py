@@ -75,23 +75,7 @@ def test_sums_of_number_times_term_are_read(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "0*u",
-        "c1*u",
-        "a*u",
-        "u*2",
-        "2u",
-        "u u",
-        "u**6",
-        "u+",
-        "1e3*u",
-        "__import__('os')",
-        "u;u",
-        "9" * 500,
-        "alpha*u",
-    ],
+    "text", ["", "0*u", "c1*u", "u*2", "2u", "u u", "u**6", "u+", "1e3*u", "__import__('os')", "u;u", "9" * 500]
 )
 def test_anything_else_is_no_equation(text):
     assert parse_equation(text)[0] == ()
