@@ -41,20 +41,20 @@ def read(path: Path) -> Iterator[Any]:
             found[-1][2].append(line)
 
 
-def told(value: Any, kind: Any) -> Any:
+def typed(value: Any, kind: Any) -> Any:
     """A value of YAML as that type has it."""
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        return kind(**{name: told(one, hints[name]) for name, one in value.items()})  # type: ignore[operator]
+        return kind(**{name: typed(one, hints[name]) for name, one in value.items()})  # type: ignore[operator]
     if isinstance(value, list):
         kinds = get_args(kind)
-        return tuple(told(one, kinds[0] if kinds else Any) for one in value)
+        return tuple(typed(one, kinds[0] if kinds else Any) for one in value)
     return value
 
 
 def task(env: TaskWorld[Any], fields: dict[str, Any]) -> Task:
     kind = env.task_type[0] if isinstance(env.task_type, tuple) else env.task_type
-    return Task(id="0", seed=0, spec=told(fields, kind))
+    return Task(id="0", seed=0, spec=typed(fields, kind))
 
 
 def played(folder: str, begins: str, lines: list[str]) -> Iterator[str]:
@@ -62,21 +62,21 @@ def played(folder: str, begins: str, lines: list[str]) -> Iterator[str]:
     name, _, settings = begins.removeprefix("@ ").partition(" ")
     parameters, fields = yaml.safe_load(f"[{settings.replace('} {', '}, {')}]")
     env = getattr(import_module(f"cod_lightning.envs.{folder}"), name)(**parameters)
-    yield from said(env.reset(options={"task": task(env, fields)})[0])
+    yield from shown(env.reset(options={"task": task(env, fields)})[0])
     for line in lines:
         mark, answer = line[:2], line[2:]
         if mark == "& ":
             yield line
-            yield from said(env.reset(options={"task": task(env, yaml.safe_load(answer))})[0])
+            yield from shown(env.reset(options={"task": task(env, yaml.safe_load(answer))})[0])
         elif mark != "  ":
             yield line
             seen, reward, terminated, truncated, _ = env.step(f"<answer>{answer}</answer>" if mark == "> " else answer)
-            yield from said(seen)
+            yield from shown(seen)
             if terminated or truncated:
                 yield f"  ({reward:.6g}, {env.status}, {'solved' if env.success else 'not solved'})"
 
 
-def said(text: str) -> list[str]:
+def shown(text: str) -> list[str]:
     return [f"  {line}".rstrip() or "  " for line in text.replace("\t", " ").splitlines()]
 
 

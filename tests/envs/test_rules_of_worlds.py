@@ -231,7 +231,7 @@ def test_both_protocols_have_the_same_packs_and_are_played_alike(name, monkeypat
 
 
 PERFECT = {"context_accuracy": 1.0, "context_true": 1.0, "context_junk": 0.0, "follow": 1.0, "note_accuracy": 1.0}
-TOLD = {
+TAUGHT = {
     "levers": lambda dials: Levers(protocol="compact", teacher=QuotingDials(**dials)),
     "lake": lambda dials: FrozenLakeObscure(protocol="compact", teacher=QuotingDials(**dials)),
     "lake-quotes": lambda dials: FrozenLakeObscure(teacher=QuotingDials(**dials, quotes=True)),
@@ -244,14 +244,14 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_a_perfect_teacher_that_was_told_the_truth_is_as_good_as_the_oracle_and_one_with_junk_is_not_told_it(name):
-    env, junk = TOLD[name](PERFECT), TOLD[name]({**PERFECT, "context_true": 0.0, "context_junk": 1.0})
-    none = TOLD[name]({**PERFECT, "context_true": 0.0})
+@pytest.mark.parametrize("name", TAUGHT)
+def test_a_perfect_teacher_with_true_contexts_is_as_good_as_the_oracle_and_other_dials_give_junk_or_none(name):
+    env, junk = TAUGHT[name](PERFECT), TAUGHT[name]({**PERFECT, "context_true": 0.0, "context_junk": 1.0})
+    none = TAUGHT[name]({**PERFECT, "context_true": 0.0})
     for index in range(4):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        told, knew = ([one.reward for one in live(env, pack, kind)] for kind in ("teacher", Reference.ORACLE))
-        assert told == pytest.approx(knew, abs=0.02)
+        taught, knew = ([one.reward for one in live(env, pack, kind)] for kind in ("teacher", Reference.ORACLE))
+        assert taught == pytest.approx(knew, abs=0.02)
         contexts = [
             {player(one, pack, "teacher").context(random.Random(n)) for n in range(20)} for one in (env, junk, none)
         ]
@@ -259,14 +259,14 @@ def test_a_perfect_teacher_that_was_told_the_truth_is_as_good_as_the_oracle_and_
         assert len(contexts[1]) > 5
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", TAUGHT)
 def test_what_the_oracle_notes_is_worth_as_much_to_the_scripted_player_as_knowing_the_rule(name):
-    env = TOLD[name](PERFECT)
+    env = TAUGHT[name](PERFECT)
     for index in range(4):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
         knew, scripted = live(env, pack, Reference.ORACLE), player(env, pack, Reference.SCRIPTED)
-        told = [solve(env, task, scripted, hints(env), knew[0].note, random.Random(0))[1] for task in pack.tasks]
-        assert [one.reward for one in told] == pytest.approx([one.reward for one in knew], abs=0.02)
+        taught = [solve(env, task, scripted, hints(env), knew[0].note, random.Random(0))[1] for task in pack.tasks]
+        assert [one.reward for one in taught] == pytest.approx([one.reward for one in knew], abs=0.02)
 
 
 def _recipes(**known: str) -> str:

@@ -132,7 +132,7 @@ def test_a_response_that_makes_the_pattern_endless_costs_the_time_that_a_pattern
 
 
 @every_protocol
-def test_whoever_pulls_before_it_asked_in_that_task_broke_the_rule_and_pays_the_penalty(protocol):
+def test_a_pull_before_asking_in_that_task_breaks_the_rule_and_costs_the_penalty(protocol):
     task, pull = pack_of(ForbiddenLever(rule="confirmed", protocol=protocol)).tasks[1], "<answer>Lever_2</answer>"
     for responses, expected in (
         ((ASK, pull), False),
@@ -176,7 +176,7 @@ def test_a_demonstrated_context_begins_with_a_rule_that_is_said_once_and_keeps_i
 
 @every_protocol
 @pytest.mark.parametrize("rule", ["confirmed", "secret"])
-def test_who_has_not_read_a_rule_does_not_keep_it(rule, protocol):
+def test_a_rule_that_was_not_read_is_not_kept(rule, protocol):
     env = ForbiddenLever("first", rule=rule, protocol=protocol, obedience=1.0)
     pack, rng = pack_of(env), random.Random(1)
     seen, _ = env.reset(options={"task": pack.tasks[1]})
