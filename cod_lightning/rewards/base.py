@@ -28,6 +28,8 @@ from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Task
 
 _MOST_SCORES = 64
 """Of one part, by name."""
+_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
+"""A score's name becomes a column of tables, and part of a metric's name."""
 _LARGEST = 1e30
 """Sum of parts; training computes in float32, which ends at 3e38."""
 _T = TypeVar("_T")
@@ -100,7 +102,7 @@ class WorldReward(Reward):
 
 
 class ContextReward(WorldReward):
-    """What the context mechanism gave a rewrite for format and length; the part `context`.
+    """What the context mechanism gave a rewrite for its form; the part `context`.
 
     Args:
         weight: Factor of this part.
@@ -231,7 +233,7 @@ async def _scores(name: str, part: Reward, episode: Episode, task: Task) -> dict
     """Scores by full name."""
     scores = await part(episode, task)
     if isinstance(scores, Mapping):
-        if len(scores) > _MOST_SCORES or not all(map(_is_name, scores)):
+        if len(scores) > _MOST_SCORES or not all(isinstance(key, str) and _NAME.fullmatch(key) for key in scores):
             raise ValueError(f"scores have at most {_MOST_SCORES} names, of letters, digits, '.', '_' and '-'")
         return {f"{name}.{key}": part.weight * _number(score) for key, score in scores.items()}
     return {name: part.weight * _number(scores)}
@@ -244,11 +246,6 @@ async def _of_siblings(part: SiblingReward, episodes: Sequence[Episode], task: T
     if len(scores) != len(episodes):
         raise ValueError(f"{len(scores)} scores for {len(episodes)} siblings")
     return [None if score is None else part.weight * _number(score) for score in scores]
-
-
-def _is_name(key: object) -> bool:
-    """Whether a score can be called so: it becomes a column of tables, and part of a metric's name."""
-    return isinstance(key, str) and re.fullmatch(r"[\w.-]{1,64}", key, re.ASCII) is not None
 
 
 def _number(score: object) -> float:

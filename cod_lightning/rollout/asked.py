@@ -103,7 +103,10 @@ class ToolDialogue(AskedDialogue):
         request = ChatRequest(messages=[], tools=list(self.tools))
         self._reply = Reply.of(turn, self._num_turns - 1, request, style_of(self.sampler.chat), 0)
         self.said = [*self.said, self._reply.listed]
-        return in_lines(self._reply) if self._reply.calls else turn.response
+        if not self._reply.calls:
+            return turn.response
+        lines = STYLES["json"].spelled(self._reply.calls).replace("<", r"\u003c")  # nothing in them can end the answer
+        return f"<answer>\n{lines}\n</answer>"
 
     def say(self, text: str, parts: tuple[Part, ...] = (), results: Sequence[str] = ()) -> None:
         """Append what each call showed, or the user's next message, in text: no world shows images beside tools. Raises
@@ -117,12 +120,6 @@ class ToolDialogue(AskedDialogue):
             ]
         with _taking("what its calls have shown"):
             self.ask([*self.said, *new], self.tools, _unseen)
-
-
-def in_lines(reply: Reply) -> str:
-    """The calls of a reply as environments take them, in which nothing that was written can end the answer."""
-    lines = STYLES["json"].spelled(reply.calls).replace("<", r"\u003c")
-    return f"<answer>\n{lines}\n</answer>"
 
 
 def _unseen(text: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from cod_lightning.errors import CodLightningError
 from cod_lightning.rollout.asked import AskedDialogue
 from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, style_of
-from cod_lightning.rollout.dialogue import Sampler, close, sampled_turn
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.types import Message, Role, StopReason, Turn
 
 MOST_WAITING = 64
@@ -31,13 +31,20 @@ class Recorder:
         system: Put before the system message of each chat request; empty where the program shows the context itself.
         most_turns: Requests that are answered; a further one ends the task.
         see: Called with every new text of a prompt; what it raises ends the run.
+        turns: What is answered is put there.
     """
 
     def __init__(
-        self, sampler: Sampler, identity: str, system: str, most_turns: int, see: Callable[[str], None]
+        self,
+        sampler: Sampler,
+        identity: str,
+        system: str,
+        most_turns: int,
+        see: Callable[[str], None],
+        turns: list[Turn],
     ) -> None:
         self.sampler, self.identity, self.system, self.most_turns, self.see = sampler, identity, system, most_turns, see
-        self.turns: list[Turn] = []
+        self.turns = turns
         self.fault: BaseException | None = None
         """What ended the task from this side: of the engine, or of what the program said."""
         self.full = self.spent = False
@@ -97,7 +104,7 @@ class Recorder:
         if self._running:
             await asyncio.wait(self._running)
         if self._dialogue is not None:
-            close(self._dialogue)
+            self._dialogue.close()
 
     async def _in_turn(self, answered: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, after those to earlier requests."""
@@ -145,7 +152,7 @@ class Recorder:
     async def _sampled(self, most_tokens: int | None) -> Turn:
         """The next turn. Raises `Closed` where the window is full, and what the engine raises."""
         assert self._dialogue is not None
-        turn = await sampled_turn(self._dialogue, most_tokens)
+        turn = await self._dialogue.turn(most_tokens)
         self.turns.append(turn)
         if turn.stop is StopReason.WINDOW:
             self.full = True
