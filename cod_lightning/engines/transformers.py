@@ -73,7 +73,7 @@ class TransformersEngine(Engine):
         """Copy weights by name; every parameter must be there. Refused while turns are in flight."""
         if live := sum(len(decoder.dialogues) for decoder in self.decoders.values()):
             raise EngineFailure(f"{live} dialogues are live; weights change only between rollouts")
-        own, missing = self.held(), set(self.synced())
+        own, missing = self._tensors(), set(self.synced())
         with torch.no_grad():
             for name, tensor in weights:
                 own[name].copy_(tensor)
@@ -86,12 +86,11 @@ class TransformersEngine(Engine):
 
     def held(self) -> dict[str, Tensor]:
         """All parameters and buffers of the model that decodes, those of its adapters included."""
-        model = self._bound().model
-        return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+        return self._tensors()
 
     def synced(self) -> dict[str, Tensor]:
         """Adapters alone, where there are any."""
-        model, own = self._bound().model, self.held()
+        model, own = self._bound().model, self._tensors()
         return {name: own[name] for name in adapter_weights(model) or set(own) - _derived(model)}
 
     def forget(self) -> None:
@@ -118,6 +117,10 @@ class TransformersEngine(Engine):
     def release(self, dialogue: str) -> None:
         for decoder in self.decoders.values():
             decoder.release(dialogue)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        model = self._bound().model
+        return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
 
     def _bound(self) -> Decoder:
         """The first decoder."""
