@@ -49,8 +49,8 @@ class Life:
         """The context before the first episode, as its mechanism dumped it; None: the empty one."""
         self.previous: Any = None
         """The context's state before the latest update."""
-        self.known = False
-        """Whether the events of earlier episodes say what the context holds."""
+        self.described: Any = None
+        """The context's state that the events of earlier episodes describe."""
         self.begun: Any = None
         """The context's state before the latest solve episode that was not one of the same again."""
         self.tasks: dict[int, Task] = {}
@@ -78,17 +78,16 @@ class Life:
 
         async def play(env: TextEnv, who: str) -> Episode:
             self.tasks[position] = task
-            if not again:
-                self.begun = self.state
-            elif self.state is not self.begun:
-                self.state, self.known = self.begun, False
+            if again:
+                self.state = self.begun
+            self.begun = self.state
             self.state = self.state if context is None else context
             solved = await run_solve_episode(env, task, self.state, self.setting, who, position, shown, note)
             solved = after_feedback(self.setting.mechanism, await self._scored(solved, task))
             self.state = solved.state_after
             return solved
 
-        return await self._episode(EpisodeKind.SOLVE, position, play, context is None, shown, compared_with)
+        return await self._episode(EpisodeKind.SOLVE, position, play, shown, compared_with)
 
     def skip(self, kind: EpisodeKind) -> Episode:
         self.position += kind is EpisodeKind.SOLVE
@@ -101,7 +100,6 @@ class Life:
             return self.skip(EpisodeKind.UPDATE)
 
         async def play(env: TextEnv, who: str) -> Episode:
-            self.known = self.known and solved.state_after is self.state  # an attempt leaves another state
             updated = await run_update_episode(env, solved, self.setting, who)
             updated = await self._scored(updated, self.tasks[solved.position])
             self.previous, self.state = self.state, updated.state_after
@@ -118,7 +116,7 @@ class Life:
             episode, value = await run_write_episode(ask, env, task, state, self.setting, who, self.position, shown)
             return await self._scored(episode, task)
 
-        return Written(await self._episode(EpisodeKind.WRITE, self.position, play, context is None, shown), value)
+        return Written(await self._episode(EpisodeKind.WRITE, self.position, play, shown), value)
 
     def pay(self, episode: Episode, came_of: Sequence[Episode], **parts: float) -> None:
         paid = structs.replace(episode, paid=True)
@@ -164,11 +162,10 @@ class Life:
         kind: EpisodeKind,
         position: int,
         play: Callable[[TextEnv, str], Awaitable[Episode]],
-        own: bool = True,
         shown: Shown = Shown.OWN,
         compared_with: str = "",
     ) -> Episode:
-        """The next episode, appended; it is skipped after one that failed. `own` is False with a context from elsewhere."""
+        """The next episode, appended; it is skipped after one that failed."""
         if self.failed:
             skipped = Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED, compared_with=compared_with)
             return self._append(skipped)
@@ -177,9 +174,9 @@ class Life:
             self._start()
             assert self.env is not None
             episode = await play(self.env, f"{self.name}.{self.index}")
-            mechanism, known = self.setting.mechanism, self.known and own
+            mechanism, known = self.setting.mechanism, episode.state_before is self.described
             events = entry_events(mechanism, episode, known=known, shown=shown is Shown.OWN)
-            self.known = True
+            self.described = episode.state_after
             return structs.replace(episode, entries=events)
 
         episode = await _guarded(kind, position, played)
