@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 from jinja2 import TemplateError
 
@@ -26,7 +26,7 @@ _FORM = '<answer>\n{"name": NAME, "arguments": {...}}\n</answer>'
 
 
 class AskedDialogue(Dialogue):
-    """A dialogue that is asked chat requests."""
+    """A dialogue that is asked chat requests; without a prompt before the first."""
 
     said: Sequence[dict[str, Any]] = ()
     """The latest request, and its answer."""
@@ -34,20 +34,8 @@ class AskedDialogue(Dialogue):
     _text = ""
     """The latest prompt, where it was rendered whole."""
 
-    @classmethod
-    def begun(
-        cls,
-        sampler: Sampler,
-        identity: str,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[Any],
-        see: Callable[[str], None],
-    ) -> Self:
-        """The dialogue with its first request. Raises what `ask` raises."""
-        text, listed = _whole(sampler.chat, messages, tools, see)
-        made = cls(sampler, identity, listed, sampler.chat.encode(text))
-        made.said, made.tools, made._text = messages, tools, text
-        return made
+    def __init__(self, sampler: Sampler, identity: str) -> None:
+        super().__init__(sampler, identity, (), ())
 
     def ask(self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], see: Callable[[str], None]) -> None:
         """Put the request: after what was said, or as a new prompt. Raises one of `NOT_RENDERED`, and `ForgedRole`.
@@ -74,23 +62,15 @@ class AskedDialogue(Dialogue):
                 self.put([*self.messages, *new], chat.ids_after(text, self._ids[-1]), extends=True)
                 self.said = messages
                 return
-        self._text, listed = _whole(chat, messages, tools, see)
-        self.put(listed, chat.encode(self._text), extends=False)
-        self.said, self.tools = messages, tools
-
-
-def _whole(
-    chat: Chat, messages: Sequence[dict[str, Any]], tools: Sequence[Any], see: Callable[[str], None]
-) -> tuple[str, list[Message]]:
-    """A prompt as the template renders it, and its messages for who has no template."""
-    text, listed = chat.asked(messages, tools), spoken(messages)
-    for tool in tools[:1]:
-        if str(tool.get("function", {}).get("name", "")) not in text:
-            raise ValueError("it shows no tools; choose a policy whose template does")
-    for one in listed:
-        if one.role is not Role.ASSISTANT:
-            see(one.content)
-    return text, listed
+        text, listed = chat.asked(messages, tools), spoken(messages)
+        for tool in tools[:1]:
+            if str(tool.get("function", {}).get("name", "")) not in text:
+                raise ValueError("it shows no tools; choose a policy whose template does")
+        for one in listed:
+            if one.role is not Role.ASSISTANT:
+                see(one.content)
+        self.put(listed, chat.encode(text), extends=False)
+        self.said, self.tools, self._text = messages, tools, text
 
 
 class ToolDialogue(AskedDialogue):
@@ -134,7 +114,9 @@ def opened(sampler: Sampler, identity: str, system: str, observation: Message, t
     if not sampler.engine.has_weights or not shows_tools(sampler.chat):
         return sampler.open(identity, messages)
     with _taking("the tools"):
-        return ToolDialogue.begun(sampler, identity, _listed(messages), tools, _unseen)
+        dialogue = ToolDialogue(sampler, identity)
+        dialogue.ask(_listed(messages), tools, _unseen)
+        return dialogue
 
 
 def first_ids(chat: Chat, system: str, observation: str, tools: Sequence[Any]) -> tuple[int, ...]:

@@ -256,9 +256,10 @@ class Dialogue:
 
     def _begin_again(self, ids: tuple[int, ...]) -> None:
         """Begin a new segment with this prompt, of which the ids so far are no prefix."""
-        self.close()
-        self._num_rewrites += 1
-        self._name = f"{self.identity}#{self._num_rewrites}"
+        if self._ids:
+            self.close()
+            self._num_rewrites += 1
+            self._name = f"{self.identity}#{self._num_rewrites}"
         self._extends = False
         self._new_ids, self._new_parts = ids, _parts(self.messages)
         self._ids, self._digest, self._num_digested = list(self._new_ids), 0, 0
