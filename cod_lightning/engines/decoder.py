@@ -67,9 +67,6 @@ class Decoder:
         window: Tokens of a dialogue at most; None: all positions of the model.
     """
 
-    policy_version = -1
-    """Of the weights."""
-
     def __init__(
         self,
         model: PreTrainedModel,
@@ -98,12 +95,12 @@ class Decoder:
         self._over: list[_TurnInFlight] = []
         self._pumping: asyncio.Task[None] | None = None
 
-    def weights_changed(self, policy_version: int) -> None:
+    def weights_changed(self) -> None:
         """What is cached is of other weights."""
-        self._openings, self.policy_version = Openings(), policy_version
+        self._openings = Openings()
 
     async def sample(self, request: Request) -> Completion:
-        """One turn; joins the batch after three tokens of it at the latest."""
+        """One turn, without its policy version; joins the batch after three tokens of it at the latest."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Completion] = loop.create_future()
         self._waiting.append((request, future))
@@ -299,7 +296,7 @@ class Decoder:
                     action_ids=ids,
                     behaviour_logprobs=logprobs,
                     stop=StopReason.STOP if stopped else StopReason.LENGTH,
-                    policy_version=self.policy_version,
+                    policy_version=-1,
                     prompt_digest=turn.prompt_digest,
                 )
             )

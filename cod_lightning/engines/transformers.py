@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -81,7 +82,7 @@ class TransformersEngine(Engine):
         if missing:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
         for decoder in self.decoders.values():
-            decoder.weights_changed(policy_version)
+            decoder.weights_changed()
         self.policy_version = policy_version
 
     def held(self) -> dict[str, Tensor]:
@@ -112,7 +113,7 @@ class TransformersEngine(Engine):
             raise EngineFailure(
                 f"a request names the adapter {request.adapter}; there is {', '.join(map(str, self.decoders))}"
             )
-        return await decoder.sample(request)
+        return structs.replace(await decoder.sample(request), policy_version=self.policy_version)
 
     def release(self, dialogue: str) -> None:
         for decoder in self.decoders.values():

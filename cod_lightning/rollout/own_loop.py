@@ -7,12 +7,11 @@ from cod_lightning.envs.own_loop import OwnLoop
 from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.rollout.boundaries import check_reward, checked_text, crossing, see_known
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.endpoint import PolicyEndpoint
+from cod_lightning.rollout.endpoint import serving
 from cod_lightning.rollout.recorder import Recorder
 from cod_lightning.rollout.threads import in_thread
 from cod_lightning.types import Task, Turn
 
-_ENDPOINT = PolicyEndpoint()
 _STOP_S = 10.0
 """In which a program has to be gone that was interrupted."""
 
@@ -27,7 +26,7 @@ async def play(
     see = partial(see_known, chat=sampler.chat, who=env, method="program")
     most = env.max_turns if task.max_turns is None else min(env.max_turns, task.max_turns)
     recorder = Recorder(sampler, identity, "" if env.shows_context else system, most, see, turns)
-    async with _ENDPOINT.serving(recorder) as access:
+    async with serving(recorder) as access:
         program = asyncio.ensure_future(
             in_thread(partial(crossing, EnvironmentFailure, partial(env.play, system, access)), bounded=True)
         )
