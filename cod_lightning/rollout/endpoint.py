@@ -174,7 +174,8 @@ class _Server:
     def _knows(self, request: web.Request) -> bool:
         """Whether the request has the task's key."""
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        return secrets.compare_digest((bearer or request.headers.get("X-Session-ID", "")).encode(), self.key.encode())
+        shown = bearer or request.headers.get("X-Session-ID", "")
+        return secrets.compare_digest(shown.encode("utf-8", "surrogateescape"), self.key.encode())
 
 
 def _error(status: int, message: str) -> web.StreamResponse:

@@ -42,7 +42,7 @@ class UnderWay:
     def __init__(
         self, kind: EpisodeKind, position: int, state: Any, context: str, setting: Setting, identity: str
     ) -> None:
-        self.setting, self.mechanism, self.identity = setting, setting.mechanism, identity
+        self.mechanism, self.identity = setting.mechanism, identity
         self.sampler = setting.sampler_of(kind)
         self.chat = self.sampler.chat
         self.turns: list[Turn] = []

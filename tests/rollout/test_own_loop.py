@@ -225,9 +225,9 @@ answer(chat(task, [user("x")])["content"])
     assert len(first(groups).turns) == 1
 
 
-def test_without_a_live_key_nothing_is_answered(tmp_path):
+def test_without_the_key_of_its_task_nothing_is_answered(tmp_path):
     source = once("""
-for key in ("wrong", "Bearer", task["api_key"][:-1]):
+for key in ("wrong", "wr\\xf6ng", "Bearer", task["api_key"][:-1]):
     status, text = post(task, "/v1/chat/completions", {"messages": [user("x")]}, key)
     assert status == 401, text
     assert post(task, "/inference/v1/generate", {"token_ids": [1]}, key)[0] == 401
