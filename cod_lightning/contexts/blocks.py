@@ -3,13 +3,12 @@
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cod_lightning.contexts.base import TokenView
 from cod_lightning.contexts.hint_wording import fenced, record, suggested_length
-from cod_lightning.contexts.worded import Wording, text_between
-from cod_lightning.normal_form import hidden_letter
+from cod_lightning.contexts.worded import Wording, text_between, unkept
 from cod_lightning.types import Episode, Message, Role
 
 KEEP = "keep"
@@ -103,16 +102,12 @@ class CompactOperations(OperationsWording):
         return list(dict.fromkeys(note.split()))
 
 
-def faults(text: str, tokens: TokenView, marks: Sequence[str], what: str) -> Iterator[str]:
-    """What no kept text may hold: nothing at all, control characters, letters that only a model sees, control tokens, and the
-    wording's own marks (patterns)."""
+def fault(text: str, tokens: TokenView, marks: Sequence[str], what: str) -> str:
+    """Why an entry cannot be kept: it is empty, or has control characters, what `unkept` names, or the wording's own marks
+    (patterns). Empty where it can."""
     if not text.strip():
-        yield f"the {what} is empty"
+        return f"the {what} is empty"
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
-        yield f"the {what} has a control character"
-    if letter := hidden_letter(text):
-        yield f"the {what} has the letter {letter}, which no reader sees"
-    if token := tokens.control_token(text):
-        yield f"the {what} has the control token '{token}'"
-    if any(re.search(mark, text) for mark in marks):
-        yield f"the {what} has a mark of the context's own"
+        return f"the {what} has a control character"
+    marked = any(re.search(mark, text) for mark in marks)
+    return unkept(what, text, tokens) or (f"the {what} has a mark of the context's own" if marked else "")

@@ -13,8 +13,7 @@ from cod_lightning.contexts.base import (
     UpdateDialogue,
 )
 from cod_lightning.contexts.hint_wording import WORDINGS
-from cod_lightning.contexts.worded import WordedContext, WordedScripted, text_between
-from cod_lightning.normal_form import hidden_letter
+from cod_lightning.contexts.worded import WordedContext, WordedScripted, text_between, unkept
 from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.types import Episode, Message
 
@@ -86,10 +85,8 @@ class HintContext(WordedContext):
         hint, reason = text_between(response, self.wording.start, self.wording.end)
         if reason or not hint:
             return "", reason or "the hints are empty"
-        if token := tokens.control_token(hint):
-            return "", f"the hints contain the control token '{token}'"
-        if letter := hidden_letter(hint):
-            return "", f"the hints contain the letter {letter}, which no reader sees"
+        if reason := unkept("hint", hint, tokens):
+            return "", reason
         if spelled := [text for text in _DELIMITERS if text in hint]:
             return "", f"the hints contain the delimiter '{spelled[0]}'"
         return hint, ""

@@ -6,8 +6,7 @@ each of which occurs once. What follows it is the action.
 
 from cod_lightning.contexts.base import TokenView
 from cod_lightning.contexts.hint_wording import fenced
-from cod_lightning.contexts.worded import Wording
-from cod_lightning.normal_form import hidden_letter
+from cod_lightning.contexts.worded import Wording, unkept
 
 
 class NaturalResumed:
@@ -60,9 +59,5 @@ class BlockWording(Wording):
 
 def unfit(what: str, text: str, budget: int, tokens: TokenView) -> str:
     """Why a text that the policy wrote within a task cannot be kept; empty where it can."""
-    if token := tokens.control_token(text):
-        return f"the {what} has the control token '{token}'"
-    if letter := hidden_letter(text):
-        return f"the {what} has the letter {letter}, which no reader sees"
     count = tokens.count(text)
-    return f"the {what} has {count} tokens of {budget}" if count > budget else ""
+    return unkept(what, text, tokens) or (f"the {what} has {count} tokens of {budget}" if count > budget else "")

@@ -4,9 +4,10 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
-from cod_lightning.contexts.base import ContextMechanism, Scripted, Words
+from cod_lightning.contexts.base import ContextMechanism, Scripted, TokenView, Words
 from cod_lightning.contexts.provenance import HIDDEN, Provenance
 from cod_lightning.errors import ConfigError
+from cod_lightning.normal_form import hidden_letter
 from cod_lightning.types import Message, Role
 
 
@@ -77,3 +78,11 @@ def text_between(response: str, start: str, end: str) -> tuple[str, str]:
     if not found:
         return "", f"'{end}' does not come after '{start}'"
     return ("", f"there is text after '{end}'") if after.strip() else (inside.strip(), "")
+
+
+def unkept(what: str, text: str, tokens: TokenView) -> str:
+    """Why a text that the policy wrote cannot be kept; empty where it can."""
+    if token := tokens.control_token(text):
+        return f"the {what} has the control token '{token}'"
+    letter = hidden_letter(text)
+    return f"the {what} has the letter {letter}, which no reader sees" if letter else ""
