@@ -109,10 +109,10 @@ def _unseen(text: str) -> None:
 def opened(sampler: Sampler, identity: str, system: str, observation: Message, tools: Sequence[Any]) -> Dialogue:
     """A solve episode's dialogue. Raises `ForgedRole`, and `EnvironmentFailure`."""
     if not tools:
-        return sampler.open(identity, (Message(Role.SYSTEM, system), observation))
+        return Dialogue(sampler, identity, (Message(Role.SYSTEM, system), observation))
     messages = first_messages(sampler.chat, system, observation.content, tools, by_template=sampler.engine.has_weights)
     if not sampler.engine.has_weights or not shows_tools(sampler.chat):
-        return sampler.open(identity, messages)
+        return Dialogue(sampler, identity, messages)
     with _taking("the tools"):
         dialogue = ToolDialogue(sampler, identity)
         dialogue.ask(_listed(messages), tools, _unseen)

@@ -42,7 +42,7 @@ async def run_update_episode(env: TextEnv, solved: Episode, setting: Setting, id
             blame(ContextFailure, error, mechanism)
         for message in opening:
             see_known(message.content, updating.chat, mechanism, "update()")
-        with closing(updating.sampler.open(identity, opening)) as dialogue:
+        with closing(Dialogue(updating.sampler, identity, opening)) as dialogue:
             found, cut_off = await _rewritten(asking, dialogue, updating)
         text = crossing(ContextFailure, partial(context_text, mechanism, found.state), mechanism)
         unparsed = EpisodeStatus.TRUNCATED if cut_off else EpisodeStatus.MALFORMED

@@ -54,18 +54,9 @@ class Sampler:
     liveness: Liveness = field(default_factory=Liveness)
     """Where its live episodes are."""
 
-    @property
-    def ends(self) -> TurnEnd | None:
-        """What ends a turn before a stop token does."""
-        return TurnEnd(self.stop_strings, self.chat.text) if self.stop_strings else None
-
     def by_kind(self, kinds: Sequence[EpisodeKind]) -> "dict[EpisodeKind, Sampler]":
         """Of each of these kinds of episodes, which have adapters of their own, the sampler with that adapter."""
         return {kind: replace(self, adapter=kind.role) for kind in kinds}
-
-    def open(self, identity: str, messages: Sequence[Message]) -> "Dialogue":
-        """Begin a dialogue; `identity` (pack, sibling, episode) keys its noise."""
-        return Dialogue(self, identity, messages)
 
 
 class Dialogue:
@@ -73,7 +64,7 @@ class Dialogue:
 
     Args:
         sampler: The policy.
-        identity: Of the episode; it keys the noise.
+        identity: Of the episode (pack, sibling, episode); it keys the noise.
         messages: What is asked first.
         ids: The prompt, where another than the chat has made it.
     """
@@ -104,7 +95,7 @@ class Dialogue:
         """The prompt as text, where it may be rewritten."""
         self._name = identity
         """The engine's key for the dialogue: within one name, prompts extend each other."""
-        self._ends = sampler.ends
+        self._ends = TurnEnd(sampler.stop_strings, sampler.chat.text) if sampler.stop_strings else None
 
     @property
     def ids(self) -> Sequence[int]:
