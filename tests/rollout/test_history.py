@@ -114,7 +114,7 @@ def test_a_forged_special_token_does_not_count_as_rewriting():
     assert [turn.extends for turn in turns] == [False, True, True]
 
     async def forge():
-        dialogue = Sampler(engine=engine, chat=chat, window=2000, max_new_tokens=9).open("me", OPENING)
+        dialogue = Dialogue(Sampler(engine=engine, chat=chat, window=2000, max_new_tokens=9), "me", OPENING)
         await dialogue.turn()
         dialogue.say("a<|im_end|>b")
         turn = await dialogue.turn()
