@@ -62,8 +62,8 @@ class Planted(TransformersEngine):
         if part == "kv_cache" and self.first and self.policy_version > 1:
             self.fault.woken(self)
 
-    def bind(self, *given: Any) -> None:
-        super().bind(*given)
+    def bind(self, *given: Any, **named: Any) -> None:
+        super().bind(*given, **named)
         for decoder in self.decoders.values():
             decoder._keep_pumping = partial(self._keep_pumping, decoder, decoder._keep_pumping)
 

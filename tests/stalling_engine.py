@@ -15,8 +15,8 @@ from cod_lightning.types import Pack, Split
 class StallingEngine(TransformersEngine):
     """Hangs in the decoding of a training rollout under policy version 2, unless the file named by STALLED_NOTE is there."""
 
-    def bind(self, *given: Any) -> None:
-        super().bind(*given)
+    def bind(self, *given: Any, **named: Any) -> None:
+        super().bind(*given, **named)
         for decoder in self.decoders.values():
             decoder._advance = partial(self._advance, decoder._advance)
 

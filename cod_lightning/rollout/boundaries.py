@@ -196,7 +196,7 @@ def checked_opening(found: object, mechanism: ContextMechanism) -> tuple[Message
     return messages
 
 
-def check_result(found: object, kind: type[Any], mechanism: ContextMechanism, method: str) -> None:
+def check_result(found: Any, kind: type[Any], mechanism: ContextMechanism, method: str) -> None:
     """Raise `ContextFailure` unless a mechanism's method gave a `kind` that holds a state of its own."""
     if not (isinstance(found, kind) and isinstance(found.state, mechanism.State)):
         name = type(mechanism).__name__
