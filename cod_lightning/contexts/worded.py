@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from cod_lightning.contexts.base import ContextMechanism, Scripted, TokenView, Words
 from cod_lightning.contexts.provenance import HIDDEN, Provenance
 from cod_lightning.errors import ConfigError
-from cod_lightning.normal_form import hidden_letter
+from cod_lightning.hostile_text import hidden_letter
 from cod_lightning.types import Message, Role
 
 

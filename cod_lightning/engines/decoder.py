@@ -10,7 +10,7 @@ import asyncio
 import heapq
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,10 +23,12 @@ from cod_lightning.engines.base import Completion, Request, digest
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import EngineFailure
-from cod_lightning.forward.logits import output_layer
-from cod_lightning.forward.one_by_one import OneByOne
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import PackedForward, Rows, packs, width_class
 from cod_lightning.types import StopReason
+
+if TYPE_CHECKING:
+    from cod_lightning.forward.one_by_one import OneByOne
 
 _WORTH_COPYING = 4
 """Fewest tokens that a dialogue takes over from another one's slot."""
@@ -76,7 +78,13 @@ class Decoder:
         window: int | None,
     ) -> None:
         self.model, self.max_dialogues, self.prefill_tokens = model, max_dialogues, prefill_tokens
-        self.forward: PackedForward | OneByOne = PackedForward(model) if packs(model) else OneByOne(model)
+        self.forward: "PackedForward | OneByOne"
+        if packs(model):
+            self.forward = PackedForward(model)
+        else:
+            from cod_lightning.forward.one_by_one import OneByOne
+
+            self.forward = OneByOne(model)
         self._stop_ids, self._window = stop_ids, window
         self.forget()
 
