@@ -187,7 +187,7 @@ def page(found: dict[str, Setting], runs: dict[str, Any]) -> str:
         verdicts.append("above" if estimate.low > 0 else "below" if estimate.high < 0 else "no difference shown")
         temperature = one.best_name.removeprefix("warm_start_t").replace("warm_start", "1")
         if verdicts[-1] == "no difference shown":
-            others.append(f"{label} ({mean(one.gained):+.2f})")
+            others.append(label)
             continue
         best = f"{mean(one.best):.3f} (T={temperature})"
         cells.append(
