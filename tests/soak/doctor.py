@@ -30,7 +30,7 @@ and what was seen there is so.
 {healthy}
 
 A healthy run is a shipped config with eight rollouts, whose mean reward over the last quarter of the updates is at least the first
-rollout's, less .05. Limits: tiny policies in compact words, one seed each; thresholds were chosen with these runs in view.
+rollout's, less .05. Limits: tiny policies in compact words, seed 1 alone; thresholds were chosen with these runs in view.
 """
 
 
