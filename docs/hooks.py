@@ -82,6 +82,8 @@ SEAMS = {
     "Evolution": "evolve",
 }
 """Base class of a method, or its own name, -> the key that chooses it, or the command that runs it."""
+WIDE = ("results/", "methods.md", "as_published.md", "reference/configs.md")
+"""Pages of wide tables."""
 CITED = re.compile(r"Sources?: (?P<source>.+?) (?:What differs|Differs(?: from [\w ]+)?): (?P<differs>.+)")
 
 
@@ -103,8 +105,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Name files of the project that are no page of the site, in place of a link to them."""
-    del page
+    """Name files of the project that are no page of the site, in place of a link to them; give wide tables the whole width."""
+    if page.file.src_uri.startswith(WIDE):
+        page.meta["hide"] = ["toc"]
     return re.sub(
         r"\[([^\]]*)\]\((?:(?:\.\./)*(?:examples|tests)/[^)]*|(?:\.\./)?(?:CONTRIBUTING\.md|CITATION\.cff))\)",
         r"\1",
@@ -113,14 +116,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def methods() -> str:
-    """A table of the methods: class, key, what it does, its source and what differs, as their docstrings say, and its test."""
+    """A table of the methods: class, key, what it does, its source and what differs, as their docstrings say."""
     lines = [
         "# Methods",
         "",
-        "After this page you know what papers add to a training, each in a file of its own under `cod_lightning/methods/`.",
+        "After this page you know what papers add to a training, each in a file of its own under `cod_lightning/methods/`, with a "
+        "test under `tests/methods/`.",
         "",
-        "| class | chosen with | what it does | source | what differs | test |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| class | chosen with | what it does | source | what differs |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for file in sorted((ROOT / "cod_lightning" / "methods").glob("[a-z]*.py")):
         module = ast.parse(file.read_text())
@@ -140,8 +144,7 @@ def methods() -> str:
             cited = next((found for one in every if (found := CITED.search(one))), None)
             if cited is None:
                 raise ValueError(f"{file}: {node.name} does not say `Source: ... What differs: ...` in one paragraph")
-            test = f"`tests/methods/test_{file.stem}.py`"
-            cells = (f"`{file.stem}.{node.name}`", f"`{key}`", every[0], cited["source"], cited["differs"], test)
+            cells = (f"`{file.stem}.{node.name}`", f"`{key}`", every[0], cited["source"], cited["differs"])
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -109,9 +109,7 @@ def page(results: Cells) -> str:
     lines = ["# Trained in one world, tested in another", "", *ABOUT.strip().format(command=COMMAND).splitlines(), ""]
     lines += [matrix(results, names), "", *SEEN.strip().splitlines(), ""]
     lines += ["## A few demonstrations of the world left out", "", *TAUGHT.strip().splitlines(), ""]
-    return "\n".join(
-        [*lines, lessons(results), "", *LEARNT.strip().splitlines(), "", "## Limits", "", LIMITS.strip(), ""]
-    )
+    return "\n".join([*lines, lessons(results), "", *LEARNT.strip().splitlines(), "", LIMITS.strip(), ""])
 
 
 ABOUT = """
@@ -121,9 +119,8 @@ then plays 256 held-out packs of 4 of each at T=1.
 
     {command}
 
-*Transfer*: success in tasks 1 to 3, less that of the same policy with its contexts blanked, with 95 % intervals over seeds and
-packs, of one seed over packs. *None*: not one task was solved. All pairs, positions, words and samples are in
-[across_worlds.json](across_worlds.json).
+*Transfer*: success in tasks 1 to 3, less that with contexts blanked, with 95 % intervals over seeds and packs, of one seed over
+packs. *None*: not one task was solved. All pairs, positions and samples are in [across_worlds.json](across_worlds.json).
 """
 SEEN = """
 - **Each world is learnt where it is trained, nine of ten over three seeds**; in pde the seeds differ too much.
@@ -131,17 +128,17 @@ SEEN = """
   words of its own world.
 - **Words never trained become one word**: their mean cosine is .96 to .99, that of trained words -.01 to .37. The embeddings are
   the output layer, and training pushes all unseen words the same way.
-- **Nine worlds do not help with the tenth**, and in so short a training are less well learnt.
+- **Nine worlds do not help with the tenth.**
 """
 TAUGHT = """
-900 packs of levers are demonstrated, each once, to a policy trained without them and to random weights, which then play them at
-T=0.3. *New words*: before that, the embeddings of words that the policy never met are random again.
+Policies trained without levers, and random weights, get 900 demonstrated packs of levers and play levers at T=0.3. *New words*:
+before that, the embeddings of words that the policy never met are random again.
 """
 LEARNT = """
 Training elsewhere makes levers (and, with one seed, alchemy) harder to learn; with new words the nine worlds neither hinder nor
 help. Where words are no obstacle, looking up and noting carry over ([carry-over](generalisation.md), [a habit](habit.md)).
 """
 LIMITS = """
-- Not measured: all but each of the other seven worlds, longer training, larger policies.
-- Compact alchemy, apps and terminal still held out rules in their tests then, 8 to 31 packs ([splits](splits.md)).
+**Limits.** Not measured: all but each of the other seven worlds, longer training, larger policies. Compact alchemy, apps and
+terminal still held out rules in tests ([splits](splits.md)).
 """

@@ -25,14 +25,15 @@ from cod_lightning.markdown import table
 
 ROOT = Path(__file__).resolve().parents[2]
 ABOUT = """
-**Does success come from what was written down?** The quick start's policy in four suites, with every control, in packs that are the
-same for all: {sizes}.
+**Does success come from what was written down?** The quick start's policy in four suites, with every control, in {packs} of
+each that are the same for all: {sizes}.
 
     {command}
 
 Success at the first position and at the last, 95 % bootstrap intervals over packs; all positions and differences are in
 [evaluation.json](evaluation.json). *Blanked context*: contexts are written and not shown; *no context*: there is no update;
-*another pack's context*: that of the next pack's agent at that position; *the oracle's context*: the truth from position 0 on.
+*another pack's context*: that of the next pack's agent at that position; *the oracle's context*: the truth from position 0 on. The
+oracle itself solves all.
 """
 
 
@@ -58,13 +59,15 @@ def page(results: Results, command: str) -> str:
     found = {name: {row.label: row.positions for row in rows(record) if row.main} for name, record in suites.items()}
     cells = []
     for label, positions in found[beginning].items():
+        if label == "oracle":  # solves all
+            continue
         ends = [positions[0], *(of[label][-1] if label in of else None for of in found.values())]
         cells.append([label, *(with_interval(p["success"], p["success_ci95"]) if p else "" for p in ends)])
-    sizes = ", ".join(f"`{name}` {packs_of(record)} of {record['pack_size']}" for name, record in suites.items())
+    sizes = ", ".join(f"`{name}` of {record['pack_size']}" for name, record in suites.items())
     changed = [one for record in suites.values() if record["figures"]["recovery"] for one in sentences(record)]
     parts = [
         "# Learning or luck",
-        ABOUT.strip().format(command=command, sizes=sizes),
+        ABOUT.strip().format(command=command, packs=packs_of(first), sizes=sizes),
         table(["policy", f"{beginning}, first", *(f"{name}, last" for name in suites)], cells),
         "\n".join(f"- {one}" for one in [*sentences(first), *(one for one in changed if "change of the rule" in one)]),
     ]

@@ -212,13 +212,10 @@ def fault_lines(folder: Path) -> list[str]:
     counted += [(programs["lifecycles of each"], one) for one in programs["counted"].values()]
     planted = sum(each for each, kinds in counted for kind in kinds if kind not in ("no fault", "none"))
     hangs = sum(each - sum(names.values()) for each, kinds in counted for names in kinds.values())
-    waits = f"{openenv['timeout_s']:g} s in the first, {programs['timeout_s of slow ones']:g} s in the others"
     return [
-        "`tests/soak/openenv_faults.py` and `program_faults.py` plant faults by plan in an OpenEnv server, in agent programs and",
-        "in a stand-in for verifiers' worker, and fail where one ends otherwise than planned: "
-        f"{planted:,} faults, {hangs} lifecycles",
-        f"that did not end. What does not answer is ended after its time ({waits}).",
-        "How each ends: [openenv_faults.json](openenv_faults.json), [program_faults.json](program_faults.json).",
+        "`tests/soak/openenv_faults.py` and `program_faults.py` plant faults in an OpenEnv server, in agent programs and in a",
+        f"stand-in for verifiers' worker, and fail where one ends otherwise than planned: {planted:,} faults, {hangs} lifecycles",
+        "that did not end ([openenv_faults.json](openenv_faults.json), [program_faults.json](program_faults.json)).",
     ]
 
 
@@ -275,17 +272,16 @@ the places as seen), then 240 by reward: `fit --config {experiment}`, seeds {see
 
     PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER
 
-Success by position on {packs} held-out houses, whose maps and places were never trained on ({machine}). Means with 95 % intervals
-over seeds (Student's t); the last four rows have no model. Seeds, contexts and gain as Continual Learning Bench defines it are in
-[foreign_worlds.json](foreign_worlds.json).
+Success by position on {packs} held-out houses ({machine}), means with 95 % intervals over seeds (Student's t); the last four rows
+have no model. Seeds and contexts are in [foreign_worlds.json](foreign_worlds.json).
 """
 READING = """
-Contexts carry the rise: hidden, success stays flat. From position 1 on it is {before} in tasks that seek what an earlier one
-sought, and {first} in the others. The warm start at T=0.3 ends no lower than the trained policy.
+Contexts carry the rise, from position 1 on to {before} in tasks that seek what an earlier one sought, and {first} in the others.
+The warm start at T=0.3 ends no lower than the trained policy.
 """
 SERVED = """
-`tests/soak/same_curves.py` trains one policy on the guides' hidden number in this process, behind an OpenEnv server and as a
-taskset of verifiers: of metrics.csv only {columns} differ, by rounding (about 1e-7) between requests served in one batch.
+One policy trained on the guides' hidden number in this process, behind an OpenEnv server and as a taskset of verifiers
+(`tests/soak/same_curves.py`): of metrics.csv only {columns} differ, by rounding (about 1e-7).
 """
 
 

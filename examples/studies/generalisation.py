@@ -321,9 +321,8 @@ SEEN = """
   [carries over](habit.md).
 """
 LIMITS = """
-- No trained policy is shown to be better than its warm start at its best temperature.
-- The policy begins with induction heads; a start without them, and conjunctions of rules, are not measured. By family packs are few
-  (7 to 24).
+No trained policy is shown to be better than its warm start at its best temperature. The policy begins with induction heads; a start
+without them is not measured. By family packs are few (7 to 24).
 """
 
 

@@ -104,9 +104,9 @@ def section(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
 
 
 def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
-    yield f"`fit --config {CONFIG}` until {BUDGET:,} tokens are sampled, three seeds: the agent proposes which colour it"
-    yield "is asked for, looks for it three times from one context, and updates the context; three rounds. *Final* is success on"
-    yield f"held-out packs of six tasks, mean over positions; the base is `{BASE}`."
+    yield f"`fit --config {CONFIG}` until {BUDGET:,} tokens are sampled, three seeds: the agent proposes a colour, looks for it"
+    yield "three times from one context, and updates the context; three rounds. *Final* is success on held-out packs of six tasks,"
+    yield f"mean over positions; the base is `{BASE}`."
     yield ""
     keys = ("final", "blanked_context")
     cells = []

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from cod_lightning.commands.shipped import files_of
 from cod_lightning.markdown import table
 
 STEM = Path("docs/results/references")
@@ -25,6 +26,8 @@ def page(record: dict[str, Any]) -> str:
     """The page: success at the first and the last position and mean reward by policy, and which lifecycles failed."""
     rows, left_out = [], []
     for name, world in record["worlds"].items():
+        if name not in files_of("env"):  # it no longer ships
+            continue
         of = {row["policy"]: row for row in world["rows"]}
         success = (f"{of[kind]['success'][0]['mean']:.2f} to {of[kind]['success'][-1]['mean']:.2f}" for kind in SHOWN)
         reward = (f"{mean(one['mean'] for one in of[kind]['reward']):.2f}" for kind in SHOWN[1:])

@@ -14,6 +14,8 @@ NUM_TASKS = 16
 _WHO = {"trained": "trained", "warm_start": "warm start"}
 _RULED = ("rule", "confirm", "a fact")
 """How the arms begin that have a rule."""
+_UNSHOWN = ("said in", "KL", "checked")
+"""Of those whose figures are in the JSON alone."""
 
 Read = Callable[[Any], float | None]
 
@@ -37,7 +39,7 @@ def at(who: str, size: int, name: str, place: slice) -> Read:
 def page(results: dict[str, Any], names: Sequence[str], command: str) -> str:
     """The results of these arms as Markdown."""
     arms = [arm for arm in names if results["arms"].get(arm)]
-    ruled = [arm for arm in arms if arm.startswith(_RULED) and "said in" not in arm]
+    ruled = [arm for arm in arms if arm.startswith(_RULED) and not any(one in arm for one in _UNSHOWN)]
     lines = ["# Safety, measured", "", *ABOUT.strip().format(command=command).splitlines(), "", *_rules(results, ruled)]
     lines += [*FOUND.strip().splitlines(), "", "## Poisoned contexts", "", *POISON.strip().splitlines(), ""]
     lines += [*_poison(results, arms), *_elsewhere(results), ""]
@@ -92,20 +94,19 @@ def _elsewhere(results: dict[str, Any]) -> list[str]:
         return of(results, "rule in the first task", lambda run: run["trained"]["poisoned rule"][which][n])
 
     return [
-        "- **A false rule**, which forbids *another* lever than the first task says: the scripted player obeys what it read last.",
-        f"  Said in that task, it stands in {rule('held said', 15)} of a trained policy's contexts at position 15, and the true",
-        f"  rule is broken in {rule('broken said', 1)} of the tasks at position 1.",
-        "- **The context of another agent**, whose levers have other colours, at the start of a pack costs a trained hint",
-        f"  {cost('no rule, honest reward', 'handed', 'handed', 1)} at position 1, and at 15",
-        f"  {cost('no rule, honest reward', 'handed', 'handed', 15)}.",
+        "- **A false rule**, said in the first task, which forbids another lever than the true one, stands in",
+        f"  {rule('held said', 15)} of a trained policy's contexts at position 15, and the true rule is broken in",
+        f"  {rule('broken said', 1)} of the tasks at position 1.",
+        "- **The context of another agent** at the start of a pack costs a trained hint",
+        f"  {cost('no rule, honest reward', 'handed', 'handed', 1)} at position 1 and",
+        f"  {cost('no rule, honest reward', 'handed', 'handed', 15)} at 15.",
         "- **Summaries within a task** (FrozenLake 3x3): a wrong direction in the first context costs",
         f"  {cost('lake, tasks summarised', 'lake', 'planted', 0)} at position 0, without summaries",
-        f"  {cost('lake, tasks as they are', 'lake', 'planted', 0)}. Summaries raise its cost for the scripted player (.25",
-        "  against .03); for trained policies that is not shown.",
-        "- **Records handed over**: a false record before every other pack costs a policy trained with such packs",
+        f"  {cost('lake, tasks as they are', 'lake', 'planted', 0)}; the scripted player .25 and .03.",
+        "- **A false record** before every other pack costs a policy trained with such packs",
         f"  {cost(records, 'half poisoned', 'planted', 1)} at position 1, with its provenance shown",
         f"  {cost(f'{records}, provenance shown', 'half poisoned', 'planted', 1)}.",
-        "- **A judge that can be flattered** takes 0.5 off a context with a question mark. Training removes the question marks",
+        "- **A judge that takes 0.5 off a context with a question mark** has training remove the question marks",
         f"  ({read(judged, 'warm_start', 'unknown', second)} to {read(judged, 'trained', 'unknown', second)}). Success at 3 is",
         f"  {read(judged, 'trained', 'success', last)}, with honest reward",
         f"  {read('no rule, honest reward', 'trained', 'success', last)}.",
@@ -119,26 +120,23 @@ levers, 80 updates, three seeds, from a warm start whose demonstrations keep the
 
     {command}
 
-Means with 95 % intervals over seeds (Student's t), temperature 1. Curves, seeds, rules said in the first task alone and packs of
-8 to 32 are in [safety.json](safety.json).
+Means with 95 % intervals over seeds (Student's t), temperature 1; curves, seeds and packs of 8 to 32 are in
+[safety.json](safety.json).
 
 *Rule*: one lever, which gives any colour that is wanted, must not be pulled; a quarter of the tasks cannot be won otherwise.
-*Confirmation*: no pull before the agent has asked, and asking costs one of two pulls. *A fact*: the colour of one lever must not
-stand in the context. *Broken*: share of tasks (of contexts) in the second half of packs of 4. Penalty 1 is as much as a success
-is worth.
+*Confirmation*: the agent has to ask before it pulls, which costs one of two pulls. *A fact*: the colour of one lever must not stand
+in the context. *Broken*: share of tasks (of contexts) in the second half of packs of 4. Penalty 1 is a success's worth.
 """
 FOUND = """
 - **Training breaks two rules, unless breaking them costs as much as a success.** For the third no difference is shown. KL to the
-  start and checked contexts are not shown to help.
+  start (.68 broken) and checked contexts (.64) are not shown to help.
 - **Contexts carry the rule to ask, and the policy ignores it**: said in the first task alone, it stands in .96 of the contexts,
-  and .98 of the tasks with it break it.
-- **Contexts lose a secret's rule slowly, and then name the secret**: in packs of 32, where the rule is lost, .60 [.19, 1.00] of
-  them.
+  and .98 of those tasks break it.
+- **Contexts lose a secret's rule slowly, and then name the secret**: in packs of 32 .60 [.19, 1.00] of those without the rule do.
 """
 POISON = """
 Packs of 16 with a wrong colour for one lever. *Planted* stands in the context before the first task; *said* are the
-environment's last words in that task. *Costs*: success lost in the first task that reads it. The scripted player believes what
-it reads until it sees otherwise.
+environment's last words in that task. *Costs*: success lost in the first task that reads it.
 """
 COLUMNS = {
     "planted, contexts that hold it at 1": ("held planted", None, 1),
@@ -147,9 +145,6 @@ COLUMNS = {
     "said, costs at 1": ("said", "clean", 1),
 }
 LIMITS = """
-- One kind of environment, four levers, tiny policies: nothing here is about language models. A quarter of unwinnable tasks is a
-  strong temptation; weaker ones are not measured.
-- Packs with the same index begin with the same tasks, so figures of several lengths are not independent.
-- Trained policies meet poison with the hint alone, and false records with `episodes`. Provenance does not find out a state that was
-  handed over whole and lies about its entries.
+One kind of environment, tiny policies, a strong temptation (a quarter of the tasks). Trained policies meet poison with the hint
+alone, and false records with `episodes`. Packs of several lengths begin with the same tasks.
 """

@@ -153,7 +153,8 @@ def page(results: dict[str, Any]) -> str:
         lines += [
             f"## {WORLDS[world].title}",
             "",
-            f"`python {' '.join(command(world, 1))}`, seeds {', '.join(runs)}:",
+            f"`python {' '.join(command(world, 1))}`, seeds {', '.join(runs)} "
+            f"({', '.join(str(one['seconds']) for one in runs.values())} s):",
             "",
         ]
         lines += [table(["policy", "0", "3"], _by_position(success)), "", *_reading(runs, success), ""]
@@ -172,16 +173,13 @@ def _by_position(success: Success) -> list[list[str]]:
 
 def _reading(runs: dict[str, Any], success: Success) -> list[str]:
     """All seeds, and each, in words."""
-    gain = interval(success["trained"][..., -1] - success["trained"][..., 0])
     transfer, *over = (interval(_more(success, than)) for than in ("blanked_context", *POLICIES[:2]))
     each = [{name: values[n : n + 1] for name, values in success.items()} for n in range(len(runs))]
     seeds = ("; ".join(interval(_more(one, than)) for one in each) for than in ("blanked_context", POLICIES[1]))
     return [
-        f"- *Gain*, from the first task to the last: {gain}.",
         f"- *Transfer*, success in the tasks after the first less that with the context blanked: {transfer}.",
         "- Trained at T=1 less its warm start, in the tasks after the first: at T=1 {}, at T=0.3 {}.".format(*over),
         "- By seed: transfer {}; less the warm start at T=0.3 {}.".format(*seeds),
-        f"- Seconds: {', '.join(str(one['seconds']) for one in runs.values())}.",
     ]
 
 
@@ -207,16 +205,14 @@ SEEN = """
 - **Training adds no more than a lower temperature does**, but for the seed of levers whose warm start looked up too little.
 """
 LEARNABLE = """
-**What made it learnable**, likely: a fact is said both ways, with the code right behind the value (`- Lever 3 gives gold, so
-gold Lever 3`), and an answer begins with its question; notes say what was seen as it was said; demonstrations draw no conclusion
-that stands nowhere (`teacher.infers: false`); numbers that are compared stand side by side (`row 2 1 up`).
+**What made it learnable**, likely: a fact is said both ways (`- Lever 3 gives gold, so gold Lever 3`), an answer begins with its
+question, and demonstrations draw no conclusion that stands nowhere (`teacher.infers: false`).
 """
 LIMITS = """
 ## Limits
 
-- Demonstrations contained the skill in weak form: a writer that notes a fact as seen in 8 of 10 cases.
-- The lake is small: 3x3, three steps, the player's cell in words. Wording, dials and rates were chosen on these seeds; levers
-  were run before, in another wording, on the same packs. All 24 hidden orders of levers occur in training.
+Demonstrations contained the skill in weak form: a writer that notes a fact as seen in 8 of 10 cases. The lake is small: 3x3, three
+steps, the player's cell in words. Wording, settings and rates were chosen on these seeds and packs.
 """
 
 

@@ -274,8 +274,8 @@ def in_short(runs: Runs) -> list[str]:
             if name != ARMS[name].base
         }
         named = {what: [name for name, of in found.items() if of == what] for what in ("better", "worse")}
-        parts = [f"{what} than the base: {'; '.join(names) or 'none'}" for what, names in named.items()]
-        lines.append(f"- {key}: {'. '.join(parts)}. Of {len(found)} arms.")
+        parts = [f"{what} than the base {', '.join(names) or 'none'}" for what, names in named.items()]
+        lines.append(f"- {key}: {'; '.join(parts)}.")
     return [*lines, *corrected(runs), *learned(runs)]
 
 
@@ -288,9 +288,7 @@ def corrected(runs: Runs) -> list[str]:
         if name != ARMS[name].base
     }
     left = "; ".join(holm(p_values)) or "none"
-    return [
-        f"- These are {len(p_values)} comparisons. By Holm's correction for that number the following are left: {left}."
-    ]
+    return [f"- Left of these {len(p_values)} comparisons by Holm's correction: {left}."]
 
 
 def learned(runs: Runs) -> list[str]:
@@ -302,8 +300,8 @@ def learned(runs: Runs) -> list[str]:
     said = "; ".join(f"{key} {interval(values, signed=True)}, {verdict(values)}" for key, values in apart.items())
     more = mean(one["sampled_tokens"] for one in half.values())
     return [
-        f"- {LEARNED}, less {HALF}, paired by seed: {said}. It learns from the transcripts of that run, which has sampled "
-        f"about {round(more, -4):,.0f} tokens beside its own."
+        f"- {LEARNED}, less {HALF}: {said}. It learns from the transcripts of that run, which sampled about "
+        f"{round(more, -4):,.0f} tokens beside its own."
     ]
 
 
@@ -315,9 +313,7 @@ def collapsed(runs: Runs, section: str) -> list[str]:
             curve = [success for _, success in of["curve"]]
             if arm.section == section and min(curve) < curve[0] / 3:
                 fall = f"success on the validation packs from {curve[0]:.2f} to {min(curve):.2f}, at the end {curve[-1]:.2f}"
-                found.append(
-                    f"Seed {seed} of {name} collapsed: {fall}. The mean and the wide interval of the arm have it."
-                )
+                found.append(f"Seed {seed} of {name} collapsed: {fall}.")
     return found
 
 
@@ -334,10 +330,10 @@ def page(runs: Runs, proposals: Runs) -> str:
         rows.append([name, str(len(runs[name])), final, interval(apart, signed=True) if apart else ""])
     head = ["arm", "seeds", "final", "final, less the base"]
     lines = ["# Further signals, measured", "", *ABOUT.strip().format(budget=BUDGET, later=LATER).splitlines(), ""]
-    lines += [table(head, rows), "", "Shown by intervals that leave out 0:", "", *in_short(runs), ""]
+    lines += [table(head, rows), "", *in_short(runs), ""]
     lines += [line for one in dict.fromkeys(arm.section for arm in ARMS.values()) for line in collapsed(runs, one)]
     lines += ["", *of_proposals(proposals)]
-    return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
+    return "\n".join([*lines, LIMITS.strip(), ""])
 
 
 ABOUT = """
@@ -347,12 +343,12 @@ four pulls a task, half with one. All arms of a seed begin with one warm start a
 
     PYTHONPATH=. python examples/studies/signals.py --runs runs/signals
 
-*Final*: success at the end, mean over positions and both settings. *Area*: mean success on validation packs over sampled tokens,
-in the JSON. Differences from the base (`uniform`; for learned rewards and novel facts `{later}`) are paired by seed, with 95 %
-intervals over seeds (Student's t). How often a judge agrees with the environment is in the JSON.
+*Final*: success at the end, mean over positions and both settings. *Area*: mean success on validation packs over sampled tokens.
+Differences from the base (`uniform`; for learned rewards and novel facts `{later}`) are paired by seed, with 95 % intervals over
+seeds (Student's t).
 """
 LIMITS = """
-- One easy and one hard setting of one environment, tiny policies, three or four seeds: intervals are wide.
+**Limits.** One easy and one hard setting of one environment, tiny policies, three or four seeds: intervals are wide.
 """
 
 

@@ -21,14 +21,13 @@ ABOUT = f"""# What splits hide
 
     PYTHONPATH=. python examples/studies/splits.py    # writes this page; tests/envs/test_hidden_rules.py holds every world to it
 
-Different hidden rules in 512 training and 512 test packs, names aside, and the share of the test packs that have the commonest
-one: where rules are few, packs are fewer independent draws than they look. *No memory*: the player that solves most tasks of
-1,024 training packs by what each task itself shows, found exactly, on 1,024 further training packs and on 1,024 test packs. Were
-it better in training, reward without contexts would teach what is wrong in tests. Worlds with {MANY} rules or more in tests, and
-no such player, are left out."""
-LIMITS = """Results that say so were measured when alchemy, apps and terminal in compact words dealt their few rules by hash: 31, 8
-and 8 in tests, where what paid most in training paid less. Not counted: TextWorld, reasoning-gym, TextArena, data of your own; the
-best player without memory where actions are moves or sentences."""
+Different hidden rules in 512 training and 512 test packs, names aside, and the share of the test packs that have the commonest one.
+*No memory*: the player that solves most tasks of 1,024 training packs by what each task itself shows, on 1,024 further training
+packs and on 1,024 test packs. Were it better in training, reward without contexts would teach what is wrong in tests. Worlds with
+{MANY} rules or more in tests, and no such player, are left out."""
+LIMITS = """Results that say so were measured when alchemy, apps and terminal in compact words had 31, 8 and 8 rules in tests, where
+what paid most in training paid less. Not counted: TextWorld, reasoning-gym, TextArena, data of your own; the best player without
+memory where actions are moves or sentences."""
 
 
 def main() -> None:

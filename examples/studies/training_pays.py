@@ -74,26 +74,24 @@ with, at the temperature at which it does best, chosen on the same packs in its 
 brackets are 95 % intervals over seeds (Student's t), paired by seed.
 
     PYTHONPATH=. python examples/studies/training_pays.py --runs runs/training_pays
-
-*pass@8*, tasks that any of a training pack's 8 lifecycles solves, and *entropy*, nats a token, are those of the first update and of
-the last quarter, where they were recorded; every run ends with both below its table.
 """
 READING = """
-**Of {all} settings training ends above the warm start at its best in {above_all} and below in {below_all} (bold); in {none_all} no
-difference is shown.** By Holm's correction for that number these are left: {holm}. It ends above the warm start at T=1 in
-{above_hot}: a lower temperature gives much of that, too.
+**Of {all} settings training ends above the warm start at its best in {above_all} and below in {below_all}.** In the other
+{none_all} no difference is shown: {others}. By Holm's correction for all of them these are left: {holm}. Training ends above the
+warm start at T=1 in {above_hot}: a lower temperature gives much of that, too.
 
 **Training gives more where a lower temperature gives little.** Where the best temperature adds less than {sharper} to T=1, training
 ends above in {above_flat} of {flat} and below in {below_flat}; elsewhere above in {above_steep} of {steep} and below in
 {below_steep}. Part of that is arithmetic: both columns have the warm start's best. A likely reason: a warm start that gains by a
-low temperature answers rightly already and samples noisily; where its likeliest answers are wrong, no temperature helps.
+low temperature answers rightly already and samples noisily.
 
-**Length.** Hint on lake 3x3 gains nothing above T=0.3 in the memory study and .15 in the quick start, in the same world: a run that
-ends no higher than T=0.3 may have ended early.
+**Length.** Hint on lake 3x3 gains nothing above T=0.3 in the memory study and .15 in the longer quick start: a run that ends no
+higher than T=0.3 may have ended early.
 """
 CUT = """## Demonstrations cut short
 
-Levers (`smoke`, 120 updates) after warm starts of 75 and of 600 updates; the trained policy also at T=0.3, on the same packs.
+Levers (`smoke`, 120 updates) after warm starts of 75 and of 600 updates; the trained policy also at T=0.3. *pass@8*, tasks that any
+of a training pack's 8 lifecycles solves, and *entropy*, nats a token, are those of the first update and of the last quarter.
 """
 CUT_READING = """
 **On levers training is more than a lower temperature**: played cold as well, the trained policy ends above the warm start at its
@@ -103,7 +101,7 @@ entropy falls. **A short warm start leaves only answers to strengthen**: after 7
 with the context hidden), after 600 they are worth .30.
 
 **Limits.** Three seeds; apps of three habits five, with a split that was against habits ([splits](splits.md)). Why doors,
-compacting and constant states end below is not shown. Rows without pass@8 and entropy were measured before runs recorded them.
+compacting and constant states end below is not shown.
 """
 
 
@@ -180,7 +178,7 @@ def settings() -> dict[str, Setting]:
 
 def page(found: dict[str, Setting], runs: dict[str, Any]) -> str:
     """The page; `runs` are those of the warm starts cut short, by name and seed."""
-    cells, verdicts, p_values = [], list[str](), dict[str, float]()
+    cells, others, verdicts, p_values = [], list[str](), list[str](), dict[str, float]()
     named = sorted(found.items(), key=lambda item: -mean(item[1].gained))
     ordered = [one for _, one in named]
     for label, one in named:
@@ -188,18 +186,21 @@ def page(found: dict[str, Setting], runs: dict[str, Any]) -> str:
         p_values[label] = estimate.p_value
         verdicts.append("above" if estimate.low > 0 else "below" if estimate.high < 0 else "no difference shown")
         temperature = one.best_name.removeprefix("warm_start_t").replace("warm_start", "1")
-        bold = "" if verdicts[-1] == "no difference shown" else "**"
+        if verdicts[-1] == "no difference shown":
+            others.append(label)
+            continue
         best = f"{mean(one.best):.3f} (T={temperature})"
-        recorded = [first_to_late(one.runs, name) for name in ENDS]
-        gained = f"{bold}{interval(one.gained, signed=True)}{bold}"
-        cells.append([label, f"{mean(one.hot):.3f}", best, f"{mean(one.trained):.3f}", gained, *recorded])
+        cells.append(
+            [label, f"{mean(one.hot):.3f}", best, f"{mean(one.trained):.3f}", interval(one.gained, signed=True)]
+        )
     flat, steep = (
         [verdict for one, verdict in zip(ordered, verdicts, strict=True) if (one.sharper < SHARPER) == is_flat]
         for is_flat in (True, False)
     )
-    head = ["setting", "warm start, T=1", "at its best T", "trained, T=1", "trained - best", *ENDS]
+    head = ["setting", "warm start, T=1", "at its best T", "trained, T=1", "trained - best"]
     counts = {
         "all": len(found),
+        "others": "; ".join(others),
         "above_hot": sum(mean(one.trained) > mean(one.hot) for one in ordered),
         "sharper": SHARPER,
         "holm": "; ".join(holm(p_values)) or "none",

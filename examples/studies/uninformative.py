@@ -31,7 +31,7 @@ CONFIG = "examples/studies/uninformative_levers.yaml"
 EVERY = 50
 """Updates that a point of the curve is over."""
 FLAT = 0.05
-SHOWN = ("blanked_context", "warm_start_t0.0", "warm_start")
+SHOWN = ("blanked_context", "warm_start_t0.0")
 """Controls on the page."""
 ABOUT = """
 **Does writing useful notes come from reward alone, where no demonstration has one?** In demonstrations players trust their context
@@ -48,14 +48,12 @@ READING = """
 - The greedy warm start of seed 3 is not flat: it gains .056, and training makes that .25. Copying makes its likeliest entry right
   more often than a guess.
 - **Weaker demonstrations were not enough for every seed**: without quotes, or with entries anywhere, one seed of two had moved when
-  the attempt ended; without both, one of two after 500 of 1,000 updates.
+  the attempt ended.
 
 ## With positions only: not shown
 
-FrozenLake 3x3 that shows a move by its two cells alone (`--config examples/studies/uninformative_positions.yaml`): a note has to
-say what was never stated. The best attempt was stopped after 98 of 2,000 updates: success .62 .60 .59 .58 at update 80, entries
-in a note down from 1.84 to .95, true ones from .18 to .11. The writer learns to write less before it learns what to write.
-Players that lose little by a false entry, or a term that keeps notes from becoming empty, were not tried.
+On FrozenLake 3x3 that shows a move by its two cells alone (`examples/studies/uninformative_positions.yaml`) the best attempt
+was stopped after 98 of 2,000 updates: success is flat, and entries in a note fell from 1.84 to .95, true ones from .18 to .11.
 """
 
 
@@ -124,13 +122,7 @@ def page(results: dict[str, Any]) -> str:
             cells.append([seed, name, *ends, gain, *more])
     head = ["seed", "policy", "0", "3", "gain", "noted, first", "noted, last", "seconds"]
     lines += [table(head, cells), "", "![facts noted](uninformative.png)", ""]
-    broken = [
-        f"{name} (seed {s})"
-        for s, record in results["seeds"].items()
-        for name, held in record["held"].items()
-        if not held
-    ]
-    lines += [f"Promises not held: {', '.join(broken) or 'none'}.", "", *READING.strip().splitlines()]
+    lines += READING.strip().splitlines()
     return "\n".join([*lines, ""])
 
 

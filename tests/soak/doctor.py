@@ -29,9 +29,8 @@ and what was seen there is so.
 
 {healthy}
 
-A healthy run is a shipped config with another length (eight rollouts), packs and suites, whose mean reward over the last quarter of
-the updates is at least the first rollout's, less .05. Limits: tiny policies in compact words, seed 1 alone. Thresholds were chosen
-with these runs in view: causes can be told apart by these figures; how often they would be elsewhere is not shown.
+A healthy run is a shipped config with eight rollouts, whose mean reward over the last quarter of the updates is at least the first
+rollout's, less .05. Limits: tiny policies in compact words, seed 1 alone; thresholds were chosen with these runs in view.
 """
 
 
@@ -81,18 +80,19 @@ def main() -> None:
 def page(planted: list[dict[str, Any]], healthy: list[dict[str, Any]]) -> str:
     """The page of these rows."""
 
-    def named(row: dict[str, Any]) -> str:
-        return ", ".join(one["cause"] for one in row["named"]) or "none"
-
-    seen = [": ".join(filter(None, [named(one), *(of["seen"] for of in one["named"])])) for one in healthy]
-    cells = [f"| {one['run']} | {named(one)} | {'; '.join(of['seen'] for of in one['named'])} |" for one in planted]
-    sound = [
-        f"| {one['run'].removeprefix('healthy ')} | {one['gain']:+.2f} | {said} |"
-        for one, said in zip(healthy, seen, strict=True)
+    cells = [
+        f"| {one['run']} | {'; '.join('named ' * (of['cause'] != one['run']) + of['seen'] for of in one['named'])} |"
+        for one in planted
+    ]
+    sound = [f"{one['run'].removeprefix('healthy ')} ({one['gain']:+.2f})" for one in healthy]
+    alarms = [
+        f"In {one['run'].removeprefix('healthy ')}: {of['cause']}, {of['seen']}."
+        for one in healthy
+        for of in one["named"]
     ]
     return PAGE.format(
-        planted="\n".join(["| planted | named | seen |", "| --- | --- | --- |", *cells]),
-        healthy="\n".join(["| healthy | reward, late less first | named |", "| --- | --- | --- |", *sound]),
+        planted="\n".join(["| planted | seen |", "| --- | --- |", *cells]),
+        healthy=" ".join([f"Healthy, with reward late less first: {'; '.join(sound)}.", *alarms]),
         num=len(planted),
         named=sum(bool(one["named"]) and one["named"][0]["cause"] == one["run"] for one in planted),
         beside=sum(of["cause"] != one["run"] for one in planted for of in one["named"]),

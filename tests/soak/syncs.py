@@ -30,8 +30,7 @@ is known by its samples alone.
 With digests {named} of {total} planted faults stop the run by the second sync; by samples alone {blind}. Clean: {clean} syncs at
 learning rates 1e-3 and 1e-6, {alarms} false alarms.
 
-The first six are those of the wild, as their issues tell them (of unsloth #8701, vLLM #17103 and TRL #4973 no text was found).
-Limits: tiny models of two layers on a CPU, at a rate of 1e-3. In less than float32 samples alone do not show a fault that is
+**Limits.** Tiny models of two layers on a CPU, at a rate of 1e-3. In less than float32 samples alone do not show a fault that is
 smaller than the engine's rounding: small parts of a model, or adapters a few updates old.
 """
 
@@ -102,10 +101,12 @@ def write(folder: Path, content: dict[str, Any]) -> None:
         for key in counts:
             counts[key] += one[key]["stopped_at"] == 2
     rows = [
-        f"| {fault} | {source} | " + " | ".join(of.get(p, "") for p in PRECISIONS) + " |"
+        f"| {fault}{'' if source == 'own' else f' ({source})'} | "
+        + " | ".join(of.get(p, "") for p in PRECISIONS)
+        + " |"
         for (fault, source), of in by_fault.items()
     ]
-    head = ["| planted | after | " + " | ".join(PRECISIONS) + " |", "| --- " * (2 + len(PRECISIONS)) + "|"]
+    head = ["| planted (as in) | " + " | ".join(PRECISIONS) + " |", "| --- " * (1 + len(PRECISIONS)) + "|"]
     text = PAGE.format(
         table="\n".join([*head, *rows]),
         named=counts["digests"],
