@@ -41,7 +41,6 @@ commands:
   references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side
   doctor       name what ails a training that does not learn, from what its run recorded
-  completion   print what completes cod-lightning's commands and keys with the tab key, for bash and zsh
 
   COMMAND --help              its keys; fit --help model: every key of a group, with its default
   COMMAND ... --print_config  the resolved config, which can be given to --config again

@@ -76,14 +76,12 @@ play --ckpt_path nowhere.ckpt
 check ## --env | missing
 check --env levers --num_packs 1
 check --env levers --pack_size 1
-check --config nowhere
 report
 report nowhere
 report afile
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
-sweep --config smoke credit=EpisodeCredit,TaskCredit --launcher slurm
 sweep --config smoke credit=EpisodeCredit,TaskCredit --jobs 0
 sweep --table nowhere
 sweep --tabel nowhere ## --tabel | Did you mean --table?
@@ -116,25 +114,20 @@ references --worlds levers --num_packs 2 --out '' ## --out | file's name
 references --worlds levers --num_packs 2 --out afile/x
 references --worlds levers --num_packs 2 --out taken.md
 check --env os.path
-sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir | a,b
+sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir=a | trainer.default_root_dir=b
 sweep --config smoke seed_everything= --print_jobs ## seed_everything
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
 sweep --config smoke method=[grpo,rec] --print_jobs ## method | [grpo,rec] | method=grpo,rec
 worlds --x
-completion fish
 sweep --config smoke method=nft,sdpo loss=GRPO --print_jobs ## method=nft | method=sdpo
 sweep --config smoke env.length_penalty=0,0.0 --print_jobs ## length_penalty=0 | length_penalty=0.0
 sweep --config smoke --config quickstart credit=TaskCredit,EpisodeCredit --print_jobs ## --config | quickstart
 sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
-sweep --config smoke ckpt_path=a,b
-sweep --config smoke seed_everything=1,2 --seed_everything 3 ## seed_everything | 1,2 | 3
-sweep --config smoke hydra.sweeper.params.model.lr=1e-3,2e-3 ## hydra.sweeper.params.model.lr | model.lr=1e-3,2e-3
-sweep --config smoke credit=EpisodeCredit,TaskCredit hydra.sweep.dir=x ## hydra.sweep.dir=x
+sweep --config smoke ckpt_path=a,b ## ckpt_path=a
 play --env LEVERS ## env | LEVERS | Did you mean levers?
 play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## --context NAME
 references --worlds levers --num_packs 2 --env.patience 3 ## --env NAME
-check --config broken.yaml
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
 fit --config smoke env='' ## env | empty
@@ -299,7 +292,7 @@ SMOKE --config holds_itself.yaml
 SMOKE --config tabs.yaml
 SMOKE --config nowhere_value.yaml ## nowhere.at.all
 SMOKE --config two_documents.yaml
-SMOKE hydra.run.dir=x ## hydra.run.dir=x | --trainer.default_root_dir
+SMOKE hydra.run.dir=x ## hydra.run.dir=x
 SMOKE -m
 SMOKE ~model.lr
 SMOKE --data.env.class_path cod_lightning.envs.levers.Levrs

@@ -101,15 +101,7 @@ def setting_of(cli: Any, model: PreTrainedModel, monitor: RolloutMonitor | None 
     """The environment of a command's run and its policy there, as a rollout meets them."""
     data, policy = cli.datamodule, cli.model.policy
     sampler = sampler_of(model, policy, data, cli.config.sampling_temperature)
-    return Setting(
-        env=data.env,
-        mechanism=data.context,
-        sampler=sampler,
-        by_kind=sampler.by_kind(policy.adapter_kinds),
-        program=data.program.held_out,
-        rewards=data.rewards,
-        monitor=monitor or RolloutMonitor(),
-    )
+    return data.setting(sampler, policy, monitor or RolloutMonitor())
 
 
 def sampler_of(model: PreTrainedModel, policy: Any, data: RolloutDataModule, temperature: float) -> Sampler:
@@ -118,17 +110,7 @@ def sampler_of(model: PreTrainedModel, policy: Any, data: RolloutDataModule, tem
     model.to(device).eval()  # pyright: ignore[reportArgumentType]
     data.engine.bind(model, data.chat.stop_ids, policy.window)
     data.engine.update_weights(synced_weights(model, adapter=data.engine.takes_adapters), 0)
-    return Sampler(
-        engine=data.engine,
-        chat=data.chat,
-        window=policy.window,
-        max_new_tokens=data.max_new_tokens,
-        temperature=temperature,
-        stop_strings=data.stop_strings,
-        thinking_budget=data.thinking_budget,
-        seed=data.seed,
-        deadlines=data.deadlines,
-    )
+    return data.sampler(policy, model, temperature=temperature)
 
 
 def _check_lasting(env: TextEnv) -> None:

@@ -63,10 +63,8 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
     if "required" in message and "model.policy" in message:
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
-    if "is abstract" in message and "NestedArg" in message:
-        return f"Choose the class first, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     if "is abstract" in message:
-        return f"Name a class that has the whole contract, as class_path: MODULE.CLASS. {listed}"
+        return f"Name a class that has the whole contract, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     unknown = "accept" in message or "nrecognized" in message
     return f"{_nearest(parser, message) if unknown else ''}{listed}"
 

@@ -22,7 +22,8 @@ from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
 from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
 from cod_lightning.checkpoints.sources import class_paths, sources
-from cod_lightning.commands.config_files import overlaid, temporary_config
+from cod_lightning.commands.composition import overlaid
+from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError

@@ -139,14 +139,8 @@ class Audience(RolloutMonitor):
         if self.error:
             said = f"\nThe lifecycle failed: {self.error}. `check` says where." if failed else "\nStopped."
             self.console.print(said, markup=False)
-        table = Table(title="rewards by position", box=None, title_justify="left")
-        for column in ("position", "reward", "solved", "turns", "status"):
-            table.add_column(column, justify="right")
-        for one in self.solved:
-            cells = (f"{one.reward:.3f}", "yes" if one.success else "no", len(one.turns), one.status)
-            table.add_row(str(one.position), *map(str, cells))
         if self.solved:
-            self.console.print(table)
+            self.console.print(f"rewards by position: {' '.join(f'{one.reward:.3f}' for one in self.solved)}")
         return int(failed)
 
 

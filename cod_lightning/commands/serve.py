@@ -15,8 +15,7 @@ from jsonargparse.typing import PositiveInt
 from cod_lightning.clients.access import key_of
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.plan import PlanCLI
-from cod_lightning.commands.train import made
+from cod_lightning.commands.train import ElsewhereCLI, made
 from cod_lightning.datamodules.checks import asked_of, check_pair
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
@@ -35,8 +34,8 @@ _MOST_STARTS = 5
 _WITHIN_S = 600.0
 
 
-class ServeCLI(PlanCLI):
-    """`PlanCLI` with where the servers listen."""
+class ServeCLI(ElsewhereCLI):
+    """`ElsewhereCLI` with where the servers listen."""
 
     command = "serve"
 
@@ -81,8 +80,6 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
         if options.num_servers * each > num_gpus:
             expected, asked = f"at most the {num_gpus} GPUs that are here", f"{options.num_servers} times {each}"
             raise ConfigError("--num_servers times --gpus_per_server", asked, expected, "Lower one of them.")
-    if not 0 < options.port <= 65536 - options.num_servers:
-        raise ConfigError("--port", options.port, "a port with room for all servers", "8000 is the default.")
     if isinstance(policy, LoRAPolicy) and not policy.path:
         remedy = "Name the folder of the base: warm_start --trainer.default_root_dir writes one."
         raise ConfigError("model.policy.path", "null", "the base of the adapter that is served", remedy)

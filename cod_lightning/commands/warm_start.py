@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cod_lightning.commands.config_files import expand, temporary_config
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.phase import WarmStartCLI, config_of, save_policy
-from cod_lightning.commands.train import TrainCLI, made
+from cod_lightning.commands.train import RunCLI, made
 from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.modules import WarmStartModule
@@ -14,19 +14,16 @@ _OF_THE_MACHINE = ("accelerator", "strategy", "devices", "num_nodes", "precision
 """Keys of `trainer` that a warm start by itself has from its run."""
 
 
-class RunCLI(TrainCLI):
-    """`TrainCLI` that builds a run and makes no warm start."""
+class AskedCLI(RunCLI):
+    """`RunCLI` of the run that begins with the warm start."""
 
     command = "warm_start"
-
-    def after_instantiate_classes(self) -> None:
-        """Nothing: the run is not trained."""
 
 
 def run(argv: Sequence[str]) -> int:
     """`python -m cod_lightning warm_start --config RUN`: train the warm start of a run; its policy in Hugging Face form."""
     expanded = expand(argv)
-    asked = made(RunCLI, expanded)
+    asked = made(AskedCLI, expanded)
     if asked.asked["warm_start"] is None:
         raise ConfigError("warm_start", "null", "keys of a warm start", "Add --warm_start.num_updates 1500, say.")
     words = asked.datamodule.words_for(asked.model.policy)

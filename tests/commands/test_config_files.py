@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from cod_lightning.commands import shipped
-from cod_lightning.commands.composition import composed
-from cod_lightning.commands.config_files import expand, find_config, overlaid
+from cod_lightning.commands.composition import composed, overlaid
+from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
 from cod_lightning.errors import ConfigError
 
