@@ -48,6 +48,7 @@ FILES = {
     "deep_value.yaml": "data:\n  env: {init_args: {max_turns: {a: 1}}}\n",
     "wrong_condition.yaml": "data:\n  suites: [{name: a, num_packs: 8, controls: [blankd_context]}]\n",
     "wrong_suite_key.yaml": "data:\n  suites: [{name: a, num_packs: 8, envv: levers}]\n",
+    "text_default.yaml": "defaults: smoke\n",
     "own_default.yaml": "defaults: [own_default, _self_]\n",
     "twice.yaml": "model:\n  lr: 1.0e-3\n  lr: 2.0e-3\n",
     "holds_itself.yaml": "a: &x [*x]\n",
@@ -55,7 +56,6 @@ FILES = {
     "nowhere_value.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  lr: ${nowhere.at.all}\n",
     "two_documents.yaml": "model: {lr: 1}\n---\nmodel: {lr: 2}\n",
     "raises.py": "raise RuntimeError('no database')\n",
-    "without_self.yaml": "defaults: [/smoke@_global_]\nmodel:\n  lr: 0.5\n",
     "named_class.yaml": "defaults: [/recipe@_global_: tiny, _self_]\ndata:\n  env: {class: shop.Shop}\n",
     "nested_key.yaml": "model:\n  policy:\n    lr: 3\n",
 }
@@ -100,7 +100,6 @@ check levers
 check --env half.Half
 check --env levers --packs 3
 check --context notebok
-references --worlds levers,levrs --num_packs 2 ## --env | levrs | Did you mean levers?
 worlds --env levers
 sweep credit=EpisodeCredit,TaskCredit
 sweep --config smoke creditt=episode,task --print_jobs ## creditt
@@ -108,11 +107,10 @@ sweep --config smoke model.lrr=1,2 --print_jobs ## model.lrr
 play --env cod_lightning.envs.gymnasium_world.GymnasiumWorld ## env | tasks
 play --env cod_lightning.envs.mixture.Mixture
 play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world levrs
-references --worlds levers --num_packs 1000000000000
-references --worlds , ## --env | empty
-references --worlds levers --num_packs 2 --out '' ## --out | file's name
-references --worlds levers --num_packs 2 --out afile/x
-references --worlds levers --num_packs 2 --out taken.md
+references --env levers --num_packs 1000000000000
+references --env levers --num_packs 2 --out '' ## --out | file's name
+references --env levers --num_packs 2 --out afile/x
+references --env levers --num_packs 2 --out taken.md
 check --env os.path
 sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir=a | trainer.default_root_dir=b
 sweep --config smoke seed_everything= --print_jobs ## seed_everything
@@ -127,7 +125,7 @@ sweep --config smoke ckpt_path=a,b ## ckpt_path=a
 play --env LEVERS ## env | LEVERS | Did you mean levers?
 play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## --context NAME
-references --worlds levers --num_packs 2 --env.patience 3 ## --env NAME
+references --num_packs 2 --env.patience 3 ## --env NAME
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
 fit --config smoke env='' ## env | empty
@@ -141,7 +139,6 @@ references --env faulty.Drawn --num_packs 2 ## --env | Drawn | faulty.py:12
 references --env faulty.Listed --num_packs 2 ## --env | Listed | faulty.py:17
 references --env faulty.Begun --num_packs 2 ## --env | levers-4 | no database
 references --env faulty.Compared --num_packs 2 ## --env | Compared
-references --worlds faulty.Nowhere --num_packs 2 ## faulty.Nowhere
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
@@ -206,7 +203,6 @@ SMOKE --trainer.default_root_dir /proc/x
 SMOKE --ckpt_path nowhere.ckpt
 SMOKE --ckpt_path last
 fit --config wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
-fit --config without_self.yaml ## without_self.yaml | - _self_
 fit --config named_class.yaml ## data.env | class_path
 fit --config smoke --warm_start nowhere
 fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it to 6 or more.
@@ -224,7 +220,6 @@ export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
 deploy
 deploy --config smoke ## state | required
 DEPLOY --num_tasks -1
-DEPLOY --split tset
 DEPLOY --sampling_temperature -1
 deploy --config smoke --warm_start null --state afile
 deploy --config smoke --warm_start null --state /proc/x
@@ -287,6 +282,7 @@ SMOKE --config deep_value.yaml ## max_turns
 SMOKE --config wrong_condition.yaml ## blankd_context
 SMOKE --config wrong_suite_key.yaml ## envv
 SMOKE --config own_default.yaml
+SMOKE --config text_default.yaml
 SMOKE --config twice.yaml ## twice.yaml | lr | twice
 SMOKE --config holds_itself.yaml
 SMOKE --config tabs.yaml

@@ -1,6 +1,5 @@
 """A config file as Hydra composes it."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,8 @@ class Composed:
 def composed(path: Path, choices: Sequence[str]) -> Composed:
     """The file with these choices; `ConfigError` in one line where Hydra cannot compose it.
 
-    A choice in a group from which the file has made none is added to it. A class that the file names itself takes nothing from that
-    of another name in its defaults.
+    What the file says itself stands above its defaults, and a class that it names takes nothing from one of another name there. A
+    choice in a group from which the file has made none is added to it.
     """
     from hydra.errors import HydraException, MissingConfigException
     from omegaconf import OmegaConf
@@ -39,14 +38,13 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
             raise ConfigError(key, value, expected, f"Choose one; sweep ... {key}={value[1:-1]} trains each.")
     try:
         node: Any = OmegaConf.load(path)
+        if OmegaConf.is_list(node.defaults) and "_self_" not in node.defaults:
+            node.defaults = [*node.defaults, "_self_"]
         made = _compose(path, node, [])[1].runtime.choices if choices else {}  # with null where there is none yet
         added = groups() - {group.partition("@")[0] for group in made}
         lines = [f"+{choice}" if choice.partition("=")[0] in added else choice for choice in choices]
         whole, hydra = _compose(path, node, lines)
         below, _ = _compose(path, OmegaConf.create({"defaults": node.defaults}), lines)
-    except UserWarning as error:
-        expected = "_self_ in its defaults list, without which the defaults replace what the file says itself"
-        raise ConfigError("--config", path, expected, "Add `- _self_` as the last of them.") from error
     except RecursionError as error:
         raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
     except MissingConfigException as error:
@@ -56,12 +54,13 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
         raise ConfigError(
             group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy
         ) from error
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise ConfigError("--config", path, "a config that Hydra can compose", f"{said}.") from error
     chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
-    own = _named_in(whole, {key: node[key] for key in node if key in whole})
-    return Composed(overlaid(below, own), chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
+    return Composed(
+        overlaid(below, _named_in(whole, node)), chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()}
+    )
 
 
 def _compose(path: Path, node: Any, overrides: Sequence[str]) -> tuple[Any, Any]:
@@ -74,8 +73,7 @@ def _compose(path: Path, node: Any, overrides: Sequence[str]) -> tuple[Any, Any]
     GlobalHydra.instance().clear()
     folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
     ConfigStore.instance().store(name="__main__", node=node, package="_global_")
-    with initialize_config_dir(config_dir=folders[0], version_base="1.3"), warnings.catch_warnings():
-        warnings.filterwarnings("error", ".*missing `_self_`.*")
+    with initialize_config_dir(config_dir=folders[0], version_base="1.3"):
         search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders[1:])}]"] if folders[1:] else []
         config = compose("__main__", overrides=[*overrides, *search], return_hydra_config=True)
     with open_dict(config):
@@ -87,7 +85,9 @@ def _named_in(whole: Any, own: Any) -> Any:
     """What the composed config has at the keys of the file itself."""
     from omegaconf import DictConfig
 
-    return {key: _named_in(whole[key], own[key]) for key in own} if isinstance(own, DictConfig | dict) else whole
+    if not isinstance(whole, dict) or not isinstance(own, DictConfig | dict):
+        return whole
+    return {key: _named_in(whole[key], own[key]) for key in own if key in whole}
 
 
 def overlaid(before: Any, after: Any) -> Any:

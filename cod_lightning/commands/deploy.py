@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import synced_weights, weights_digest
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.parser import SplitName, program
+from cod_lightning.commands.parser import program
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import TextEnv
@@ -42,7 +42,6 @@ class DeployCLI(SamplingCLI):
         "state": (str, ..., "Folder of the agent; made if need be."),
         "num_tasks": (NonNegativeInt, 10, "Tasks to solve now."),
         "stream": (NonNegativeInt, 0, "Index of the pack that the tasks come from."),
-        "split": (SplitName, "test", "Share of the worlds of the pack."),
     }
 
     def before_instantiate_classes(self) -> None:
@@ -72,7 +71,7 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
         agent = DeployedAgent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
         num_tasks = max(1, done + options.num_tasks)
-        pack = setting.env.sample_pack(split=Split(options.split), index=options.stream, num_tasks=num_tasks)
+        pack = setting.env.sample_pack(split=Split.TEST, index=options.stream, num_tasks=num_tasks)
         if done:
             console.print(f"{done} tasks are done; going on with context version {store.current().version}")
         report = store.path.parent / "stalled.txt"
@@ -128,7 +127,7 @@ def _identity(cli: Any, options: Any, model: PreTrainedModel) -> dict[str, str]:
     weights = f"weights {weights_digest(model)}" if policy.has_weights else data.engine.init_args.get("model")
     return {
         "world": cli.datamodule.env.name,
-        "stream": f"{options.split}/{options.stream}",
+        "stream": f"test/{options.stream}",
         "context": yaml.safe_dump(data.context.as_dict(), default_flow_style=True).strip(),
         "policy": f"{type(policy).__name__} with {weights}",
     }

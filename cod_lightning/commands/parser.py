@@ -7,15 +7,13 @@ import traceback
 from argparse import ArgumentError
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
 
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.trusted import OWN, is_trusted
 
-SplitName = Literal["train", "validation", "test"]
-"""What `--split` takes."""
 _MOST = 900
 """Characters of jsonargparse's message; one that lists classes goes on for screens."""
 

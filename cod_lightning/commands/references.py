@@ -12,7 +12,6 @@ from typing import Any
 from rich.progress import track
 from rich.table import Table
 
-from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.worlds import asked_of, own_worlds, parse_world, world_parser
 from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import HiddenRules, Players, Reference, TextEnv, Vocabulary, beside
@@ -28,13 +27,10 @@ from cod_lightning.types import Split
 
 def run(argv: Sequence[str]) -> int:
     """Measure, print, and write where asked to."""
-    parser = world_parser("references", "Measure random, memoryless, scripted and oracle play.", required=False)
-    text = "Names from `worlds`, or class paths, as in levers,grid_easy; null for all."
-    parser.add_argument("--worlds", type=str | None, default=None, help=text)
+    text = "Measure random, memoryless, scripted and oracle play; without --env in all shipped worlds."
+    parser = world_parser("references", text, required=False)
     parser.add_argument("--num_packs", type=int, default=200, help="Packs for each world and policy.")
     parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
-    text = "Share of the worlds that packs are drawn from."
-    parser.add_argument("--split", type=SplitName, default="test", help=text)
     text = "JSON file for the figures of every position, with 95 % bootstrap intervals over packs."
     parser.add_argument("--out", type=Path | None, default=None, help=text)
     options = parse_world(parser, argv)
@@ -44,30 +40,27 @@ def run(argv: Sequence[str]) -> int:
         if out.name == "" or out.is_dir():
             raise ConfigError("--out", out, "a file's name", "Name one, as in references.json.")
         check_folder(out.parent, f"--out {out}: its folder")
+    if options.env is None:
+        played = {name: parse_world(parser, ["--env", name]).env for name in own_worlds()}
+    else:
+        played = {options.env.name: options.env}
     screen, worlds = Screen(), {}
-    for name, world in _worlds(options).items():
+    for name, world in played.items():
         begun = time.perf_counter()
         rows = _measured(name, world, options)
         worlds[name] = {"identity": world.name, "rows": [_record(row) for row in rows]}
         _show(screen, f"{name} ({time.perf_counter() - begun:.0f} s)", rows)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        sizes = {"num_packs": options.num_packs, "pack_size": options.pack_size, "split": options.split}
+        sizes = {"num_packs": options.num_packs, "pack_size": options.pack_size, "split": Split.TEST}
         out.write_text(json.dumps({**sizes, "worlds": worlds}, indent=1) + "\n")
         print(f"Written to {out}")
     return 0
 
 
-def _worlds(options: Any) -> dict[str, TextEnv]:
-    if options.env is not None:
-        return {options.env.name: options.env}
-    names = own_worlds() if options.worlds is None else [name.strip() for name in options.worlds.split(",")]
-    return {name: parse_world(world_parser("references", ""), ["--env", name]).env for name in names}
-
-
 def _measured(name: str, world: TextEnv, options: Any) -> list[ReferenceRow]:
     with asked_of(world):
-        draw = functools.partial(world.sample_pack, split=Split(options.split), num_tasks=options.pack_size)
+        draw = functools.partial(world.sample_pack, split=Split.TEST, num_tasks=options.pack_size)
         packs = [draw(index=index) for index in range(options.num_packs)]
         mechanism = default_mechanism(compact=bool(beside(world, Vocabulary).words()))
         rules = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]

@@ -204,6 +204,11 @@ def test_a_key_of_a_class_may_begin_with_its_group_or_with_its_full_key(typed):
     assert word.replace("init_args.", "") == "--data.env.max_turns=3"
 
 
+def test_what_a_file_says_itself_stands_above_its_defaults_however_these_are_written(tmp_path):
+    (tmp_path / "mine.yaml").write_text("defaults: [/smoke@_global_]\nmodel: {lr: 0.5}\n")
+    assert composed_of("--config", "mine.yaml")["model"]["lr"] == 0.5
+
+
 def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path):
     path = tmp_path / "mine.yaml"
     context = "{class_path: my.Notes, init_args: {length: 3}}"
