@@ -38,7 +38,6 @@ commands:
   worlds       list the shipped worlds
   check        say what breaks a rule of the contract in a world or context of your own
   play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside
-  references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side
   doctor       name what ails a training that does not learn, from what its run recorded
 

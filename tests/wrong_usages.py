@@ -107,10 +107,6 @@ sweep --config smoke model.lrr=1,2 --print_jobs ## model.lrr
 play --env cod_lightning.envs.gymnasium_world.GymnasiumWorld ## env | tasks
 play --env cod_lightning.envs.mixture.Mixture
 play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world levrs
-references --env levers --num_packs 1000000000000
-references --env levers --num_packs 2 --out '' ## --out | file's name
-references --env levers --num_packs 2 --out afile/x
-references --env levers --num_packs 2 --out taken.md
 check --env os.path
 sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir=a | trainer.default_root_dir=b
 sweep --config smoke seed_everything= --print_jobs ## seed_everything
@@ -125,7 +121,6 @@ sweep --config smoke ckpt_path=a,b ## ckpt_path=a
 play --env LEVERS ## env | LEVERS | Did you mean levers?
 play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## --context NAME
-references --num_packs 2 --env.patience 3 ## --env NAME
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
 fit --config smoke env='' ## env | empty
@@ -135,10 +130,6 @@ play --env faulty.Drawn ## --env | Drawn | faulty.py:12
 play --env faulty.Listed ## --env | Listed | faulty.py:17
 play --env faulty.Compared --policy oracle ## --env | Compared | no database
 play --env levers --context faulty.Notes ## faulty.py:32
-references --env faulty.Drawn --num_packs 2 ## --env | Drawn | faulty.py:12
-references --env faulty.Listed --num_packs 2 ## --env | Listed | faulty.py:17
-references --env faulty.Begun --num_packs 2 ## --env | levers-4 | no database
-references --env faulty.Compared --num_packs 2 ## --env | Compared
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """

@@ -17,13 +17,13 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.commands.worlds import asked_of, parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.wrapped import WrappedWorld
-from cod_lightning.errors import some_of
+from cod_lightning.errors import ConfigError, answering, some_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
@@ -47,7 +47,8 @@ def run(argv: Sequence[str]) -> int:
     check_num_tasks("--num_tasks", options.num_tasks)
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
     console, env, who = Screen(), options.env, options.policy
-    with asked_of(env):
+    refused = partial(ConfigError, "--env", type(env).__name__, remedy="`check --env` says what it breaks.")
+    with answering(refused, "an environment that keeps its contract"):
         pack = env.sample_pack(split=Split.TEST, index=index, num_tasks=options.num_tasks)
         words = beside(env, Vocabulary).words()
         policy = None if who == "you" else beside(env, Players).reference(Reference(who), pack)
