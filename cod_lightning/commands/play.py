@@ -140,7 +140,8 @@ class Audience(RolloutMonitor):
             said = f"\nThe lifecycle failed: {self.error}. `check` says where." if failed else "\nStopped."
             self.console.print(said, markup=False)
         if self.solved:
-            self.console.print(f"rewards by position: {' '.join(f'{one.reward:.3f}' for one in self.solved)}")
+            came = ", ".join(f"{one.reward:.3f} {one.status}" for one in self.solved)
+            self.console.print(f"rewards by position: {came}")
         return int(failed)
 
 
