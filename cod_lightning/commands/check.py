@@ -54,14 +54,12 @@ def _shown(screen: Screen, title: str, verdicts: Iterable[Verdict]) -> Iterator[
     """The verdicts, each printed as it comes."""
     screen.print(Text(title, style="bold"))
     for one in verdicts:
-        screen.print(_row(one))
+        table = Table.grid(padding=(0, 1))
+        mark = (
+            Text("broken", "red") if one.broken else Text("look  ", "yellow") if one.look else Text("ok    ", "green")
+        )
+        table.add_row(mark, Text(one.rule).append(f": {one.remark}" if one.remark else "", "dim"))
+        for example in one.broken:
+            table.add_row("", Text(example, style="red"))
+        screen.print(table)
         yield one
-
-
-def _row(one: Verdict) -> Table:
-    table = Table.grid(padding=(0, 1))
-    mark = Text("broken", "red") if one.broken else Text("look  ", "yellow") if one.look else Text("ok    ", "green")
-    table.add_row(mark, Text(one.rule).append(f": {one.remark}" if one.remark else "", "dim"))
-    for example in one.broken:
-        table.add_row("", Text(example, style="red"))
-    return table

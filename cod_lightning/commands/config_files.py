@@ -75,13 +75,17 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
         elif key in groups() or not key.removesuffix("+").replace(".", "").replace("-", "").isidentifier():
             choices.append(f"{key}={value}")
         elif key == "data.suites":
-            values.append((key, _typed_suites(value)))
+            suites = _read(value)  # names may stand without brackets
+            values.append((key, [one.strip() for one in suites.split(",")] if isinstance(suites, str) else suites))
         elif _lists_mappings(value):
             values.append((key, _read(value)))
         else:
             others.append(f"--{key}={value}")
-    made = read_configs(paths, choices, own)
+    made = _read_configs(paths, choices, own)
     content = with_values(made.plain, values)
+    data = content.get("data")
+    if isinstance(data, dict) and isinstance(data.get("suites"), list):
+        content["data"] = {**data, "suites": inline(data["suites"])}
     if not command:  # the config of a run has them, and they are `fit`'s
         content = {key: value for key, value in content.items() if value is not None or key not in _OF_FIT}
     import_named(f"{' '.join(argv)} {content}")
@@ -181,8 +185,8 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     raise ConfigError(key, name or "empty", expected, f"{meant}{listed}")
 
 
-def read_configs(paths: Sequence[Path], choices: Sequence[str] = (), own: Mapping[str, Any] | None = None) -> Composed:
-    """The files merged in their order, each composed with the choices where it has a `defaults:` list; suites spelled out."""
+def _read_configs(paths: Sequence[Path], choices: Sequence[str], own: Mapping[str, Any] | None) -> Composed:
+    """The files merged in their order, each composed with the choices where it has a `defaults:` list."""
     content: Any = dict(own or {})
     chosen: dict[str, str] = {}
     axes: dict[str, str] = {}
@@ -199,9 +203,6 @@ def read_configs(paths: Sequence[Path], choices: Sequence[str] = (), own: Mappin
     if choices and not composes:
         expected = "a --config with a defaults: list to apply it to"
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
-    data = content.get("data")
-    if isinstance(data, dict) and isinstance(data.get("suites"), list):
-        content = {**content, "data": {**data, "suites": inline(data["suites"])}}
     return Composed(content, chosen, axes)
 
 
@@ -249,13 +250,6 @@ def temporary_config(name: str, content: object) -> Path:
 
 
 # ---------------------------------------------------------------------- suites
-
-
-def _typed_suites(value: str) -> Any:
-    """What `data.suites='[in_domain, mine.yaml]'` names; names may stand without brackets. null and [] are none."""
-    named = _read(value)
-    named = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
-    return inline(named) if isinstance(named, list) else named
 
 
 def inline(suites: Sequence[Any]) -> list[Any]:

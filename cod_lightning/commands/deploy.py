@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import torch
 import yaml
-from jsonargparse.typing import NonNegativeInt
 from rich.console import Console
 from rich.text import Text
 from transformers import PreTrainedModel
@@ -24,6 +23,7 @@ from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder, locked
+from cod_lightning.ranges import Natural
 from cod_lightning.rollout.deadlines import Watchdog
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
@@ -40,8 +40,8 @@ class DeployCLI(SamplingCLI):
 
     options: ClassVar[Options] = {
         "state": (str, ..., "Folder of the agent; made if need be."),
-        "num_tasks": (NonNegativeInt, 10, "Tasks to solve now."),
-        "stream": (NonNegativeInt, 0, "Index of the pack that the tasks come from."),
+        "num_tasks": (Natural, 10, "Tasks to solve now."),
+        "stream": (Natural, 0, "Index of the pack that the tasks come from."),
     }
 
     def before_instantiate_classes(self) -> None:
@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
     cli = built(DeployCLI, argv)
     options = cli.config
     _check_lasting(cli.datamodule.env)
-    model = played(cli)
+    model = model_of(cli, options.ckpt_path)
     setting, console = setting_of(cli, model), Screen()
     with locked(Path(options.state), "--state", "deploy"):
         return _live(cli, options, setting, console, _identity(cli, options, model))
@@ -89,11 +89,6 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
         if report := cli.datamodule.engine.report():
             console.print(Text(report))
     return 0
-
-
-def played(cli: Any) -> PreTrainedModel:
-    """The model that a command plays, with its checkpoint's weights."""
-    return model_of(cli.model.policy, cli.datamodule, cli.config.ckpt_path)
 
 
 def setting_of(cli: Any, model: PreTrainedModel, monitor: RolloutMonitor | None = None) -> Setting:

@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from jsonargparse.typing import NonNegativeFloat
 from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.config_files import expand, keys_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.train import TrainCLI, made
-from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.base import Policy
+from cod_lightning.ranges import NonNegative
 from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
 
 _OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
@@ -48,7 +46,7 @@ class FromRunCLI(TrainCLI):
 class SamplingCLI(FromRunCLI):
     """`FromRunCLI` for commands that sample from the policy."""
 
-    options: ClassVar[Options] = {"sampling_temperature": (NonNegativeFloat, 1.0, "0 is greedy.")}
+    options: ClassVar[Options] = {"sampling_temperature": (NonNegative, 1.0, "0 is greedy.")}
 
 
 def built(cli: type[FromRunCLI], argv: Sequence[str]) -> Any:
@@ -86,8 +84,9 @@ def config_of_run(path: str) -> dict[str, Any]:
     return {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
 
 
-def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> PreTrainedModel:
+def model_of(cli: FromRunCLI, ckpt_path: str | None) -> PreTrainedModel:
     """The policy's model on the CPU, with the checkpoint's weights if one is named; its tokenizer is `data.chat.tokenizer`."""
+    policy, data = cli.model.policy, cli.datamodule
     data.check_with(policy)
     tokenizer: Any = data.chat.tokenizer
     model = policy.model(tokenizer)

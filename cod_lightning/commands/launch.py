@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from jsonargparse.typing import NonNegativeInt, Path_fr, PositiveInt
+from jsonargparse.typing import Path_fr
 
 from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
@@ -29,6 +29,7 @@ from cod_lightning.engines.vllm_server.process import check_spread
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import held, locked
 from cod_lightning.modules.checks import check_combination
+from cod_lightning.ranges import Count, Natural
 from cod_lightning.whole_file import write_whole
 
 _File: Any = Path_fr
@@ -42,10 +43,10 @@ class LaunchCLI(ElsewhereCLI):
     command = "launch"
 
     options: ClassVar[Options] = {
-        "nodes": (PositiveInt, 1, "Machines."),
-        "servers": (NonNegativeInt, 0, "Machines of those that serve rollouts by vLLM; the others train."),
-        "gpus": (NonNegativeInt, 8, "GPUs of each machine; 0 runs on CPUs, with trainer.devices ranks."),
-        "gpus_per_server": (PositiveInt, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
+        "nodes": (Count, 1, "Machines."),
+        "servers": (Natural, 0, "Machines of those that serve rollouts by vLLM; the others train."),
+        "gpus": (Natural, 8, "GPUs of each machine; 0 runs on CPUs, with trainer.devices ranks."),
+        "gpus_per_server": (Count, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
         "to": (Platform, "slurm", "What starts the machines' work."),
         "python": (str | None, None, "Python on the machines; null: this one for slurm, else `python`."),
         "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
@@ -60,9 +61,9 @@ class LaunchCLI(ElsewhereCLI):
         if config.servers >= config.nodes:
             expected = f"below --nodes, which is {config.nodes}, since one machine has to train"
             raise ConfigError("--servers", config.servers, expected, "Raise --nodes, or lower it.")
-        trainer.num_nodes = int(config.nodes) - int(config.servers)  # a parser's own kinds of int are not written
+        trainer.num_nodes = config.nodes - config.servers
         trainer.accelerator = "gpu" if config.gpus else "cpu"
-        trainer.devices = int(config.gpus) or num_processes(trainer) // trainer.num_nodes
+        trainer.devices = config.gpus or num_processes(trainer) // trainer.num_nodes
         root = Path(trainer.default_root_dir or Path("runs") / self.run_name).absolute()
         trainer.default_root_dir = str(root)
         if config.servers:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import torch
 from jsonargparse import Namespace, set_parsing_settings
-from jsonargparse.typing import PositiveInt, restricted_number_type
+from jsonargparse.typing import restricted_number_type
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import Callback
@@ -43,6 +43,7 @@ from cod_lightning.commands.trainer_settings import (
 )
 from cod_lightning.errors import ConfigError, did_you_mean
 from cod_lightning.folder_lock import check_folder, held, locked
+from cod_lightning.ranges import Count
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 
 _NOISE = (
@@ -60,7 +61,6 @@ _NOISE = (
 """Warnings of libraries that are not about this run."""
 
 
-_Positive: Any = PositiveInt
 # of more threads torch runs out of memory for their stacks
 _Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
@@ -112,10 +112,10 @@ class CodCLI(LightningCLI):
     options: ClassVar[Options] = {
         "torch_threads": (_Threads | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
         "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
-        "checkpoint_every": (_Positive | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
-        "keep_checkpoints": (_Positive | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
+        "checkpoint_every": (Count | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
+        "keep_checkpoints": (Count | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
         "best_metric": (str | None, None, "Keep checkpoints by it, too, as in val/cod_gain; -NAME: the smallest."),
-        "keep_best": (_Positive, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
+        "keep_best": (Count, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
         "accept_changes": (bool, False, "Go on with another config than the checkpoint's, or policy than the agent's."),
     }
     """Keys beside those of `model`, `data` and `trainer`, and of the classes above."""
@@ -270,7 +270,8 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
     """Instantiate a CLI with this project's defaults."""
     quieten()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    OneLineParser.about = help_topic(argv)
+    asked = next((at for at, arg in enumerate(argv, start=1) if arg in ("-h", "--help")), len(argv))
+    OneLineParser.about = next(iter(argv[asked:]), "").removeprefix("--")  # as in `fit --help model`
     if not gc.get_freeze_count():
         gc.freeze()  # half a million objects of libraries, which every full collection would look through again
     with handlers_kept():
@@ -299,13 +300,6 @@ def _in_a_line(action: Action) -> str:
     flag = ", ".join(action.option_strings)
     text = " ".join((action.help or "").split()).partition(". ")[0].partition(" (type:")[0].rstrip(".")
     return f"  {flag:<26} {textwrap.shorten(text, 88, placeholder=' ...')}"
-
-
-def help_topic(argv: Sequence[str]) -> str:
-    """What stands behind `--help`, as in `fit --help model`."""
-    asked = next((i for i, arg in enumerate(argv) if arg in ("-h", "--help")), None)
-    topic = "" if asked is None else next(iter(argv[asked + 1 :]), "")
-    return topic.removeprefix("--")
 
 
 def quieten() -> None:

@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from jsonargparse.typing import PositiveFloat
-
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.memory import plan_of, show, show_rounding
@@ -14,10 +12,9 @@ from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.lifecycles import outline
 from cod_lightning.models import PretrainedPolicy
+from cod_lightning.ranges import Positive
 from cod_lightning.terminal import Screen
 from cod_lightning.training.duration import Amounts, Pace, duration, measured
-
-_GiB: Any = PositiveFloat
 
 
 class PlanCLI(ElsewhereCLI):
@@ -26,7 +23,7 @@ class PlanCLI(ElsewhereCLI):
     command = "plan"
 
     options: ClassVar[Options] = {
-        "gpu_gb": (_GiB | None, None, "Memory of the GPU in GiB; null: of the device here."),
+        "gpu_gb": (Positive | None, None, "Memory of the GPU in GiB; null: of the device here."),
         "pace": (Pace, Pace(), "Tokens per second, for an estimate of the time."),
     }
 

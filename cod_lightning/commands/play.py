@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from jsonargparse.typing import NonNegativeInt
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.pretty import Pretty
@@ -25,6 +24,7 @@ from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError, answering, some_of
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.ranges import Natural
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
@@ -36,7 +36,7 @@ def run(argv: Sequence[str]) -> int:
     parser = world_parser("play", "Play a pack in the terminal, or watch a reference policy play it.")
     parser.add_argument("--num_tasks", type=int, default=4, help="N, tasks of the pack.")
     text = "Which pack, from 0 on; null draws one."
-    parser.add_argument("--index", type=NonNegativeInt | None, default=None, help=text)
+    parser.add_argument("--index", type=Natural | None, default=None, help=text)
     players = Literal["you", "random", "scripted", "oracle"]
     parser.add_argument("--policy", type=players, default="you", help="Who plays.")
     text = "How the context is kept, by class path; null: a hint, rewritten whole."

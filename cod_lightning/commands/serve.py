@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import torch
-from jsonargparse.typing import PositiveInt
 
 from cod_lightning.clients.access import key_of
 from cod_lightning.commands.config_files import expand
@@ -27,6 +26,7 @@ from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.gguf import checkpoint_folder
+from cod_lightning.ranges import Count
 
 _LOOK_S = 1.0
 _MOST_STARTS = 5
@@ -42,8 +42,8 @@ class ServeCLI(ElsewhereCLI):
     options: ClassVar[Options] = {
         "host": (str, "127.0.0.1", "Address to listen at; 0.0.0.0: all of this machine's."),
         "port": (int, 8000, "Of the first server; the others have those that follow."),
-        "num_servers": (PositiveInt, 1, "Servers on this machine."),
-        "gpus_per_server": (PositiveInt, 1, "GPUs that one server is spread over; they are handed out in order."),
+        "num_servers": (Count, 1, "Servers on this machine."),
+        "gpus_per_server": (Count, 1, "GPUs that one server is spread over; they are handed out in order."),
         "logs": (str, ".", "Folder for vllm_server_N.log."),
     }
 

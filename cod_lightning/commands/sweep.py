@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse.typing import PositiveInt
 
 from cod_lightning.commands.config_files import expand, full_key, keys_of
 from cod_lightning.commands.parser import OneLine, program
@@ -21,6 +20,7 @@ from cod_lightning.commands.shipped import CLASS_KEYS
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError, did_you_mean
 from cod_lightning.folder_lock import held, locked
+from cod_lightning.ranges import Count
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_record, write_record
 from cod_lightning.whole_file import write_whole
 
@@ -82,8 +82,8 @@ def _parse(argv: Sequence[str]) -> tuple[Any, list[str], list[str]]:
     add("--out", type=Path, default=None, metavar="FOLDER", help="Default: runs/sweeps/CONFIG.")
     text = "basic: one after another; joblib: several at a time; submitit_slurm: on a cluster; submitit_local."
     add("--launcher", default="basic", help=text)
-    add("--jobs", type=PositiveInt, default=None, help="At a time, with joblib; default: cores over --threads.")
-    add("--threads", type=PositiveInt, default=1, help="Of torch in each job, where torch_threads is not set.")
+    add("--jobs", type=Count, default=None, help="At a time, with joblib; default: cores over --threads.")
+    add("--threads", type=Count, default=1, help="Of torch in each job, where torch_threads is not set.")
     add("--print_jobs", action="store_true", help="Print what would run and how far it is; run nothing.")
     text = "Compare the runs in there; run nothing."
     add("--table", nargs="+", type=Path, default=None, metavar="FOLDER", help=text)

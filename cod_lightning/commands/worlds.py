@@ -10,11 +10,6 @@ from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import files_of
 from cod_lightning.envs.base import TextEnv
 
-_OF_OTHERS = tuple(
-    f"cod_lightning.envs.{one}." for one in ("dataset", "reasoning_gym_world", "textarena_world", "textworld")
-)
-"""Where classes of worlds are whose questions come from elsewhere."""
-
 
 def run(argv: Sequence[str]) -> int:
     """Print the list."""
@@ -33,11 +28,6 @@ def run(argv: Sequence[str]) -> int:
     screen.print(table)
     print(f"\nPlay one yourself: {program()} play --env levers", file=sys.stderr)
     return 0
-
-
-def own_worlds() -> list[str]:
-    """Names of those that need neither a file nor a package of others."""
-    return [name for name, path in files_of("env").items() if not any(one in path.read_text() for one in _OF_OTHERS)]
 
 
 def description(path: Path) -> str:
