@@ -273,6 +273,14 @@ SMOKE --config deep_value.yaml ## max_turns
 SMOKE --config wrong_condition.yaml ## blankd_context
 SMOKE --config wrong_suite_key.yaml ## envv
 SMOKE --config own_default.yaml
+LAUNCH --servers 1 ## data.engine | TransformersEngine
+LAUNCH --servers 2
+LAUNCH --gpus -1
+LAUNCH --model.lr fast
+LAUNCH strategy=fsdp2 --model.optimizer adamw_8bit
+LAUNCH --to sky --sky none.yaml
+LAUNCH --to sky --sky list.yaml
+LAUNCH engine=VLLMServerEngine --servers=1 --gpus=8 --data.engine.local.arguments [-tp,'2'] ## --gpus_per_server | 1
 SMOKE --config text_default.yaml
 SMOKE --config twice.yaml ## twice.yaml | lr | twice
 SMOKE --config holds_itself.yaml
@@ -408,6 +416,7 @@ _SHORT = {
     "PAIRWISE": "--data.rewards.pairs PairwiseJudge --data.rewards.pairs",
     "LEARNED": "cod_lightning.methods.learned_reward",
     "REWARDS": "cod_lightning.rewards",
+    "LAUNCH": "launch --config smoke --nodes 2 --gpus 0 --warm_start null",
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }
 _LINES, _COLUMNS = 8, 160

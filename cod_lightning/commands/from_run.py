@@ -15,11 +15,6 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import NonNegative
 from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
 
-_OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
-"""Keys of a run's config that are `fit`'s own."""
-_COMPOSED = ("defaults", "hydra")
-"""Keys by which Hydra would compose the config, and put environment variables into it. A run's own is composed already."""
-
 
 class FromRunCLI(TrainCLI):
     """`TrainCLI` without a training: builds what a run was configured with, whatever machine it was trained on."""
@@ -81,7 +76,7 @@ def config_of_run(path: str) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         expected = f"a run whose config.yaml can be read ({' '.join(str(error).split())[:200]})"
         raise ConfigError("--ckpt_path", path, expected, "Add --config FILE.") from error
-    return {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
+    return kept
 
 
 def model_of(cli: FromRunCLI, ckpt_path: str | None) -> PreTrainedModel:
