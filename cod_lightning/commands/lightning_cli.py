@@ -33,7 +33,7 @@ from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
 from cod_lightning.checkpoints.folder import AUTO, NEWEST, named, newest
 from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.commands.parser import OneLine, own_refusals, program
-from cod_lightning.commands.shipped import choosable, config_names
+from cod_lightning.commands.shipped import CLASS_KEYS, config_names, groups
 from cod_lightning.commands.trainer_settings import (
     check_shards,
     check_trainer,
@@ -77,30 +77,27 @@ class OneLineParser(OneLine, LightningArgumentParser):
 
     def format_help(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The command's own keys and groups of keys, or every key of what is asked `about`."""
-        keys = [
-            action
-            for action in self._actions
-            if action.option_strings and action.help != SUPPRESS and " " not in action.option_strings[-1]
-        ]
-        names = [action.option_strings[-1].removeprefix("--").removesuffix("+") for action in keys]
-        if not self.about:
-            groups = Counter(name.partition(".")[0] for name in names if "." in name)
-            own = [action for action, name in zip(keys, names, strict=True) if "." not in name and name not in groups]
-            lines = [
-                f"  --{group + '.*':<24} {count} keys: {self.prog} --help {group}" for group, count in groups.items()
-            ]
-            head = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]\n\nkeys:\n"
-            shipped = f"\nGROUP: {', '.join(choosable())},\n       as in method=grpo, credit=TaskCredit, env=my.World\n"
-            return head + "\n".join([*(_in_a_line(action) for action in own), *lines]) + "\n" + shipped
-        chosen = [a for a, name in zip(keys, names, strict=True) if f"{name}.".startswith(f"{self.about}.")]
-        if not chosen:
-            expected = "a group of keys or a key of this command"
-            meant = did_you_mean(self.about, [*names, *(name.partition(".")[0] for name in names)])
-            raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
-        formatter = self._get_formatter()
-        formatter.add_arguments(chosen)
-        more = "Keys of a class: --KEY.help CLASS_PATH, where a --KEY.help is listed."
-        return f"{formatter.format_help()}\n{more}\n"
+        listed = (
+            a for a in self._actions if a.option_strings and a.help != SUPPRESS and " " not in a.option_strings[-1]
+        )
+        keys = {one.option_strings[-1].removeprefix("--").removesuffix("+"): one for one in listed}
+        sizes = Counter(name.partition(".")[0] for name in keys if "." in name)
+        if self.about:
+            chosen = [one for name, one in keys.items() if f"{name}.".startswith(f"{self.about}.")]
+            if not chosen:
+                expected = "a group of keys or a key of this command"
+                meant = did_you_mean(self.about, [*keys, *sizes])
+                raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
+            formatter = self._get_formatter()
+            formatter.add_arguments(chosen)
+            more = "Keys of a class: --KEY.help CLASS_PATH, where a --KEY.help is listed."
+            return f"{formatter.format_help()}\n{more}\n"
+        own = (_in_a_line(one) for name, one in keys.items() if "." not in name and name not in sizes)
+        of = (f"  --{group + '.*':<24} {count} keys: {self.prog} --help {group}" for group, count in sizes.items())
+        usage = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]"
+        choices = ", ".join([*CLASS_KEYS, *sorted(groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"})])
+        example = "       as in method=grpo, credit=TaskCredit, env=my.World"
+        return "\n".join([usage, "", "keys:", *own, *of, "", f"GROUP: {choices},", example, ""])
 
 
 class CodCLI(LightningCLI):
