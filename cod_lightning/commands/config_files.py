@@ -47,6 +47,7 @@ class Expanded:
     names: tuple[str, ...]
     """Stems of the config files, as typed."""
     made: Composed
+    """What files and choices came to, before what else was typed."""
 
 
 def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expanded:

@@ -127,7 +127,7 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "warm_start"
     check_folder(cache, "COD_LIGHTNING_CACHE")
-    unbuilt = _started(argv, execute=False)
+    unbuilt = started(argv, execute=False)
     folder, made = cache / _key(unbuilt.parser.dump(unbuilt.config)), unbuilt.datamodule.env
     cache.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_own(cache)
@@ -147,7 +147,8 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     return folder / "policy", made
 
 
-def _started(argv: Sequence[str], *, execute: bool = True) -> Any:
+def started(argv: Sequence[str], *, execute: bool = True) -> Any:
+    """The CLI of a warm start by itself, after what was typed has run if it is to `execute`."""
     from cod_lightning.datamodules import DemonstrationDataModule
     from cod_lightning.modules import WarmStartModule
 
@@ -158,7 +159,7 @@ def _train_into(folder: Path, argv: Sequence[str]) -> None:
     """Train in a folder beside it, which takes its place once it is whole; the lock is held, so what lies there was given up."""
     working = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(working, ignore_errors=True)
-    cli = _started(["fit", *argv, "--trainer.default_root_dir", str(working)])
+    cli = started(["fit", *argv, "--trainer.default_root_dir", str(working)])
     save_policy(cli, working / "policy")
     write_manifest(working / "policy", folder.name)
     if folder.is_symlink():

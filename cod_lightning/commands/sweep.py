@@ -153,13 +153,13 @@ def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job
 
 def _built(config: str, line: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     """The config of a combination, every key in it, and what tells its cell from others."""
-    from cod_lightning.commands.train import RunCLI, made
+    from cod_lightning.commands.train import CellCLI, made
 
     values = [(key, _read(text)) for key, _, text in (one.partition("=") for one in line)]
     typed = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in values]
     print(f"checking {' '.join([Path(config).stem, *line])}", file=sys.stderr, flush=True)
     expanded = expand(["--config", config, *typed])
-    cli = made(RunCLI, expanded)
+    cli = made(CellCLI, expanded)
     if not cli.asked["data"]["suites"]:
         raise ConfigError("data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain].")
     setting = expanded.made.choices | {_named(key): text for key, _, text in (one.partition("=") for one in line)}

@@ -225,8 +225,8 @@ class TrainCLI(CodCLI):
             report.run([str(self.root)])
 
 
-class RunCLI(TrainCLI):
-    """`TrainCLI` that builds a run and checks it: `sweep` trains it elsewhere."""
+class CellCLI(TrainCLI):
+    """`TrainCLI` that builds a cell of a sweep and checks it; it is trained in a process of its own."""
 
     command = "sweep"
     makes_warm_start = False

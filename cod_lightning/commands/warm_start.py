@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 
 from cod_lightning.commands.config_files import expand, temporary_config
-from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.phase import WarmStartCLI, config_of, save_policy
-from cod_lightning.commands.train import RunCLI, made
-from cod_lightning.datamodules import DemonstrationDataModule
+from cod_lightning.commands.phase import WarmStartCLI, config_of, save_policy, started
+from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.errors import ConfigError
-from cod_lightning.modules import WarmStartModule
 
 _OF_THE_MACHINE = ("accelerator", "strategy", "devices", "num_nodes", "precision", "default_root_dir")
 """Keys of `trainer` that a warm start by itself has from its run."""
 
 
-class AskedCLI(RunCLI):
-    """`RunCLI` of the run that begins with the warm start."""
+class AskedCLI(TrainCLI):
+    """`TrainCLI` that builds the run which begins with the warm start, and nothing more."""
 
     command = "warm_start"
+
+    def after_instantiate_classes(self) -> None:
+        """Nothing: the run is not trained."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -30,8 +30,7 @@ def run(argv: Sequence[str]) -> int:
     trainer = {key: asked.asked["trainer"][key] for key in _OF_THE_MACHINE} | {"max_epochs": 1}
     content = config_of(asked.asked, words) | {"trainer": trainer, "overwrite": asked.asked["overwrite"]}
     WarmStartCLI.run_name = f"{expanded.names[0]}_warm_start" if expanded.names else "warm_start"
-    line = ["fit", "--config", str(temporary_config("warm_start.yaml", content))]
-    cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, line)
+    cli = started(["fit", "--config", str(temporary_config("warm_start.yaml", content))])
     save_policy(cli, folder := cli.root / "policy")
     if cli.trainer.is_global_zero:
         print(f"wrote {folder}")
