@@ -143,7 +143,8 @@ def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job
             order=len(jobs),
             threads=content["torch_threads"],
         )
-        if (twin := jobs.get(folder)) is not None and twin.record.label != label:
+        twin = next((one for one in jobs.values() if one.config == content), None)
+        if twin is not None and twin.record.label != label:
             labels = f"{twin.record.label} and {label}"
             expected = f"axes that change the config; {labels} are the same training"
             raise ConfigError("sweep", " ".join(axes), expected, "Leave out what another choice overrules.")
@@ -155,14 +156,14 @@ def _built(config: str, line: tuple[str, ...]) -> tuple[dict[str, Any], dict[str
     """The config of a combination, every key in it, and what tells its cell from others."""
     from cod_lightning.commands.train import CellCLI, made
 
-    values = [(key, _read(text)) for key, _, text in (one.partition("=") for one in line)]
-    typed = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in values]
+    pairs = [one.partition("=")[::2] for one in line]
+    typed = [f"{key}={_as_typed(text)}" for key, text in pairs]
     print(f"checking {' '.join([Path(config).stem, *line])}", file=sys.stderr, flush=True)
     expanded = expand(["--config", config, *typed])
     cli = made(CellCLI, expanded)
     if not cli.asked["data"]["suites"]:
         raise ConfigError("data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain].")
-    setting = expanded.made.choices | {_named(key): text for key, _, text in (one.partition("=") for one in line)}
+    setting = expanded.made.choices | {_named(key): text for key, text in pairs}
     return cli.asked, setting
 
 
@@ -171,6 +172,12 @@ def _read(text: str) -> Any:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return OverridesParser.create().parse_override(f"x={text}").value()
+
+
+def _as_typed(text: str) -> str:
+    """A value of Hydra's as `fit` takes it: without quotes, mappings in JSON."""
+    value = _read(text)
+    return value if isinstance(value, str) else json.dumps(value) if "{" in text else text
 
 
 def _named(key: str) -> str:
