@@ -8,13 +8,14 @@ from rich.text import Text
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Vocabulary, beside
-from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
+from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.conformance_data import check_data
 from cod_lightning.evaluation.verdicts import Verdict
+from cod_lightning.ranges import Several
 from cod_lightning.terminal import Screen
 
 
@@ -23,10 +24,9 @@ def run(argv: Sequence[str]) -> int:
     parser = world_parser("check", "Play a world and say what breaks a rule of its contract.", required=False)
     text = "A context mechanism to check, by its class path. Its parameters follow as --context.KEY VALUE."
     parser.add_subclass_arguments(ContextMechanism, "context", required=False, help=text)
-    parser.add_argument("--num_packs", type=int, default=100, help="Packs that each reference plays.")
+    parser.add_argument("--num_packs", type=Several, default=100, help="Packs that each reference plays.")
     parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
     options = parse_world(parser, argv)
-    check_in("--num_packs", options.num_packs, 2, MOST_PACKS, "100 is the default.")
     check_num_tasks("--pack_size", options.pack_size, least=2)
     if options.env is None and options.context is None:
         raise ConfigError("--env", "missing", "a world, or a --context", "See `worlds`.")
