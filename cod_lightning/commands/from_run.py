@@ -79,7 +79,7 @@ def config_of_run(path: str) -> dict[str, Any]:
     return kept
 
 
-def model_of(cli: FromRunCLI, ckpt_path: str | None) -> PreTrainedModel:
+def model_of(cli: Any, ckpt_path: str | None) -> PreTrainedModel:
     """The policy's model on the CPU, with the checkpoint's weights if one is named; its tokenizer is `data.chat.tokenizer`."""
     policy, data = cli.model.policy, cli.datamodule
     data.check_with(policy)
