@@ -59,7 +59,7 @@ def test_killed_after_some_updates_a_run_with_two_rollouts_ahead_goes_on_bit_for
 
 def test_killed_after_some_updates_a_run_with_a_buffer_goes_on_bit_for_bit(tmp_path):
     buffer = {
-        "class_path": "cod_lightning.training.priority_buffer.PriorityBuffer",
+        "class_path": "cod_lightning.training.played.PriorityBuffer",
         "init_args": {"sigma": 4.0, "rollouts_per_sync": 2, "rollouts_begun": 3},
     }
     more = ("--data.max_staleness", "2", "--data.buffer", json.dumps(buffer))

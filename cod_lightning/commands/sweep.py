@@ -19,10 +19,9 @@ from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.shipped import CLASS_KEYS
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError, did_you_mean
-from cod_lightning.folder_lock import held, locked
+from cod_lightning.files import held, locked, write_whole
 from cod_lightning.ranges import Count
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_record, write_record
-from cod_lightning.whole_file import write_whole
 
 _DESCRIPTION = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
 key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the
@@ -120,7 +119,7 @@ def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job
     build = functools.cache(functools.partial(_built, config))
     jobs: dict[Path, Job] = {}
     for line in lines:
-        typed = dict(one.partition("=")[::2] for one in line)
+        typed = {key: text for key, _, text in (one.partition("=") for one in line)}
         asked, setting = build(tuple(one for one in line if _named(one.partition("=")[0]) != _SEED))
         seed = next((_read(one) for key, one in typed.items() if _named(key) == _SEED), asked[_SEED])
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:

@@ -15,9 +15,9 @@ from typing import Any
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import HiddenRules, TextEnv, Vocabulary, beside
-from cod_lightning.evaluation.conditions import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
+from cod_lightning.evaluation.suite import REFERENCES
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
 from tests.own_worlds import own_worlds
