@@ -35,7 +35,8 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
         key, _, value = choice.partition("=")
         if value.startswith("["):
             expected = "one choice, since the last of several takes the place of the others"
-            raise ConfigError(key, value, expected, f"Choose one; sweep ... {key}={value[1:-1]} trains each.")
+            remedy = f"Choose one; sweep ... {key}={value[1:-1]:.200} trains each."
+            raise ConfigError(key, f"{value:.200}", expected, remedy)
     try:
         node: Any = OmegaConf.load(path)
         if OmegaConf.is_list(node.defaults) and "_self_" not in node.defaults:
