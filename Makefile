@@ -77,7 +77,6 @@ soak: .venv/installed-test
 # The pages of docs/results/, anew: days on two cores.
 studies: .venv/installed-test
 	.venv/bin/python examples/studies/quickstart.py --out docs/results/quickstart.json
-	.venv/bin/python -m cod_lightning references --num_packs 200 --out docs/results/references.json
 	PYTHONPATH=. .venv/bin/python examples/studies/references.py
 	PYTHONPATH=. .venv/bin/python examples/studies/safety.py --out docs/results/safety.json
 	PYTHONPATH=. .venv/bin/python examples/studies/apps.py --out docs/results/apps.json

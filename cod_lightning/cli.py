@@ -38,10 +38,8 @@ commands:
   worlds       list the shipped worlds
   check        say what breaks a rule of the contract in a world or context of your own
   play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside
-  references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side
   doctor       name what ails a training that does not learn, from what its run recorded
-  completion   print what completes cod-lightning's commands and keys with the tab key, for bash and zsh
 
   COMMAND --help              its keys; fit --help model: every key of a group, with its default
   COMMAND ... --print_config  the resolved config, which can be given to --config again

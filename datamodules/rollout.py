@@ -40,7 +40,7 @@ from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_group, run_groups
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.played import PriorityBuffer
 from cod_lightning.training.replay import Replay
@@ -237,10 +237,8 @@ class RolloutDataModule(ItemDataModule):
         """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see."""
         from cod_lightning.evaluation.provided_contexts import check_oracle
 
-        first, remedy = (
-            first_pack(self.env, self.pack_size, self.seed),
-            "Choose a scorer that sees what the policy sees.",
-        )
+        first = first_pack(self.env, self.pack_size, self.seed)
+        remedy = "Choose a scorer that sees what the policy sees."
         check_oracle(self.env, first, self.context, key, scorer, remedy)
 
     def check_suites(self) -> None:
@@ -348,38 +346,42 @@ class RolloutDataModule(ItemDataModule):
         return replace(self._setting(), program=self.program)
 
     def _setting(self, temperature: float = 1.0, suite: Suite | None = None) -> Setting:
-        config = getattr(getattr(self.learner, "model", None), "config", None)
-        sampler = Sampler(
+        policy, frozen = self.learner.policy, self.frozen
+        narrowed = {} if suite is None else {key: getattr(suite, key) for key in ("top_p", "top_k", "min_p")}
+        sampler = self.sampler(policy, getattr(self.learner, "model", None), temperature)
+        setting = self.setting(replace(sampler, liveness=self.runner.liveness, **narrowed), policy, self.runner)
+        if frozen is None or (setting.by_kind and frozen.path is None):  # its own adapter stays as it is
+            return setting
+        other = frozen.sampler(setting.sampler, policy, self.chat.stop_ids, self._run.strategy.root_device)
+        return replace(setting, by_kind={**setting.by_kind, frozen.kind: other})
+
+    def sampler(self, policy: Policy, model: Any, temperature: float = 1.0) -> Sampler:
+        """The policy as a rollout meets it. Its model, if any, may score more ids than the tokenizer has."""
+        config = getattr(model, "config", None)
+        return Sampler(
             engine=self.engine,
             chat=self.chat,
-            window=self.learner.policy.window,
+            window=policy.window,
             max_new_tokens=self.max_new_tokens,
             temperature=temperature,
-            top_p=1.0 if suite is None else suite.top_p,
-            top_k=0 if suite is None else suite.top_k,
-            min_p=0.0 if suite is None else suite.min_p,
             stop_strings=self.stop_strings,
             thinking_budget=self.thinking_budget,
             seed=self.seed,
             policy_version=self.engine.policy_version,
-            num_ids=config and getattr(config.get_text_config(), "vocab_size", None),  # a tokenizer may have fewer
+            num_ids=config and getattr(config.get_text_config(), "vocab_size", None),
             deadlines=self.deadlines,
-            liveness=self.runner.liveness,
         )
-        policy = self.learner.policy
-        by_kind = sampler.by_kind(policy.adapter_kinds)
-        frozen = self.frozen
-        if frozen is not None and not (by_kind and frozen.path is None):  # its own adapter stays as it is
-            device = self._run.strategy.root_device
-            by_kind = {**by_kind, frozen.kind: frozen.sampler(sampler, policy, self.chat.stop_ids, device)}
+
+    def setting(self, sampler: Sampler, policy: Policy, monitor: RolloutMonitor) -> Setting:
+        """The environment with the agent in it, as it is evaluated."""
         return Setting(
             env=self.env,
             mechanism=self.context,
             sampler=sampler,
             program=self.program.held_out,
             rewards=self.rewards,
-            monitor=self.runner,
-            by_kind=by_kind,
+            monitor=monitor,
+            by_kind=sampler.by_kind(policy.adapter_kinds),
         )
 
     def _for_scorers(self, groups: Mapping[int, Group]) -> Played:

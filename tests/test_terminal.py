@@ -134,7 +134,7 @@ def test_a_hostile_world_that_is_played_or_measured_is_only_shown(capsys):
     assert "rewards by position" in shown
     assert "␛]52" in shown
     assert not RAW.search(shown)
-    shown = output(capsys, ["references", "--env", _HOSTILE_WORLD, "--num_packs", "2"])
+    shown = output(capsys, ["check", "--env", _HOSTILE_WORLD, "--num_packs", "2"])
     assert "success by position" in shown
     assert not RAW.search(shown)
 

@@ -48,6 +48,7 @@ FILES = {
     "deep_value.yaml": "data:\n  env: {init_args: {max_turns: {a: 1}}}\n",
     "wrong_condition.yaml": "data:\n  suites: [{name: a, num_packs: 8, controls: [blankd_context]}]\n",
     "wrong_suite_key.yaml": "data:\n  suites: [{name: a, num_packs: 8, envv: levers}]\n",
+    "text_default.yaml": "defaults: smoke\n",
     "own_default.yaml": "defaults: [own_default, _self_]\n",
     "twice.yaml": "model:\n  lr: 1.0e-3\n  lr: 2.0e-3\n",
     "holds_itself.yaml": "a: &x [*x]\n",
@@ -55,7 +56,6 @@ FILES = {
     "nowhere_value.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  lr: ${nowhere.at.all}\n",
     "two_documents.yaml": "model: {lr: 1}\n---\nmodel: {lr: 2}\n",
     "raises.py": "raise RuntimeError('no database')\n",
-    "without_self.yaml": "defaults: [/smoke@_global_]\nmodel:\n  lr: 0.5\n",
     "named_class.yaml": "defaults: [/recipe@_global_: tiny, _self_]\ndata:\n  env: {class: shop.Shop}\n",
     "nested_key.yaml": "model:\n  policy:\n    lr: 3\n",
 }
@@ -76,14 +76,12 @@ play --ckpt_path nowhere.ckpt
 check ## --env | missing
 check --env levers --num_packs 1
 check --env levers --pack_size 1
-check --config nowhere
 report
 report nowhere
 report afile
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
-sweep --config smoke credit=EpisodeCredit,TaskCredit --launcher slurm
 sweep --config smoke credit=EpisodeCredit,TaskCredit --jobs 0
 sweep --table nowhere
 sweep --tabel nowhere ## --tabel | Did you mean --table?
@@ -102,7 +100,6 @@ check levers
 check --env half.Half
 check --env levers --packs 3
 check --context notebok
-references --worlds levers,levrs --num_packs 2 ## --env | levrs | Did you mean levers?
 worlds --env levers
 sweep credit=EpisodeCredit,TaskCredit
 sweep --config smoke creditt=episode,task --print_jobs ## creditt
@@ -110,31 +107,20 @@ sweep --config smoke model.lrr=1,2 --print_jobs ## model.lrr
 play --env cod_lightning.envs.gymnasium_world.GymnasiumWorld ## env | tasks
 play --env cod_lightning.envs.mixture.Mixture
 play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world levrs
-references --worlds levers --num_packs 1000000000000
-references --worlds , ## --env | empty
-references --worlds levers --num_packs 2 --out '' ## --out | file's name
-references --worlds levers --num_packs 2 --out afile/x
-references --worlds levers --num_packs 2 --out taken.md
 check --env os.path
-sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir | a,b
+sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir=a | trainer.default_root_dir=b
 sweep --config smoke seed_everything= --print_jobs ## seed_everything
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
 sweep --config smoke method=[grpo,rec] --print_jobs ## method | [grpo,rec] | method=grpo,rec
 worlds --x
-completion fish
 sweep --config smoke method=nft,sdpo loss=GRPO --print_jobs ## method=nft | method=sdpo
 sweep --config smoke env.length_penalty=0,0.0 --print_jobs ## length_penalty=0 | length_penalty=0.0
 sweep --config smoke --config quickstart credit=TaskCredit,EpisodeCredit --print_jobs ## --config | quickstart
 sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
-sweep --config smoke ckpt_path=a,b
-sweep --config smoke seed_everything=1,2 --seed_everything 3 ## seed_everything | 1,2 | 3
-sweep --config smoke hydra.sweeper.params.model.lr=1e-3,2e-3 ## hydra.sweeper.params.model.lr | model.lr=1e-3,2e-3
-sweep --config smoke credit=EpisodeCredit,TaskCredit hydra.sweep.dir=x ## hydra.sweep.dir=x
+sweep --config smoke ckpt_path=a,b ## ckpt_path=a
 play --env LEVERS ## env | LEVERS | Did you mean levers?
 play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## --context NAME
-references --worlds levers --num_packs 2 --env.patience 3 ## --env NAME
-check --config broken.yaml
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
 fit --config smoke loss=Gspo ## model.loss | Gspo | Did you mean GSPO?
@@ -145,11 +131,6 @@ play --env faulty.Drawn ## --env | Drawn | faulty.py:12
 play --env faulty.Listed ## --env | Listed | faulty.py:17
 play --env faulty.Compared --policy oracle ## --env | Compared | no database
 play --env levers --context faulty.Notes ## faulty.py:32
-references --env faulty.Drawn --num_packs 2 ## --env | Drawn | faulty.py:12
-references --env faulty.Listed --num_packs 2 ## --env | Listed | faulty.py:17
-references --env faulty.Begun --num_packs 2 ## --env | levers-4 | no database
-references --env faulty.Compared --num_packs 2 ## --env | Compared
-references --worlds faulty.Nowhere --num_packs 2 ## faulty.Nowhere
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
@@ -214,7 +195,6 @@ SMOKE --trainer.default_root_dir /proc/x
 SMOKE --ckpt_path nowhere.ckpt
 SMOKE --ckpt_path last
 fit --config wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
-fit --config without_self.yaml ## without_self.yaml | - _self_
 fit --config named_class.yaml ## data.env | class_path
 fit --config smoke --warm_start nowhere
 fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it to 6 or more.
@@ -232,7 +212,6 @@ export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
 deploy
 deploy --config smoke ## state | required
 DEPLOY --num_tasks -1
-DEPLOY --split tset
 DEPLOY --sampling_temperature -1
 deploy --config smoke --warm_start null --state afile
 deploy --config smoke --warm_start null --state /proc/x
@@ -295,12 +274,21 @@ SMOKE --config deep_value.yaml ## max_turns
 SMOKE --config wrong_condition.yaml ## blankd_context
 SMOKE --config wrong_suite_key.yaml ## envv
 SMOKE --config own_default.yaml
+LAUNCH --servers 1 ## data.engine | TransformersEngine
+LAUNCH --servers 2
+LAUNCH --gpus -1
+LAUNCH --model.lr fast
+LAUNCH strategy=fsdp2 --model.optimizer adamw_8bit
+LAUNCH --to sky --sky none.yaml
+LAUNCH --to sky --sky list.yaml
+LAUNCH engine=VLLMServerEngine --servers=1 --gpus=8 --data.engine.local.arguments [-tp,'2'] ## --gpus_per_server | 1
+SMOKE --config text_default.yaml
 SMOKE --config twice.yaml ## twice.yaml | lr | twice
 SMOKE --config holds_itself.yaml
 SMOKE --config tabs.yaml
 SMOKE --config nowhere_value.yaml ## nowhere.at.all
 SMOKE --config two_documents.yaml
-SMOKE hydra.run.dir=x ## hydra.run.dir=x | --trainer.default_root_dir
+SMOKE hydra.run.dir=x ## hydra.run.dir=x
 SMOKE -m
 SMOKE ~model.lr
 SMOKE --data.env.class_path cod_lightning.envs.levers.Levrs
@@ -429,6 +417,7 @@ _SHORT = {
     "PAIRWISE": "--data.rewards.pairs PairwiseJudge --data.rewards.pairs",
     "LEARNED": "cod_lightning.methods.learned_reward",
     "REWARDS": "cod_lightning.rewards",
+    "LAUNCH": "launch --config smoke --nodes 2 --gpus 0 --warm_start null",
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }
 _LINES, _COLUMNS = 8, 160

@@ -1,10 +1,10 @@
 """What `python -m cod_lightning` does: a module with a `run` for each command."""
 
 LIGHTNING = ("fit", "validate", "test", "predict")
-_OWN = "plan launch serve warm_start export deploy evolve context worlds check play references report doctor sweep completion"
+_OWN = "plan launch serve warm_start export deploy evolve context worlds check play report doctor sweep"
 COMMANDS = dict.fromkeys(LIGHTNING, "fit") | {name: name for name in _OWN.split()}
 """Command -> the module with its `run`."""
-LIGHT = ("context", "worlds", "check", "play", "references", "report", "sweep")
+LIGHT = ("context", "worlds", "check", "play", "report", "sweep")
 """Those that import no torch, or only once they know that they need it."""
 LEARNT_NOTHING = 3
 """Exit code of a `fit` in which no update had a gradient."""

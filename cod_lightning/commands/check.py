@@ -1,22 +1,21 @@
 """`check`: play a world, and rewrite a context, by policies without a model, and say what breaks a rule of the contract."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.commands.config_files import find_config, keys_of, read_configs
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Vocabulary, beside
-from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
+from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.conformance_data import check_data
 from cod_lightning.evaluation.verdicts import Verdict
+from cod_lightning.ranges import Several
 from cod_lightning.terminal import Screen
 
 
@@ -25,16 +24,12 @@ def run(argv: Sequence[str]) -> int:
     parser = world_parser("check", "Play a world and say what breaks a rule of its contract.", required=False)
     text = "A context mechanism to check, by its class path. Its parameters follow as --context.KEY VALUE."
     parser.add_subclass_arguments(ContextMechanism, "context", required=False, help=text)
-    parser.add_argument(
-        "--config", type=str | None, default=None, help="Check the world and the context of this config."
-    )
-    parser.add_argument("--num_packs", type=int, default=100, help="Packs that each reference plays.")
+    parser.add_argument("--num_packs", type=Several, default=100, help="Packs that each reference plays.")
     parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
-    options = parse_world(parser, _of_config(argv))
-    check_in("--num_packs", options.num_packs, 2, MOST_PACKS, "100 is the default.")
+    options = parse_world(parser, argv)
     check_num_tasks("--pack_size", options.pack_size, least=2)
     if options.env is None and options.context is None:
-        raise ConfigError("--env", "missing", "a world, a context (--context) or a --config", "See `worlds`.")
+        raise ConfigError("--env", "missing", "a world, or a --context", "See `worlds`.")
     screen, found = Screen(), list[Verdict]()
     if options.env is not None:
         try:
@@ -55,27 +50,16 @@ def run(argv: Sequence[str]) -> int:
     return min(1, num_broken)
 
 
-def _of_config(argv: Sequence[str]) -> list[str]:
-    """The command line with the world and the context of each `--config`, where it does not name its own."""
-    typed = list(keys_of(argv))
-    data = read_configs([find_config(value or "") for key, value in typed if key == "--config"]).get("data")
-    named = {key.removeprefix("--") for key, _ in typed}
-    own = {key: data.get(key) for key in ("env", "context") if key not in named} if isinstance(data, dict) else {}
-    return [*(f"--{key}={json.dumps(value)}" for key, value in own.items() if value), *argv]
-
-
 def _shown(screen: Screen, title: str, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
     """The verdicts, each printed as it comes."""
     screen.print(Text(title, style="bold"))
     for one in verdicts:
-        screen.print(_row(one))
+        table = Table.grid(padding=(0, 1))
+        mark = (
+            Text("broken", "red") if one.broken else Text("look  ", "yellow") if one.look else Text("ok    ", "green")
+        )
+        table.add_row(mark, Text(one.rule).append(f": {one.remark}" if one.remark else "", "dim"))
+        for example in one.broken:
+            table.add_row("", Text(example, style="red"))
+        screen.print(table)
         yield one
-
-
-def _row(one: Verdict) -> Table:
-    table = Table.grid(padding=(0, 1))
-    mark = Text("broken", "red") if one.broken else Text("look  ", "yellow") if one.look else Text("ok    ", "green")
-    table.add_row(mark, Text(one.rule).append(f": {one.remark}" if one.remark else "", "dim"))
-    for example in one.broken:
-        table.add_row("", Text(example, style="red"))
-    return table

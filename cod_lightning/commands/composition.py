@@ -1,6 +1,5 @@
 """A config file as Hydra composes it."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,44 +21,31 @@ class Composed:
     """What the file itself sweeps over (`hydra.sweeper.params`)."""
 
 
-def check_single(key: str, value: str) -> None:
-    """Raise `ConfigError` for several choices where one is made."""
-    if value.startswith("["):
-        expected = "one choice, since the last of several takes the place of the others"
-        raise ConfigError(
-            key, f"{value:.200}", expected, f"Choose one; sweep ... {key}={value[1:-1]:.200} trains each."
-        )
-
-
 def composed(path: Path, choices: Sequence[str]) -> Composed:
     """The file with these choices; `ConfigError` in one line where Hydra cannot compose it.
 
-    A choice in a group from which the file has made none is added to it. A class that the file names itself takes nothing from that
-    of another name in its defaults.
+    What the file says itself stands above its defaults, and a class that it names takes nothing from one of another name there. A
+    choice in a group from which the file has made none is added to it.
     """
     from hydra.errors import HydraException, MissingConfigException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     for choice in choices:
-        key, _, value = choice.lstrip("+~").partition("=")
-        if key.startswith("hydra."):
-            remedy = "--trainer.default_root_dir sets the folder of a run, --out that of a sweep."
-            raise ConfigError("command line", choice, "no key of Hydra's own, which only composes configs here", remedy)
-        check_single(key, value)
+        key, _, value = choice.partition("=")
+        if value.startswith("["):
+            expected = "one choice, since the last of several takes the place of the others"
+            remedy = f"Choose one; sweep ... {key}={value[1:-1]:.200} trains each."
+            raise ConfigError(key, f"{value:.200}", expected, remedy)
     try:
         node: Any = OmegaConf.load(path)
+        if OmegaConf.is_list(node.defaults) and "_self_" not in node.defaults:
+            node.defaults = [*node.defaults, "_self_"]
         made = _compose(path, node, [])[1].runtime.choices if choices else {}  # with null where there is none yet
         added = groups() - {group.partition("@")[0] for group in made}
         lines = [f"+{choice}" if choice.partition("=")[0] in added else choice for choice in choices]
-        plain, hydra = _compose(path, node, lines)
-        own = OmegaConf.to_container(node)
-        if _names_class(own):
-            below, _ = _compose(path, OmegaConf.create({"defaults": node.defaults}), lines)
-            _leave_out_arguments_of_another(plain, below, own)
-    except UserWarning as error:
-        expected = "_self_ in its defaults list, without which the defaults replace what the file says itself"
-        raise ConfigError("--config", path, expected, "Add `- _self_` as the last of them.") from error
+        whole, hydra = _compose(path, node, lines)
+        below, _ = _compose(path, OmegaConf.create({"defaults": node.defaults}), lines)
     except RecursionError as error:
         raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
     except MissingConfigException as error:
@@ -69,10 +55,13 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
         raise ConfigError(
             group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy
         ) from error
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise ConfigError("--config", path, "a config that Hydra can compose", f"{said}.") from error
-    return Composed(plain, _chosen(hydra), {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
+    chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
+    return Composed(
+        overlaid(below, _named_in(whole, node)), chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()}
+    )
 
 
 def _compose(path: Path, node: Any, overrides: Sequence[str]) -> tuple[Any, Any]:
@@ -85,8 +74,7 @@ def _compose(path: Path, node: Any, overrides: Sequence[str]) -> tuple[Any, Any]
     GlobalHydra.instance().clear()
     folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
     ConfigStore.instance().store(name="__main__", node=node, package="_global_")
-    with initialize_config_dir(config_dir=folders[0], version_base="1.3"), warnings.catch_warnings():
-        warnings.filterwarnings("error", ".*missing `_self_`.*")
+    with initialize_config_dir(config_dir=folders[0], version_base="1.3"):
         search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders[1:])}]"] if folders[1:] else []
         config = compose("__main__", overrides=[*overrides, *search], return_hydra_config=True)
     with open_dict(config):
@@ -94,24 +82,45 @@ def _compose(path: Path, node: Any, overrides: Sequence[str]) -> tuple[Any, Any]
     return OmegaConf.to_container(config, resolve=True), hydra
 
 
-def _chosen(hydra: Any) -> dict[str, str]:
-    return {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
+def _named_in(whole: Any, own: Any) -> Any:
+    """What the composed config has at the keys of the file itself."""
+    from omegaconf import DictConfig
+
+    if not isinstance(whole, dict) or not isinstance(own, DictConfig | dict):
+        return whole
+    return {key: _named_in(whole[key], own[key]) for key in own if key in whole}
 
 
-def _names_class(content: Any) -> bool:
-    """Whether a class is named anywhere in it, outside of lists, which replace what stands below."""
-    return isinstance(content, dict) and ("class_path" in content or any(map(_names_class, content.values())))
+def overlaid(before: Any, after: Any) -> Any:
+    """A config with another one over it, key by key; a class of another name takes the place of the one before.
+
+    >>> overlaid({"class_path": "a.Levers", "init_args": {"max_turns": 2, "labels": None}}, {"max_turns": 3})
+    {'class_path': 'a.Levers', 'init_args': {'max_turns': 3, 'labels': None}}
+    >>> overlaid({"class_path": "a.Levers", "init_args": {"max_turns": 2}}, {"class_path": "b.Doors"})
+    {'class_path': 'b.Doors'}
+    """
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    if "class_path" in before:
+        after = below_init_args({"class_path": before["class_path"], **after})
+        one, other = sorted((str(before["class_path"]), str(after["class_path"])), key=len)
+        if not f".{other}".endswith(f".{one}"):  # a name is that of any path that ends so
+            return after
+        after["class_path"] = other
+    return before | {key: overlaid(before.get(key), value) for key, value in after.items()}
 
 
-def _leave_out_arguments_of_another(whole: Any, below: Any, own: Any) -> None:
-    """Take out of each class that the file names itself (`own`) the arguments of the one that its defaults named (`below`)."""
-    if not all(isinstance(one, dict) for one in (whole, below, own)):
-        return
-    named, before = own.get("class_path"), below.get("class_path")
-    if named is not None and before not in (None, named) and whole["class_path"] == named:
-        whole["init_args"] = {
-            k: v for k, v in (whole.get("init_args") or {}).items() if k in (own.get("init_args") or {})
-        }
-        return
-    for key in own.keys() & whole.keys():
-        _leave_out_arguments_of_another(whole[key], below.get(key), own[key])
+def below_init_args(value: Any) -> Any:
+    """The config with what stands beside a `class_path` put below its `init_args`.
+
+    >>> below_init_args({"env": {"class_path": "radio.Radio", "max_turns": 3}})
+    {'env': {'class_path': 'radio.Radio', 'init_args': {'max_turns': 3}}}
+    """
+    if isinstance(value, list):
+        return [below_init_args(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: below_init_args(one) for key, one in value.items()}
+    own = ("class_path", "init_args", "dict_kwargs")
+    beside = {key: value.pop(key) for key in list(value) if key not in own} if "class_path" in value else {}
+    return value | {"init_args": {**(value.get("init_args") or {}), **beside}} if beside else value

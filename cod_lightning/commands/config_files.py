@@ -12,7 +12,7 @@ among `data.suites` stands for the suites of `configs/suite/NAME.yaml` or of a f
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from cod_lightning.commands import LIGHTNING
-from cod_lightning.commands.composition import check_single, composed
+from cod_lightning.commands.composition import Composed, below_init_args, composed, overlaid
 from cod_lightning.commands.shipped import (
     CLASS_KEYS,
     choices_of,
@@ -46,77 +46,60 @@ class Expanded:
     argv: list[str]
     names: tuple[str, ...]
     """Stems of the config files, as typed."""
+    made: Composed
+    """What files and choices came to, before what else was typed."""
 
 
 def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expanded:
     """The line for LightningCLI. `own` is a config below all that are typed."""
     command, words = (argv[:1], argv[1:]) if argv[:1] and argv[0] in LIGHTNING else ([], argv)
-    pairs = list(keys_of(words))
-    for key, value in pairs:
-        if value is None and not key.startswith("-") and not {"--help", "-h"} & set(argv):
-            meant = f"Did you mean --config {key}?" if key in config_names() else "See --help."
-            raise ConfigError("command line", key, "--config NAME, GROUP=CHOICE or --KEY VALUE", meant)
-    configs = [find_config(value or "") for key, value in pairs if key in ("--config", "-c")]
-    typed = taken_apart([one for one in pairs if one[0] not in ("--config", "-c")])
-    if not configs and own is None and not typed.choices:
-        import_named(" ".join(argv))
-        values = [(key, text) for key, text, _ in typed.values]
-        return Expanded([*command, *map(_put, [*values, *typed.others])], ())
-    content = with_values(read_configs(configs, typed.choices, own), [(key, value) for key, _, value in typed.values])
+    paths: list[Path] = []
+    choices: list[str] = []
+    values: list[tuple[str, Any]] = []
+    others: list[str] = []
+    for typed, value in keys_of(words):
+        key = full_key(typed.removeprefix("--"))
+        group = next((group for group, of in CLASS_KEYS.items() if key in (group, of)), None)
+        if typed in ("--config", "-c"):
+            paths.append(find_config(value or ""))
+        elif value is None:
+            if not typed.startswith("-") and not {"--help", "-h"} & set(argv):
+                meant = f"Did you mean --config {typed}?" if typed in config_names() else "See --help."
+                raise ConfigError("command line", typed, "--config NAME, GROUP=CHOICE or --KEY VALUE", meant)
+            others.append(typed)
+        elif group is not None:
+            named = shipped_or_class(group, value, typed)
+            if isinstance(named, Path):
+                choices.append(f"{group}={named.stem}")
+            else:
+                values.append((CLASS_KEYS[group], class_of(named)))
+        elif key in groups() or not key.removesuffix("+").replace(".", "").replace("-", "").isidentifier():
+            choices.append(f"{key}={value}")
+        elif key == "data.suites":
+            suites = _read(value)  # names may stand without brackets
+            values.append((key, [one.strip() for one in suites.split(",")] if isinstance(suites, str) else suites))
+        elif _lists_mappings(value):
+            values.append((key, _read(value)))
+        else:
+            others.append(f"--{key}={value}")
+    made = _read_configs(paths, choices, own)
+    content = with_values(made.plain, values)
+    data = content.get("data")
+    if isinstance(data, dict) and isinstance(data.get("suites"), list):
+        content["data"] = {**data, "suites": inline(data["suites"])}
     if not command:  # the config of a run has them, and they are `fit`'s
         content = {key: value for key, value in content.items() if value is not None or key not in _OF_FIT}
     import_named(f"{' '.join(argv)} {content}")
-    names = tuple(path.stem for path in configs)
-    path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))
-    return Expanded([*command, "--config", str(path), *map(_put, typed.others)], names)
+    names = tuple(path.stem for path in paths)
+    if content:
+        path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))
+        others = ["--config", str(path), *others]
+    return Expanded([*command, *others], names, made)
 
 
-@dataclass(frozen=True)
-class Typed:
-    """Keys with their values, by who reads them."""
-
-    choices: list[str]
-    """In config groups, for Hydra."""
-    values: list[tuple[str, str, Any]]
-    """Classes, lists of mappings and suites, which replace what a config has: key, value as typed, what that is in a config."""
-    others: list[tuple[str, str | None]]
-    """For jsonargparse, a key in full, or a flag or word as it was typed."""
-
-
-def taken_apart(pairs: Iterable[tuple[str, str | None]]) -> Typed:
-    """What is typed, but for `--config`."""
-    typed = Typed([], [], [])
-    for key_typed, value in pairs:
-        key = full_key(key_typed.removeprefix("--"))
-        group = group_of(key)
-        if value is None:
-            typed.others.append((key_typed, None))
-        elif key == "data.suites":
-            typed.values.append((key, value, _typed_suites(value)))
-        elif group is not None:
-            check_single(group, value)
-            named = shipped_or_class(group, value, key_typed)
-            if isinstance(named, Path):
-                typed.choices.append(f"{group}={named.stem}")
-            else:
-                typed.values.append((CLASS_KEYS[group], value, class_of(named)))
-        elif not key_typed.startswith("--") and (not key.replace(".", "").isidentifier() or _is_of_hydra(key)):
-            typed.choices.append(f"{key_typed}={value}")
-        else:
-            content = _read(value) if value.lstrip().startswith("[") else None
-            if isinstance(content, list) and any(isinstance(one, dict) for one in content):
-                typed.values.append((key, value, content))
-            else:
-                typed.others.append((key, value))
-    return typed
-
-
-def _is_of_hydra(key: str) -> bool:
-    return key in groups() or key.startswith("hydra.")
-
-
-def _put(pair: tuple[str, str | None]) -> str:
-    return pair[0] if pair[1] is None else f"--{pair[0]}={pair[1]}"
+def _lists_mappings(value: str) -> bool:
+    content = _read(value) if value.lstrip().startswith("[") else None
+    return isinstance(content, list) and any(isinstance(one, dict) for one in content)
 
 
 def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
@@ -145,11 +128,6 @@ def full_key(key: str) -> str:
     """
     group, dot, rest = key.partition(".")
     return f"{CLASS_KEYS[group]}.{rest}" if dot and group in CLASS_KEYS else key
-
-
-def group_of(key: str) -> str | None:
-    """The group from which a class is chosen for the key, by either name (`env`, `data.env`); None for other keys."""
-    return next((group for group, of in CLASS_KEYS.items() if key in (group, of)), None)
 
 
 def shipped_or_class(group: str, value: str, key: str) -> Path | str:
@@ -218,26 +196,25 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")
 
 
-def read_configs(
-    paths: Sequence[Path], choices: Sequence[str] = (), own: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """The files merged in their order, each composed with the choices where it has a `defaults:` list; suites spelled out."""
+def _read_configs(paths: Sequence[Path], choices: Sequence[str], own: Mapping[str, Any] | None) -> Composed:
+    """The files merged in their order, each composed with the choices where it has a `defaults:` list."""
     content: Any = dict(own or {})
+    chosen: dict[str, str] = {}
+    axes: dict[str, str] = {}
     composes = False
     for path in paths:
         one = read_yaml(path, "--config", path)
         if not isinstance(one, dict):
             expected = "a YAML file with keys, such as model and data"
             raise ConfigError("--config", path, expected, "See configs/smoke.yaml.")
-        composes |= "defaults" in one
-        content = overlaid(content, below_init_args(composed(path, choices).plain if "defaults" in one else one))
+        if "defaults" in one:
+            composes, made = True, composed(path, choices)
+            one, chosen, axes = made.plain, chosen | made.choices, axes | made.axes
+        content = overlaid(content, below_init_args(one))
     if choices and not composes:
         expected = "a --config with a defaults: list to apply it to"
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
-    data = content.get("data")
-    if isinstance(data, dict) and isinstance(data.get("suites"), list):
-        content = {**content, "data": {**data, "suites": inline(data["suites"])}}
-    return content
+    return Composed(content, chosen, axes)
 
 
 def read_yaml(path: Path, key: str, name: object) -> Any:
@@ -263,25 +240,6 @@ def _check_nodes(node: Any) -> None:
             _check_nodes(item)
 
 
-def overlaid(before: Any, after: Any) -> Any:
-    """A config with another one over it, key by key; a class of another name takes the place of the one before.
-
-    >>> overlaid({"class_path": "a.Levers", "init_args": {"max_turns": 2, "labels": None}}, {"max_turns": 3})
-    {'class_path': 'a.Levers', 'init_args': {'max_turns': 3, 'labels': None}}
-    >>> overlaid({"class_path": "a.Levers", "init_args": {"max_turns": 2}}, {"class_path": "b.Doors"})
-    {'class_path': 'b.Doors'}
-    """
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        return after
-    if "class_path" in before:
-        after = below_init_args({"class_path": before["class_path"], **after})
-        one, other = sorted((str(before["class_path"]), str(after["class_path"])), key=len)
-        if not f".{other}".endswith(f".{one}"):  # a name is that of any path that ends so
-            return after
-        after["class_path"] = other
-    return before | {key: overlaid(before.get(key), value) for key, value in after.items()}
-
-
 def with_values(content: Any, values: Sequence[tuple[str, Any]]) -> Any:
     """The config with values of dotted keys over it, those of classes before those of their arguments."""
     for key, value in sorted(values, key=lambda one: one[0].count(".")):
@@ -289,22 +247,6 @@ def with_values(content: Any, values: Sequence[tuple[str, Any]]) -> Any:
             value = {part: value}
         content = overlaid(content, value)
     return content
-
-
-def below_init_args(value: Any) -> Any:
-    """The config with what stands beside a `class_path` put below its `init_args`.
-
-    >>> below_init_args({"env": {"class_path": "radio.Radio", "max_turns": 3}})
-    {'env': {'class_path': 'radio.Radio', 'init_args': {'max_turns': 3}}}
-    """
-    if isinstance(value, list):
-        return [below_init_args(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    value = {key: below_init_args(one) for key, one in value.items()}
-    own = ("class_path", "init_args", "dict_kwargs")
-    beside = {key: value.pop(key) for key in list(value) if key not in own} if "class_path" in value else {}
-    return value | {"init_args": {**(value.get("init_args") or {}), **beside}} if beside else value
 
 
 _temporary: list["tempfile.TemporaryDirectory[str]"] = []
@@ -319,13 +261,6 @@ def temporary_config(name: str, content: object) -> Path:
 
 
 # ---------------------------------------------------------------------- suites
-
-
-def _typed_suites(value: str) -> Any:
-    """What `data.suites='[in_domain, mine.yaml]'` names; names may stand without brackets. null and [] are none."""
-    named = _read(value)
-    named = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
-    return inline(named) if isinstance(named, list) else named
 
 
 def inline(suites: Sequence[Any]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +41,23 @@ def run(argv: Sequence[str]) -> int:
         actions.add_subcommand(name, action, help=does)
         action.prog = f"{program()} context {name}"
     options = parser.parse_args(list(argv))
-    chosen = options[options.subcommand]
-    store = ContextStore(chosen.state, create=False)
-    console = Screen()
-    writes = options.subcommand == "revert"
-    try:
-        with locked(Path(chosen.state), "--state", "deploy") if writes else nullcontext():
-            {"log": _log, "show": _show, "diff": _diff, "revert": _revert}[options.subcommand](store, chosen, console)
-    finally:
-        store.close()
+    chosen, console = options[options.subcommand], Screen()
+    with closing(ContextStore(chosen.state, create=False)) as store:
+        if options.subcommand == "log":
+            _log(store, console)
+        elif options.subcommand == "show":
+            version = store.current() if chosen.version is None else store.version(chosen.version)
+            console.print(Text(version.text or "(empty)"))
+        elif options.subcommand == "diff":
+            _diff(store, chosen, console)
+        else:
+            with locked(Path(chosen.state), "--state", "deploy"):
+                made = store.revert(chosen.version)
+            console.print(f"version {made} is current; its text is that of version {chosen.version}")
     return 0
 
 
-def _log(store: ContextStore, options: Any, console: Console) -> None:
+def _log(store: ContextStore, console: Console) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("version", "written", "after task", "its reward", "reason", "first line"):
         right = column in ("version", "after task", "its reward")
@@ -71,11 +75,6 @@ def _log(store: ContextStore, options: Any, console: Console) -> None:
     console.print(table)
 
 
-def _show(store: ContextStore, options: Any, console: Console) -> None:
-    version = store.current() if options.version is None else store.version(options.version)
-    console.print(Text(version.text or "(empty)"))
-
-
 def _diff(store: ContextStore, options: Any, console: Console) -> None:
     new = store.current() if options.new is None else store.version(options.new)
     old = store.version(max(0, new.version - 1) if options.old is None else options.old)
@@ -89,8 +88,3 @@ def _diff(store: ContextStore, options: Any, console: Console) -> None:
             console.print(Text(f"+ {change.after}", style="green"))
     if all(change.kind is ChangeKind.KEPT for change in changes):
         console.print(f"versions {old.version} and {new.version} have the same entries")
-
-
-def _revert(store: ContextStore, options: Any, console: Console) -> None:
-    made = store.revert(options.version)
-    console.print(f"version {made} is current; its text is that of version {options.version}")

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import torch
 import yaml
-from jsonargparse.typing import NonNegativeInt
 from rich.console import Console
 from rich.text import Text
 from transformers import PreTrainedModel
@@ -16,7 +15,7 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import synced_weights, weights_digest
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.parser import SplitName, program
+from cod_lightning.commands.parser import program
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import TextEnv
@@ -24,6 +23,7 @@ from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder, locked
+from cod_lightning.ranges import Natural
 from cod_lightning.rollout.deadlines import Watchdog
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
@@ -40,9 +40,8 @@ class DeployCLI(SamplingCLI):
 
     options: ClassVar[Options] = {
         "state": (str, ..., "Folder of the agent; made if need be."),
-        "num_tasks": (NonNegativeInt, 10, "Tasks to solve now."),
-        "stream": (NonNegativeInt, 0, "Index of the pack that the tasks come from."),
-        "split": (SplitName, "test", "Share of the worlds of the pack."),
+        "num_tasks": (Natural, 10, "Tasks to solve now."),
+        "stream": (Natural, 0, "Index of the pack that the tasks come from."),
     }
 
     def before_instantiate_classes(self) -> None:
@@ -58,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
     cli = built(DeployCLI, argv)
     options = cli.config
     _check_lasting(cli.datamodule.env)
-    model = played(cli)
+    model = model_of(cli, options.ckpt_path)
     setting, console = setting_of(cli, model), Screen()
     with locked(Path(options.state), "--state", "deploy"):
         return _live(cli, options, setting, console, _identity(cli, options, model))
@@ -72,7 +71,7 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
         agent = DeployedAgent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
         num_tasks = max(1, done + options.num_tasks)
-        pack = setting.env.sample_pack(split=Split(options.split), index=options.stream, num_tasks=num_tasks)
+        pack = setting.env.sample_pack(split=Split.TEST, index=options.stream, num_tasks=num_tasks)
         if done:
             console.print(f"{done} tasks are done; going on with context version {store.current().version}")
         report = store.path.parent / "stalled.txt"
@@ -92,24 +91,11 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
     return 0
 
 
-def played(cli: Any) -> PreTrainedModel:
-    """The model that a command plays, with its checkpoint's weights."""
-    return model_of(cli.model.policy, cli.datamodule, cli.config.ckpt_path)
-
-
 def setting_of(cli: Any, model: PreTrainedModel, monitor: RolloutMonitor | None = None) -> Setting:
     """The environment of a command's run and its policy there, as a rollout meets them."""
     data, policy = cli.datamodule, cli.model.policy
     sampler = sampler_of(model, policy, data, cli.config.sampling_temperature)
-    return Setting(
-        env=data.env,
-        mechanism=data.context,
-        sampler=sampler,
-        by_kind=sampler.by_kind(policy.adapter_kinds),
-        program=data.program.held_out,
-        rewards=data.rewards,
-        monitor=monitor or RolloutMonitor(),
-    )
+    return data.setting(sampler, policy, monitor or RolloutMonitor())
 
 
 def sampler_of(model: PreTrainedModel, policy: Any, data: RolloutDataModule, temperature: float) -> Sampler:
@@ -118,17 +104,7 @@ def sampler_of(model: PreTrainedModel, policy: Any, data: RolloutDataModule, tem
     model.to(device).eval()  # pyright: ignore[reportArgumentType]
     data.engine.bind(model, data.chat.stop_ids, policy.window)
     data.engine.update_weights(synced_weights(model, adapter=data.engine.takes_adapters), 0)
-    return Sampler(
-        engine=data.engine,
-        chat=data.chat,
-        window=policy.window,
-        max_new_tokens=data.max_new_tokens,
-        temperature=temperature,
-        stop_strings=data.stop_strings,
-        thinking_budget=data.thinking_budget,
-        seed=data.seed,
-        deadlines=data.deadlines,
-    )
+    return data.sampler(policy, model, temperature=temperature)
 
 
 def _check_lasting(env: TextEnv) -> None:
@@ -146,7 +122,7 @@ def _identity(cli: Any, options: Any, model: PreTrainedModel) -> dict[str, str]:
     weights = f"weights {weights_digest(model)}" if policy.has_weights else data.engine.init_args.get("model")
     return {
         "world": cli.datamodule.env.name,
-        "stream": f"{options.split}/{options.stream}",
+        "stream": f"test/{options.stream}",
         "context": yaml.safe_dump(data.context.as_dict(), default_flow_style=True).strip(),
         "policy": f"{type(policy).__name__} with {weights}",
     }

@@ -9,8 +9,6 @@ from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.errors import CodLightningError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from cod_lightning.diagnosis.causes import Finding
     from cod_lightning.diagnosis.evidence import Evidence
 
@@ -63,15 +61,10 @@ def examined(folder: Path, *, trust: bool) -> "tuple[Evidence, list[Finding], li
         notes.append("No checkpoints/last.ckpt: whether notes depend on what was seen was not looked at.")
     elif written:
         try:
-            evidence = replace(evidence, dependence=of_notes(_last_model(last, trust=trust), written))
+            from cod_lightning.commands.from_run import FromRunCLI, built, model_of
+
+            cli = built(FromRunCLI, ["--ckpt_path", str(last), *(["--trust"] if trust else [])])
+            evidence = replace(evidence, dependence=of_notes(model_of(cli, str(last)), written))
         except CodLightningError as error:
             notes.append(f"Whether notes depend on what was seen was not looked at: {error}")
     return evidence, causes_of(evidence), notes
-
-
-def _last_model(checkpoint: Path, *, trust: bool) -> "PreTrainedModel":
-    """The policy of the run's last checkpoint."""
-    from cod_lightning.commands.from_run import FromRunCLI, built, model_of
-
-    cli = built(FromRunCLI, ["--ckpt_path", str(checkpoint), *(["--trust"] if trust else [])])
-    return model_of(cli.model.policy, cli.datamodule, str(checkpoint))

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 from safetensors.torch import load_file
@@ -12,9 +12,6 @@ from cod_lightning.adapters import adapter_weights, trained_weights
 from cod_lightning.callbacks import Evaluation
 from cod_lightning.evaluation.suite import OF_TRAINED, REFERENCES, ConditionKind
 from cod_lightning.terminal import Screen
-
-if TYPE_CHECKING:
-    from cod_lightning.evaluation.schema import Results
 
 
 def evaluate(
@@ -55,12 +52,12 @@ def evaluate(
         finally:
             module.model.load_state_dict(trained, strict=False)
     if trainer.is_global_zero:
-        from cod_lightning.evaluation.results import read_results
+        from cod_lightning.evaluation.results import results_of
         from cod_lightning.evaluation.table import print_table
 
-        path, console = Path(trainer.default_root_dir) / "evaluation.json", Screen()
-        print_table(_of(read_results(path), evaluation), console, note=note)
-        console.print(f"Written to {path}")
+        console = Screen()
+        print_table(results_of(evaluation.played, by_checkpoint=evaluation.by_checkpoint), console, note=note)
+        console.print(f"Written to {Path(trainer.default_root_dir) / 'evaluation.json'}")
         baseline = "" if data.baseline is None else data.baseline.report()
         for line in (data.engine.report(), baseline, *(part.report() for part in data.rewards.values())):
             if line:
@@ -76,16 +73,3 @@ def _pass(trainer: Any, module: Any, data: Any, kinds: Collection[ConditionKind]
             trainer.test(module, data, verbose=False)
     finally:
         data.test_kinds = OF_TRAINED
-
-
-def _of(results: "Results", evaluation: Evaluation) -> "Results":
-    """What was played now, of all that the file holds."""
-    from cod_lightning.evaluation.schema import Results
-
-    suites = {one.suite.name for one in evaluation.played}
-    if not evaluation.by_checkpoint:
-        return Results(suites={name: record for name, record in results["suites"].items() if name in suites})
-    paths = dict.fromkeys(one.checkpoint for one in evaluation.played if one.checkpoint is not None)
-    found = {path: results.get("checkpoints", {})[path] for path in paths}
-    chosen = {path: {n: r for n, r in of.items() if n in suites} for path, of in found.items()}
-    return Results(suites={}, checkpoints=chosen)

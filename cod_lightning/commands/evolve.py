@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from jsonargparse.typing import NonNegativeInt, PositiveInt
 from rich.text import Text
 
-from cod_lightning.commands.deploy import played, setting_of
-from cod_lightning.commands.from_run import SamplingCLI, built
+from cod_lightning.commands.deploy import setting_of
+from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder, locked, write_whole
 from cod_lightning.methods.evolution import Evolution, Round
+from cod_lightning.ranges import Count, Natural
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Pack, Split
 
@@ -31,9 +31,9 @@ class EvolveCLI(SamplingCLI):
 
     options: ClassVar[Options] = {
         "out": (str, ..., "Folder of the results; made if need be."),
-        "rounds": (NonNegativeInt, 10, "Rewrites that are tried."),
-        "num_packs": (PositiveInt, 16, "Validation packs by which candidates are selected."),
-        "round_packs": (PositiveInt, 3, "Training packs that a round plays and reflects on."),
+        "rounds": (Natural, 10, "Rewrites that are tried."),
+        "num_packs": (Count, 16, "Validation packs by which candidates are selected."),
+        "round_packs": (Count, 3, "Training packs that a round plays and reflects on."),
     }
 
     def before_instantiate_classes(self) -> None:
@@ -56,7 +56,7 @@ def run(argv: Sequence[str]) -> int:
     """Evolve, and write what came of it after each round."""
     cli = built(EvolveCLI, argv)
     options, data = cli.config, cli.datamodule
-    setting = setting_of(cli, played(cli))
+    setting = setting_of(cli, model_of(cli, options.ckpt_path))
 
     def packs(split: Split, first: int, number: int) -> list[Pack]:
         indices = range(first, first + number)

@@ -84,7 +84,7 @@ def _trained(cli: Any, checkpoint: Checkpoint, mapped: Path) -> tuple[PreTrained
         model = policy.skeleton()
         checkpoint.load_into(model, mapped=mapped, dtype=asked)
         return model.eval(), ""
-    model = model_of(policy, data, None)
+    model = model_of(cli, None)
     kept = checkpoint.load_into(model, policy.base)
     if policy.base is None:
         return model.to(asked or kept).eval(), ""  # pyright: ignore

@@ -5,22 +5,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from jsonargparse.typing import NonNegativeFloat
 from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.config_files import expand, keys_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.train import TrainCLI, made
-from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.base import Policy
+from cod_lightning.ranges import NonNegative
 from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
-
-_OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
-"""Keys of a run's config that are `fit`'s own."""
-_COMPOSED = ("defaults", "hydra")
-"""Keys by which Hydra would compose the config, and put environment variables into it. A run's own is composed already."""
 
 
 class FromRunCLI(TrainCLI):
@@ -48,7 +41,7 @@ class FromRunCLI(TrainCLI):
 class SamplingCLI(FromRunCLI):
     """`FromRunCLI` for commands that sample from the policy."""
 
-    options: ClassVar[Options] = {"sampling_temperature": (NonNegativeFloat, 1.0, "0 is greedy.")}
+    options: ClassVar[Options] = {"sampling_temperature": (NonNegative, 1.0, "0 is greedy.")}
 
 
 def built(cli: type[FromRunCLI], argv: Sequence[str]) -> Any:
@@ -83,11 +76,12 @@ def config_of_run(path: str) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         expected = f"a run whose config.yaml can be read ({' '.join(str(error).split())[:200]})"
         raise ConfigError("--ckpt_path", path, expected, "Add --config FILE.") from error
-    return {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
+    return kept
 
 
-def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> PreTrainedModel:
+def model_of(cli: Any, ckpt_path: str | None) -> PreTrainedModel:
     """The policy's model on the CPU, with the checkpoint's weights if one is named; its tokenizer is `data.chat.tokenizer`."""
+    policy, data = cli.model.policy, cli.datamodule
     data.check_with(policy)
     tokenizer: Any = data.chat.tokenizer
     model = policy.model(tokenizer)

@@ -15,38 +15,37 @@ from typing import Any, ClassVar, Literal
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from jsonargparse.typing import NonNegativeInt, Path_fr, PositiveInt
+from jsonargparse.typing import Path_fr
 
 from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.folder import newest
 from cod_lightning.commands.config_files import expand, read_yaml
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.memory import plan_of
-from cod_lightning.commands.plan import PlanCLI
-from cod_lightning.commands.train import check_played, check_training, made
+from cod_lightning.commands.train import ElsewhereCLI, check_played, check_training, made
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import check_spread
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import held, locked, write_whole
 from cod_lightning.modules.checks import check_combination
+from cod_lightning.ranges import Count, Natural
 
 _File: Any = Path_fr
 Platform = Literal["slurm", "sky"]
 _FILES: dict[str, str] = {"slurm": "job.sh", "sky": "sky.yaml"}
 
 
-class LaunchCLI(PlanCLI):
-    """`PlanCLI` that takes the machines' part of the config from the number of machines."""
+class LaunchCLI(ElsewhereCLI):
+    """`ElsewhereCLI` that takes the machines' part of the config from the number of machines."""
 
     command = "launch"
 
     options: ClassVar[Options] = {
-        "nodes": (PositiveInt, 1, "Machines."),
-        "servers": (NonNegativeInt, 0, "Machines of those that serve rollouts by vLLM; the others train."),
-        "gpus": (NonNegativeInt, 8, "GPUs of each machine; 0 runs on CPUs, with trainer.devices ranks."),
-        "gpus_per_server": (PositiveInt, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
+        "nodes": (Count, 1, "Machines."),
+        "servers": (Natural, 0, "Machines of those that serve rollouts by vLLM; the others train."),
+        "gpus": (Natural, 8, "GPUs of each machine; 0 runs on CPUs, with trainer.devices ranks."),
+        "gpus_per_server": (Count, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
         "to": (Platform, "slurm", "What starts the machines' work."),
         "python": (str | None, None, "Python on the machines; null: this one for slurm, else `python`."),
         "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
@@ -61,17 +60,17 @@ class LaunchCLI(PlanCLI):
         if config.servers >= config.nodes:
             expected = f"below --nodes, which is {config.nodes}, since one machine has to train"
             raise ConfigError("--servers", config.servers, expected, "Raise --nodes, or lower it.")
-        trainer.num_nodes = int(config.nodes) - int(config.servers)  # a parser's own kinds of int are not written
+        trainer.num_nodes = config.nodes - config.servers
         trainer.accelerator = "gpu" if config.gpus else "cpu"
-        trainer.devices = int(config.gpus) or (1 if num_processes(trainer) is None else trainer.devices)
+        trainer.devices = config.gpus or num_processes(trainer) // trainer.num_nodes
         root = Path(trainer.default_root_dir or Path("runs") / self.run_name).absolute()
         trainer.default_root_dir = str(root)
         if config.servers:
             self._serve_from_elsewhere(root)
         settle_strategy(trainer.clone())
         whole = yaml.safe_load(self.parser.dump(config, skip_none=False))
-        self.asked = {key: whole[key] for key in whole if key not in (*LaunchCLI.options, *PlanCLI.options, "config")}
-        self.processes = num_processes(trainer) or trainer.num_nodes
+        self.asked = {key: whole[key] for key in whole if key not in (*LaunchCLI.options, "config")}
+        self.processes = num_processes(trainer)
         super().before_instantiate_classes()
 
     def _serve_from_elsewhere(self, root: Path) -> None:
@@ -95,11 +94,6 @@ class LaunchCLI(PlanCLI):
         strategy = self.asked_trainer.strategy
         check_training(module, data, self.processes, getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])
         check_played(module, data, elsewhere=True)
-        if config.gpu_gb is not None:
-            memory = plan_of(module, data, self.asked_trainer, config.gpu_gb)
-            if not memory.fits:
-                expected = f"a training that fits; it takes {memory.total / 2**30:.1f} GiB"
-                raise ConfigError("--gpu_gb", config.gpu_gb, expected, " ".join(memory.advice()))
         if (path := newest(self.root / "checkpoints", needed=False)) is not None:
             text = yaml.safe_dump(self.asked, sort_keys=False)
             check_changes(read_checkpoint(path), text, self.processes, accepted=config.accept_changes)

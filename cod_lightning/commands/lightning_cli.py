@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import torch
 from jsonargparse import Namespace, set_parsing_settings
-from jsonargparse.typing import PositiveInt, restricted_number_type
+from jsonargparse.typing import restricted_number_type
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import Callback
@@ -33,7 +33,7 @@ from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
 from cod_lightning.checkpoints.folder import AUTO, NEWEST, named, newest
 from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.commands.parser import OneLine, own_refusals, program
-from cod_lightning.commands.shipped import choosable, config_names
+from cod_lightning.commands.shipped import CLASS_KEYS, config_names, groups
 from cod_lightning.commands.trainer_settings import (
     check_shards,
     check_trainer,
@@ -43,6 +43,7 @@ from cod_lightning.commands.trainer_settings import (
 )
 from cod_lightning.errors import ConfigError, did_you_mean
 from cod_lightning.files import check_folder, held, locked
+from cod_lightning.ranges import Count
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 
 _NOISE = (
@@ -60,7 +61,6 @@ _NOISE = (
 """Warnings of libraries that are not about this run."""
 
 
-_Positive: Any = PositiveInt
 # of more threads torch runs out of memory for their stacks
 _Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
@@ -77,32 +77,29 @@ class OneLineParser(OneLine, LightningArgumentParser):
 
     def format_help(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The command's own keys and groups of keys, or every key of what is asked `about`."""
-        keys = [
-            action
-            for action in self._actions
-            if action.option_strings and action.help != SUPPRESS and " " not in action.option_strings[-1]
-        ]
-        names = [action.option_strings[-1].removeprefix("--").removesuffix("+") for action in keys]
-        if not self.about:
-            groups = Counter(name.partition(".")[0] for name in names if "." in name)
-            own = [action for action, name in zip(keys, names, strict=True) if "." not in name and name not in groups]
-            lines = [
-                f"  --{group + '.*':<24} {count} keys: {self.prog} --help {group}" for group, count in groups.items()
-            ]
-            head = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]\n\nkeys:\n"
-            shipped = f"\nGROUP: {', '.join(choosable())},\n       as in method=grpo, credit=TaskCredit, env=my.World\n"
-            return head + "\n".join([*(_in_a_line(action) for action in own), *lines]) + "\n" + shipped
-        chosen = [a for a, name in zip(keys, names, strict=True) if f"{name}.".startswith(f"{self.about}.")]
-        of_a_class = getattr(self, "_inner_parser", False)
-        if not chosen and not of_a_class:
-            expected = "a group of keys or a key of this command"
-            meant = did_you_mean(self.about, [*names, *(name.partition(".")[0] for name in names)])
-            raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
-        formatter = self._get_formatter()
-        formatter.add_arguments(chosen)
-        more = "Keys of a class: --KEY.help CLASS_PATH, where a --KEY.help is listed."
-        head = f"{self.description}\n\n" if of_a_class else ""
-        return f"{head}{formatter.format_help()}\n{more}\n"
+        listed = (
+            a for a in self._actions if a.option_strings and a.help != SUPPRESS and " " not in a.option_strings[-1]
+        )
+        keys = {one.option_strings[-1].removeprefix("--").removesuffix("+"): one for one in listed}
+        sizes = Counter(name.partition(".")[0] for name in keys if "." in name)
+        if self.about:
+            chosen = [one for name, one in keys.items() if f"{name}.".startswith(f"{self.about}.")]
+            of_a_class = getattr(self, "_inner_parser", False)
+            if not chosen and not of_a_class:
+                expected = "a group of keys or a key of this command"
+                meant = did_you_mean(self.about, [*keys, *sizes])
+                raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
+            formatter = self._get_formatter()
+            formatter.add_arguments(chosen)
+            more = "Keys of a class: --KEY.help CLASS_PATH, where a --KEY.help is listed."
+            head = f"{self.description}\n\n" if of_a_class else ""
+            return f"{head}{formatter.format_help()}\n{more}\n"
+        own = (_in_a_line(one) for name, one in keys.items() if "." not in name and name not in sizes)
+        of = (f"  --{group + '.*':<24} {count} keys: {self.prog} --help {group}" for group, count in sizes.items())
+        usage = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]"
+        choices = ", ".join([*CLASS_KEYS, *sorted(groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"})])
+        example = "       as in method=grpo, credit=TaskCredit, env=my.World"
+        return "\n".join([usage, "", "keys:", *own, *of, "", f"GROUP: {choices},", example, ""])
 
 
 class CodCLI(LightningCLI):
@@ -114,10 +111,10 @@ class CodCLI(LightningCLI):
     options: ClassVar[Options] = {
         "torch_threads": (_Threads | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
         "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
-        "checkpoint_every": (_Positive | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
-        "keep_checkpoints": (_Positive | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
+        "checkpoint_every": (Count | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
+        "keep_checkpoints": (Count | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
         "best_metric": (str | None, None, "Keep checkpoints by it, too, as in val/cod_gain; -NAME: the smallest."),
-        "keep_best": (_Positive, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
+        "keep_best": (Count, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
         "accept_changes": (bool, False, "Go on with another config than the checkpoint's, or policy than the agent's."),
     }
     """Keys beside those of `model`, `data` and `trainer`, and of the classes above."""
@@ -272,7 +269,13 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
     """Instantiate a CLI with this project's defaults."""
     quieten()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    OneLineParser.about = help_topic(argv)
+    OneLineParser.about = ""
+    for arg, behind in pairwise([*argv, ""]):
+        key = arg.partition("=")[0]
+        if arg in ("-h", "--help"):  # as in `fit --help model`
+            OneLineParser.about = behind.removeprefix("--")
+        elif key.startswith("--") and key.endswith(".help"):  # as in `fit --model.credit.help TaskCredit`
+            OneLineParser.about = key.removeprefix("--").removesuffix(".help")
     if not gc.get_freeze_count():
         gc.freeze()  # half a million objects of libraries, which every full collection would look through again
     with handlers_kept():
@@ -301,17 +304,6 @@ def _in_a_line(action: Action) -> str:
     flag = ", ".join(action.option_strings)
     text = " ".join((action.help or "").split()).partition(". ")[0].partition(" (type:")[0].rstrip(".")
     return f"  {flag:<26} {textwrap.shorten(text, 88, placeholder=' ...')}"
-
-
-def help_topic(argv: Sequence[str]) -> str:
-    """What stands behind `--help`, as in `fit --help model`, or before `.help`, as in `fit --model.credit.help TaskCredit`."""
-    for arg, behind in pairwise([*argv, ""]):
-        if arg in ("-h", "--help"):
-            return behind.removeprefix("--")
-        key = arg.partition("=")[0]
-        if key.startswith("--") and key.endswith(".help"):
-            return key.removeprefix("--").removesuffix(".help")
-    return ""
 
 
 def quieten() -> None:

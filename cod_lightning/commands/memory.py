@@ -54,7 +54,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     if data.has_chat:
         pack = first_pack(data.env, data.pack_size, data.seed)
         longest = longest_row(data.env, data.context, pack, data.chat, policy.window, data.max_new_tokens)
-    num_tokens, most_tokens = (max(module.token_budget, length) for length in (longest, policy.window))
+    num_tokens = max(module.token_budget, longest)
     stochastic = module.optimizer_name == "adamw_stochastic"
     in_float32 = stochastic and weight_bytes == 2 and not adapter and num_processes(trainer) == 1
     run = RunSizes(
@@ -71,12 +71,11 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         scorer_bytes=sum(scorer.num_weight_bytes() for scorer in module.scorers.values()),
         gradient_checkpointing=policy.gradient_checkpointing,
         num_tokens=num_tokens,
-        most_tokens=most_tokens,
         shares=True,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,
-        **_cached(data, trainer, num_adapters, longest, policy.window),
+        **_cached(data, trainer, num_adapters, longest),
         engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),
         num_shards=shards,
         on_gpu=on_gpu,
@@ -85,19 +84,18 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     return plan_memory(sizes, run, available, device)
 
 
-def _cached(data: RolloutDataModule, trainer: Any, num_adapters: int, longest: int, window: int) -> dict[str, int]:
+def _cached(data: RolloutDataModule, trainer: Any, num_adapters: int, longest: int) -> dict[str, int]:
     """Tokens whose keys and values an engine in this process keeps, by the dialogues that there can be at a time."""
     engine = data.engine
     if not isinstance(engine, TransformersEngine):
         return {}
-    ranks, held_out = num_processes(trainer) or 1, data.program.held_out.num_attempts
+    ranks, held_out = num_processes(trainer), data.program.held_out.num_attempts
     training = max(data.packs_per_rollout * data.group_size * data.program.num_attempts, data.val_packs * held_out)
     at_end = max([training, *(suite.num_packs * held_out for suite in data.suites)])
     of_one = num_adapters * longest
     return {
         "num_cached_tokens": of_one * min(engine.max_dialogues, math.ceil(training / ranks)),
         "num_cached_at_end": of_one * min(engine.max_dialogues, math.ceil(at_end / ranks)),
-        "most_cached_tokens": num_adapters * engine.max_dialogues * window,
         "prefill_tokens": min(engine.prefill_tokens, longest * math.ceil(training / ranks)),
     }
 
@@ -139,9 +137,6 @@ def show(plan: MemoryPlan, console: Console) -> None:
     table.add_section()
     table.add_row("together", f"{plan.total / GIB:.2f}", f"of {plan.available / GIB:.1f}", plan.peak)
     console.print(table)
-    if plan.worst > plan.total:
-        why = "every row and dialogue fills model.policy.window, and none begins like another."
-        console.print(f"At worst {plan.worst / GIB:.2f} GiB: {why}", soft_wrap=True)
     for line in plan.advice():
         console.print(line, soft_wrap=True)
 
@@ -204,4 +199,4 @@ def _device(trainer: Any, gpu_gb: float | None) -> tuple[float, str, bool]:
 def num_shards(trainer: Any) -> int:
     """Processes that share the weights; DDP's each hold all."""
     strategy = str(getattr(trainer.strategy, "class_path", trainer.strategy)).lower()
-    return (num_processes(trainer) or 1) if "modelparallel" in strategy else 1
+    return num_processes(trainer) if "modelparallel" in strategy else 1

@@ -7,17 +7,14 @@ import traceback
 from argparse import ArgumentError
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
-from jsonargparse._typehints import get_all_subclass_paths, get_subclass_types
 
 from cod_lightning.commands.shipped import import_named
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean
 from cod_lightning.trusted import OWN, is_trusted
 
-SplitName = Literal["train", "validation", "test"]
-"""What `--split` takes."""
 _MOST = 900
 """Characters of jsonargparse's message; one that lists classes goes on for screens."""
 
@@ -65,11 +62,11 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
     if "required" in message and "model.policy" in message:
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
-    if "is abstract" in message and "NestedArg" in message:
-        return f"Choose the class first, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     if "is abstract" in message:
-        return f"Name a class that has the whole contract, as class_path: MODULE.CLASS. {listed}"
+        return f"Name a class that has the whole contract, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     if "dot import path" in message:
+        from jsonargparse._typehints import get_all_subclass_paths, get_subclass_types
+
         import_named("--help")  # all classes
         kinds = get_subclass_types(getattr(parser._option_string_actions.get(f"--{key}"), "_typehint", None)) or ()
         names = [path.rpartition(".")[2] for kind in kinds for path in get_all_subclass_paths(kind)]

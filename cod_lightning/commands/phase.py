@@ -5,7 +5,6 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
 from cod_lightning.checkpoints.checkpoint import manifest_damage, write_manifest
 from cod_lightning.checkpoints.sources import class_paths, sources
-from cod_lightning.commands.config_files import overlaid, temporary_config
+from cod_lightning.commands.composition import overlaid
+from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, did_you_mean
@@ -136,12 +136,11 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "warm_start"
     check_folder(cache, "COD_LIGHTNING_CACHE")
-    unbuilt = _started(argv, execute=False)
+    unbuilt = started(argv, execute=False)
     folder, made = cache / _key(unbuilt.parser.dump(unbuilt.config)), unbuilt.datamodule.env
     cache.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_own(cache)
     with _alone(folder):
-        _sweep(folder)
         damage = "it is a link" if folder.is_symlink() else manifest_damage(folder / "policy", folder.name)
         if damage is None:
             rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
@@ -157,7 +156,8 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     return folder / "policy", made
 
 
-def _started(argv: Sequence[str], *, execute: bool = True) -> Any:
+def started(argv: Sequence[str], *, execute: bool = True) -> Any:
+    """The CLI of a warm start by itself, after what was typed has run if it is to `execute`."""
     from cod_lightning.datamodules import DemonstrationDataModule
     from cod_lightning.modules import WarmStartModule
 
@@ -165,17 +165,16 @@ def _started(argv: Sequence[str], *, execute: bool = True) -> Any:
 
 
 def _train_into(folder: Path, argv: Sequence[str]) -> None:
-    """Train in a folder beside it, which takes its place once it is whole; the lock is held."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
-        working = Path(beside) / "run"
-        to = ["--trainer.default_root_dir", str(working)]
-        cli = _started(["fit", *argv, *to])
-        save_policy(cli, working / "policy")
-        write_manifest(working / "policy", folder.name)
-        if folder.is_symlink():
-            folder.unlink()
-        shutil.rmtree(folder, ignore_errors=True)
-        working.rename(folder)
+    """Train in a folder beside it, which takes its place once it is whole; the lock is held, so what lies there was given up."""
+    working = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(working, ignore_errors=True)
+    cli = started(["fit", *argv, "--trainer.default_root_dir", str(working)])
+    save_policy(cli, working / "policy")
+    write_manifest(working / "policy", folder.name)
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    working.rename(folder)
 
 
 def _check_own(cache: Path) -> None:
@@ -185,13 +184,6 @@ def _check_own(cache: Path) -> None:
         expected = "a folder of this user's that not everyone can write, since what lies there is trained on"
         remedy = f"Change {cache}, or name another."
         raise ConfigError("COD_LIGHTNING_CACHE", cache.parent, expected, remedy)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what processes that were killed have left beside it; its lock is held, so no process trains it."""
-    for left in folder.parent.glob(f"{folder.name}.*"):
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _alone(folder: Path) -> AcquireReturnProxy:

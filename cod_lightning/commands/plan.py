@@ -4,40 +4,28 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from jsonargparse.typing import PositiveFloat
-
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.memory import plan_of, show, show_rounding
-from cod_lightning.commands.train import TrainCLI, made
+from cod_lightning.commands.train import ElsewhereCLI, made
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.lifecycles import outline
 from cod_lightning.models import PretrainedPolicy
+from cod_lightning.ranges import Positive
 from cod_lightning.terminal import Screen
 from cod_lightning.training.duration import Amounts, Pace, duration, measured
 
-_GiB: Any = PositiveFloat
 
-
-class PlanCLI(TrainCLI):
-    """`TrainCLI` that builds model and data with a Trainer on the CPU."""
+class PlanCLI(ElsewhereCLI):
+    """`ElsewhereCLI` with what the plan is compared with."""
 
     command = "plan"
 
     options: ClassVar[Options] = {
-        "gpu_gb": (_GiB | None, None, "Memory of the GPU in GiB; null: of the device here."),
+        "gpu_gb": (Positive | None, None, "Memory of the GPU in GiB; null: of the device here."),
         "pace": (Pace, Pace(), "Tokens per second, for an estimate of the time."),
     }
-
-    def before_instantiate_classes(self) -> None:
-        """The Trainer of a GPU that is not here would refuse to be built."""
-        self.asked_trainer = self.config.trainer.clone()
-        self.plain_trainer()
-        super().before_instantiate_classes()
-
-    def after_instantiate_classes(self) -> None:
-        """No warm start."""
 
 
 def amounts_of(data: RolloutDataModule, trainer: Any, window: int) -> Amounts:

@@ -16,15 +16,15 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.commands.parser import SplitName
-from cod_lightning.commands.worlds import asked_of, parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.wrapped import WrappedWorld
-from cod_lightning.errors import check_at_least, some_of
+from cod_lightning.errors import ConfigError, answering, some_of
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.ranges import Natural
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
@@ -35,8 +35,8 @@ def run(argv: Sequence[str]) -> int:
     """Play one pack."""
     parser = world_parser("play", "Play a pack in the terminal, or watch a reference policy play it.")
     parser.add_argument("--num_tasks", type=int, default=4, help="N, tasks of the pack.")
-    parser.add_argument("--split", type=SplitName, default="test", help="Share of the worlds the pack is drawn from.")
-    parser.add_argument("--index", type=int | None, default=None, help="Which pack, from 0 on; null draws one.")
+    text = "Which pack, from 0 on; null draws one."
+    parser.add_argument("--index", type=Natural | None, default=None, help=text)
     players = Literal["you", "random", "scripted", "oracle"]
     parser.add_argument("--policy", type=players, default="you", help="Who plays.")
     text = "How the context is kept, by class path; null: a hint, rewritten whole."
@@ -45,11 +45,11 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
     options = parse_world(parser, argv)
     check_num_tasks("--num_tasks", options.num_tasks)
-    check_at_least("--index", options.index, 0, "Null draws one.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
     console, env, who = Screen(), options.env, options.policy
-    with asked_of(env):
-        pack = env.sample_pack(split=Split(options.split), index=index, num_tasks=options.num_tasks)
+    refused = partial(ConfigError, "--env", type(env).__name__, remedy="`check --env` says what it breaks.")
+    with answering(refused, "an environment that keeps its contract"):
+        pack = env.sample_pack(split=Split.TEST, index=index, num_tasks=options.num_tasks)
         words = beside(env, Vocabulary).words()
         policy = None if who == "you" else beside(env, Players).reference(Reference(who), pack)
     mechanism = options.context or default_mechanism(compact=bool(words))
@@ -139,14 +139,9 @@ class Audience(RolloutMonitor):
         if self.error:
             said = f"\nThe lifecycle failed: {self.error}. `check` says where." if failed else "\nStopped."
             self.console.print(said, markup=False)
-        table = Table(title="rewards by position", box=None, title_justify="left")
-        for column in ("position", "reward", "solved", "turns", "status"):
-            table.add_column(column, justify="right")
-        for one in self.solved:
-            cells = (f"{one.reward:.3f}", "yes" if one.success else "no", len(one.turns), one.status)
-            table.add_row(str(one.position), *map(str, cells))
         if self.solved:
-            self.console.print(table)
+            came = ", ".join(f"{one.reward:.3f} {one.status}" for one in self.solved)
+            self.console.print(f"rewards by position: {came}")
         return int(failed)
 
 

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import torch
-from jsonargparse.typing import PositiveInt
 
 from cod_lightning.clients.access import key_of
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.plan import PlanCLI
-from cod_lightning.commands.train import made
+from cod_lightning.commands.train import ElsewhereCLI, made
 from cod_lightning.datamodules.items import asked_of, check_pair
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
@@ -28,6 +26,7 @@ from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.gguf.cache import checkpoint_folder
+from cod_lightning.ranges import Count
 
 _LOOK_S = 1.0
 _MOST_STARTS = 5
@@ -35,16 +34,16 @@ _MOST_STARTS = 5
 _WITHIN_S = 600.0
 
 
-class ServeCLI(PlanCLI):
-    """`PlanCLI` with where the servers listen."""
+class ServeCLI(ElsewhereCLI):
+    """`ElsewhereCLI` with where the servers listen."""
 
     command = "serve"
 
     options: ClassVar[Options] = {
         "host": (str, "127.0.0.1", "Address to listen at; 0.0.0.0: all of this machine's."),
         "port": (int, 8000, "Of the first server; the others have those that follow."),
-        "num_servers": (PositiveInt, 1, "Servers on this machine."),
-        "gpus_per_server": (PositiveInt, 1, "GPUs that one server is spread over; they are handed out in order."),
+        "num_servers": (Count, 1, "Servers on this machine."),
+        "gpus_per_server": (Count, 1, "GPUs that one server is spread over; they are handed out in order."),
         "logs": (str, ".", "Folder for vllm_server_N.log."),
     }
 
@@ -81,8 +80,6 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
         if options.num_servers * each > num_gpus:
             expected, asked = f"at most the {num_gpus} GPUs that are here", f"{options.num_servers} times {each}"
             raise ConfigError("--num_servers times --gpus_per_server", asked, expected, "Lower one of them.")
-    if not 0 < options.port <= 65536 - options.num_servers:
-        raise ConfigError("--port", options.port, "a port with room for all servers", "8000 is the default.")
     if isinstance(policy, LoRAPolicy) and not policy.path:
         remedy = "Name the folder of the base: warm_start --trainer.default_root_dir writes one."
         raise ConfigError("model.policy.path", "null", "the base of the adapter that is served", remedy)

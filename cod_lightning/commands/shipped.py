@@ -54,11 +54,6 @@ def groups() -> set[str]:
     return {path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()}
 
 
-def choosable() -> list[str]:
-    """What a command line chooses in: groups of files, and short names of keys whose values are classes."""
-    return [*CLASS_KEYS, *sorted(groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"})]
-
-
 def files_of(group: str) -> dict[str, Path]:
     """The files of a config group, by the names that choose them."""
     return {path.stem: path for folder in config_folders() for path in sorted((folder / group).glob("*.yaml"))}

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,18 +26,6 @@ if TYPE_CHECKING:
 _LAST = ("evaluation.json", "evaluation_packs.parquet", "report.html")
 """What a job writes at its end."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-LAUNCHERS = {"basic": "basic", "joblib": "joblib", "submitit": "submitit_slurm", "submitit_local": "submitit_local"}
-"""As typed -> as Hydra calls it."""
-
-
-def check_launcher(launcher: str) -> None:
-    """Raise `ConfigError` for one that is not known, or not installed."""
-    if launcher not in LAUNCHERS:
-        raise ConfigError("--launcher", launcher, f"one of {', '.join(LAUNCHERS)}", "basic is the default.")
-    name = f"hydra_{launcher.partition('_')[0]}_launcher"
-    if launcher != "basic" and (find_spec("hydra_plugins") is None or find_spec(f"hydra_plugins.{name}") is None):
-        remedy = f"Do pip install '{name.replace('_', '-')}>=1.2'."
-        raise ConfigError("--launcher", launcher, "one that is installed", remedy)
 
 
 def launch(folders: Sequence[Path], root: Path, launcher: str, num_at_once: int, hydra: Sequence[str]) -> None:
@@ -55,7 +42,7 @@ def launch(folders: Sequence[Path], root: Path, launcher: str, num_at_once: int,
     node = {"folders": [str(folder) for folder in folders], "job": "???", "hydra": own}
     ConfigStore.instance().store(name="cod_lightning_sweep", node=node)
     numbers = ",".join(map(str, range(len(folders))))
-    line = ["--multirun", f"hydra/launcher={LAUNCHERS[launcher]}"]
+    line = ["--multirun", f"hydra/launcher={launcher}"]
     line += ["hydra/hydra_logging=none", "hydra/job_logging=none"]
     line += [f"hydra.launcher.n_jobs={num_at_once}"] if launcher == "joblib" else []
     task = hydra_package.main(version_base="1.3", config_path=None, config_name="cod_lightning_sweep")(run_numbered)
@@ -66,7 +53,8 @@ def launch(folders: Sequence[Path], root: Path, launcher: str, num_at_once: int,
     except (HydraException, OmegaConfBaseException) as error:
         reason = " ".join(str(error).split())
         typed = " ".join([launcher, *hydra])
-        raise ConfigError("--launcher", typed, "one that Hydra can start", f"Hydra's error: {reason}") from error
+        remedy = f"All but basic come with pip install -e '.[sweep]'. Hydra's error: {reason}"
+        raise ConfigError("--launcher", typed, "one that Hydra can start", remedy) from error
     finally:
         sys.argv = argv
 

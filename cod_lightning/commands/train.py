@@ -46,6 +46,7 @@ _MOST_CAUSES = 2
 class TrainCLI(CodCLI):
     """`CodCLI` for CoD-Train, with its optional warm start and its evaluation at the end."""
 
+    makes_warm_start: ClassVar[bool] = True
     learnt_nothing = False
     """Whether no update of `fit` had a gradient."""
     asked: dict[str, Any]
@@ -99,8 +100,7 @@ class TrainCLI(CodCLI):
         if self.subcommand in ("fit", None):
             check_combination(self.model, data)
         if self.subcommand == "fit":
-            ranks = num_processes(config.trainer) or self.trainer.world_size
-            check_training(self.model, data, ranks, type(self.trainer.strategy).__name__)
+            check_training(self.model, data, num_processes(config.trainer), type(self.trainer.strategy).__name__)
             policy.check_machine()
             from cod_lightning.commands import memory
 
@@ -108,6 +108,7 @@ class TrainCLI(CodCLI):
         check_pair(data.engine, policy)
         if config.warm_start is not None:
             check_played(self.model, data)
+        if config.warm_start is not None and self.makes_warm_start:
             began = self._began_with(checkpoints)
             self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
             self.demonstrations = getattr(demonstrated, "teacher", None)
@@ -222,6 +223,26 @@ class TrainCLI(CodCLI):
             from cod_lightning.commands import report
 
             report.run([str(self.root)])
+
+
+class CellCLI(TrainCLI):
+    """`TrainCLI` that builds a cell of a sweep and checks it; it is trained in a process of its own."""
+
+    command = "sweep"
+    makes_warm_start = False
+
+
+class ElsewhereCLI(TrainCLI):
+    """`TrainCLI` that builds module and data with a Trainer on the CPU, for a training on other machines."""
+
+    def before_instantiate_classes(self) -> None:
+        """The Trainer of a GPU that is not here would refuse to be built."""
+        self.asked_trainer = self.config.trainer.clone()
+        self.plain_trainer()
+        super().before_instantiate_classes()
+
+    def after_instantiate_classes(self) -> None:
+        """No warm start."""
 
 
 def check_training(module: Any, data: Any, ranks: int, strategy: str) -> None:

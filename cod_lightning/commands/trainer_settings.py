@@ -70,10 +70,7 @@ def settle_strategy(trainer: Any) -> None:
         raise ConfigError("trainer.strategy", name, "ddp or FSDP2", "Choose strategy=fsdp2.")
     if not getattr(strategy, "class_path", "").endswith("ModelParallelStrategy"):
         return
-    sizes, ranks = strategy.init_args, num_processes(trainer)
-    if ranks is None:
-        expected = "the number of devices of a node, which FSDP2 makes its mesh of"
-        raise ConfigError("trainer.devices", trainer.devices, expected, "Set it to a number.")
+    sizes = strategy.init_args
     if sizes.tensor_parallel_size not in ("auto", 1):
         expected = "1, since the policy's layers are sharded and not split"
         raise ConfigError(
@@ -81,7 +78,7 @@ def settle_strategy(trainer: Any) -> None:
         )
     sizes.tensor_parallel_size = 1  # by itself Lightning would split every layer over the devices of a node
     if sizes.data_parallel_size == "auto":
-        sizes.data_parallel_size = ranks
+        sizes.data_parallel_size = num_processes(trainer)
 
 
 def check_started(trainer: Any) -> None:
@@ -93,9 +90,8 @@ def check_started(trainer: Any) -> None:
     if tasks != "1" and not by_node:
         expected = "1, or SLURM_NTASKS_PER_NODE beside it, by which ranks are counted"
         raise ConfigError("SLURM_NTASKS", tasks, expected, "Submit with --ntasks-per-node in place of --ntasks.")
-    nodes = max(1, trainer.num_nodes)
-    ranks = num_processes(trainer) or nodes * max(1, 0 if trainer.accelerator == "cpu" else torch.cuda.device_count())
-    for name, most in (("LOCAL_RANK", ranks // nodes), ("RANK", ranks), ("SLURM_PROCID", ranks)):
+    ranks = num_processes(trainer)
+    for name, most in (("LOCAL_RANK", ranks // max(1, trainer.num_nodes)), ("RANK", ranks), ("SLURM_PROCID", ranks)):
         if (rank := environment.get(name, "0")).isdecimal() and int(rank) >= most:
             expected = (
                 f"below {most}, since trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"
@@ -167,10 +163,13 @@ def check_shards(path: str, strategy: Any) -> None:
         raise ConfigError("ckpt_path", path, expected, "Choose strategy=fsdp2.")
 
 
-def num_processes(trainer: Any) -> int | None:
-    """Processes of the run, by the keys of `trainer`; None where `devices` leaves it to Lightning."""
+def num_processes(trainer: Any) -> int:
+    """Processes of the run, by the keys of `trainer`; where `devices` leaves it open, one for each GPU that is here."""
     devices = trainer.devices
     if isinstance(devices, list | tuple):
-        return len(devices) * trainer.num_nodes
-    number = int(devices) if str(devices).isdecimal() else 0
-    return number * trainer.num_nodes or None
+        number = len(devices)
+    elif str(devices).isdecimal():
+        number = int(devices)
+    else:
+        number = max(1, 0 if trainer.accelerator == "cpu" else torch.cuda.device_count())
+    return number * max(1, trainer.num_nodes)

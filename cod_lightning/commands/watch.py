@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from jsonargparse.typing import NonNegativeInt
-
-from cod_lightning.commands.deploy import played, setting_of
-from cod_lightning.commands.from_run import SamplingCLI, built
+from cod_lightning.commands.deploy import setting_of
+from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.play import Audience
 from cod_lightning.envs.checks import check_num_tasks
+from cod_lightning.ranges import Natural
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Split
@@ -23,8 +21,7 @@ class WatchCLI(SamplingCLI):
 
     options: ClassVar[Options] = {
         "num_tasks": (int | None, None, "N; null: data.pack_size."),
-        "split": (SplitName, "test", "Share of the worlds the pack is drawn from."),
-        "index": (NonNegativeInt, 0, "Which pack, from 0 on."),
+        "index": (Natural, 0, "Which pack, from 0 on."),
     }
 
 
@@ -34,9 +31,9 @@ def run(argv: Sequence[str]) -> int:
     data, options = cli.datamodule, cli.config
     num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
     check_num_tasks("--num_tasks", num_tasks)
-    pack = data.env.sample_pack(split=Split(options.split), index=options.index, num_tasks=num_tasks)
+    pack = data.env.sample_pack(split=Split.TEST, index=options.index, num_tasks=num_tasks)
     audience = Audience(Screen())
-    setting = setting_of(cli, played(cli), audience)
+    setting = setting_of(cli, model_of(cli, options.ckpt_path), audience)
     audience.console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden.")
     run_groups([pack], 1, setting)
     return audience.finish()

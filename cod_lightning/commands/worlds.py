@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,6 @@ from cod_lightning.commands.config_files import keys_of, shipped_or_class
 from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import files_of
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError, answering
-
-_OF_OTHERS = tuple(
-    f"cod_lightning.envs.{one}." for one in ("dataset", "reasoning_gym_world", "textarena_world", "textworld")
-)
-"""Where classes of worlds are whose questions come from elsewhere."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -35,11 +28,6 @@ def run(argv: Sequence[str]) -> int:
     screen.print(table)
     print(f"\nPlay one yourself: {program()} play --env levers", file=sys.stderr)
     return 0
-
-
-def own_worlds() -> list[str]:
-    """Names of those that need neither a file nor a package of others."""
-    return [name for name, path in files_of("env").items() if not any(one in path.read_text() for one in _OF_OTHERS)]
 
 
 def description(path: Path) -> str:
@@ -72,9 +60,3 @@ def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     config = parser.parse_args(line)
     with own_refusals():
         return parser.instantiate_classes(config)
-
-
-def asked_of(env: TextEnv) -> AbstractContextManager[None]:
-    """What the environment raises within is a `ConfigError`, with what it said, and where."""
-    expected, remedy = "an environment that keeps its contract", "`check --env` says what it breaks."
-    return answering(lambda said: ConfigError("--env", type(env).__name__, said, remedy), expected)

@@ -49,8 +49,9 @@ class SelfTest:
     """Compares engine and training forward after each weight sync, and stops the run where they differ."""
 
     tolerance: float | None = None
-    """Largest difference of log-probabilities, in nats: of any token where engine and training both compute in float32, and null means
-    1e-3; else of the mean over the tokens, and 0.25. Of SmolLM2-135M in bfloat16 single tokens are .1 to .3 apart, means .03 to .06."""
+    """Largest difference of log-probabilities, in nats: of any token where engine and training both compute in float32, and null
+    means 1e-3; else of the mean over the tokens, and 0.25. Of SmolLM2-135M in bfloat16 single tokens are .1 to .3 apart, means .03
+    to .06."""
     num_prompt_tokens: int = 160
     """Length of the prompt, where the window has room for it; more than a block of any prefix cache."""
     num_new_tokens: int = 8

@@ -7,8 +7,6 @@ from typing import Any
 from cod_lightning.errors import ConfigError, check_at_least, check_between
 
 _LARGEST_PACK = 10_000
-MOST_PACKS = 1_000_000
-"""Packs of a command that plays them all."""
 
 
 def check_choice(key: str, value: str, choices: Sequence[str]) -> None:

@@ -34,8 +34,6 @@ class MemoryItem:
     """Exact arithmetic; else an estimate, or a bound that a run may stay under."""
     during: tuple[str, ...] = ALWAYS
     """When it is there."""
-    most: float | None = None
-    """bytes at worst; None: as planned"""
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,6 @@ class MemoryPlan:
     def at(self, part: str) -> float:
         """Bytes during that part of an iteration."""
         return sum(item.size for item in self.items if part in item.during)
-
-    @property
-    def worst(self) -> float:
-        """Bytes at the peak of an iteration in which everything is as large as it can be."""
-        sizes = [(one.size if one.most is None else one.most, one.during) for one in self.items]
-        return max(sum(size for size, during in sizes if part in during) for part in ALWAYS)
 
     @property
     def least(self) -> float:
@@ -135,7 +127,6 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
             + ("" if run.gradient_checkpointing else ", or set model.policy.gradient_checkpointing"),
             False,
             (TRAINING,),
-            activations(model, run, run.most_tokens or run.num_tokens),
         ),
     ]
     if run.on_gpu:
@@ -233,9 +224,8 @@ def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
             f"{run.num_cached_tokens} tokens of {each / 1024:.0f} KiB",
             lower,
             False,
-            most=run.most_cached_tokens * each,
         ),
-        MemoryItem("those of suites", further * each, f"{further} tokens more at the end", lower, False, (ROLLOUT,), 0),
+        MemoryItem("those of suites", further * each, f"{further} tokens more at the end", lower, False, (ROLLOUT,)),
         MemoryItem(
             "engine's work",
             run.prefill_tokens * (3 * model.intermediate + 4 * model.hidden) * run.weight_bytes,

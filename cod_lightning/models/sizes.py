@@ -52,8 +52,6 @@ class RunSizes:
     gradient_checkpointing: bool = False
     num_tokens: int
     """That a micro-batch puts through the model, about."""
-    most_tokens: int | None = None
-    """Of a micro-batch at worst; None: as many."""
     shares: bool = True
     """Whether rows share what goes through the model; attention has copies of their keys and values, up to `MOST_ALIKE` of one."""
     scores_bytes: int
@@ -66,8 +64,6 @@ class RunSizes:
     """Keys and values that the engine keeps while there is training, in tokens, about."""
     num_cached_at_end: int = 0
     """And when suites are played at the end, if there are more."""
-    most_cached_tokens: int = 0
-    """And at worst: as many dialogues as it holds, each of a full window."""
     prefill_tokens: int = 0
     """Of one pass of that engine."""
     engine_bytes: int | None = None

@@ -1,12 +1,27 @@
-"""Writes the page of docs/results/references.json, which `references --out` has measured."""
+"""Random, memoryless, scripted and oracle play of the shipped worlds, measured by position.
 
+    PYTHONPATH=. python examples/studies/references.py [--num_packs 200] [--pack_size 4]
+
+Writes docs/results/references.json and .md.
+"""
+
+import argparse
 import json
+import math
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from cod_lightning.commands.shipped import files_of
+from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.contexts import default_mechanism
+from cod_lightning.envs.base import HiddenRules, TextEnv, Vocabulary, beside
+from cod_lightning.evaluation.intervals import Estimate
+from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
+from cod_lightning.evaluation.suite import REFERENCES
 from cod_lightning.markdown import table
+from cod_lightning.types import Split
+from tests.own_worlds import own_worlds
 
 STEM = Path("docs/results/references")
 SHOWN = ("random", "memoryless", "scripted")
@@ -36,11 +51,50 @@ def page(record: dict[str, Any]) -> str:
             left_out.append(f"{failed} lifecycles of {name} failed and are left out.")
     head = ["environment", *SHOWN, *(f"reward, {kind}" for kind in SHOWN[1:])]
     sizes = f"--num_packs {record['num_packs']} --pack_size {record['pack_size']}"
-    command = f"python -m cod_lightning references {sizes} --out {STEM}.json"
+    command = f"PYTHONPATH=. python examples/studies/references.py {sizes}"
     about = ABOUT.strip().format(command=command, packs=record["num_packs"], split=record["split"])
     text = [f"# References by position, packs of {record['pack_size']}", about, table(head, rows), *left_out]
     return "\n\n".join(text) + "\n"
 
 
+def measured(world: TextEnv, num_packs: int, pack_size: int) -> list[dict[str, Any]]:
+    """A row for each reference, over the same packs."""
+    packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=pack_size) for index in range(num_packs)]
+    mechanism = default_mechanism(compact=bool(beside(world, Vocabulary).words()))
+    rules = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]
+    played = ((kind, list(play_reference(world, packs, kind, mechanism))) for kind in REFERENCES)
+    return [_record(summarise(kind, lives, rules)) for kind, lives in played]
+
+
+def _record(row: ReferenceRow) -> dict[str, Any]:
+    return {
+        "policy": str(row.kind),
+        "packs": row.num_packs,
+        "failed_lifecycles": row.num_failed,
+        "malformed_episodes": row.num_malformed,
+        "success": [_numbers(one) for one in row.success],
+        "reward": [_numbers(one) for one in row.reward],
+    }
+
+
+def _numbers(estimate: Estimate) -> dict[str, float | None]:
+    values = {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
+    return {key: None if math.isnan(value) else round(value, 4) for key, value in values.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--num_packs", type=int, default=200)
+    parser.add_argument("--pack_size", type=int, default=4)
+    sizes = vars(parser.parse_args())
+    worlds = {}
+    for name in own_worlds():
+        world = parse_world(world_parser("check", ""), ["--env", name]).env
+        worlds[name] = {"identity": world.name, "rows": measured(world, **sizes)}
+    record = {**sizes, "split": "test", "worlds": worlds}
+    STEM.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+    STEM.with_suffix(".md").write_text(page(record))
+
+
 if __name__ == "__main__":
-    STEM.with_suffix(".md").write_text(page(json.loads(STEM.with_suffix(".json").read_text())))
+    main()

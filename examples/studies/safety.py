@@ -198,7 +198,7 @@ def _measure(folder: Path, seed: int, found: dict[str, Any]) -> None:
             continue
         if path is None:
             policy.weights = str(ensure_warm_start(cli.asked)[0])
-        sampler = sampler_of(model_of(policy, data, path), policy, data, 1.0)
+        sampler = sampler_of(model_of(cli, path), policy, data, 1.0)
         of |= {name: play(sampler) for name, play in missing.items()}
 
 

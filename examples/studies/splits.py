@@ -7,10 +7,11 @@ Writes docs/results/splits.md. About a minute.
 
 from pathlib import Path
 
-from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
 from tests.envs.hidden_rules import TRIES, commonest, memoryless_gap, num_rules
+from tests.own_worlds import own_worlds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "splits.md"
 MANY = 200

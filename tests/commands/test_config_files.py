@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from cod_lightning.commands import shipped
-from cod_lightning.commands.composition import composed
-from cod_lightning.commands.config_files import expand, find_config, overlaid
+from cod_lightning.commands.composition import composed, overlaid
+from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
 from cod_lightning.errors import ConfigError
 
@@ -227,6 +227,11 @@ def test_a_group_that_a_config_has_not_chosen_from_is_added():
 def test_a_key_of_a_class_may_begin_with_its_group_or_with_its_full_key(typed):
     (word,) = expand(["fit", *typed]).argv[1:]
     assert word.replace("init_args.", "") == "--data.env.max_turns=3"
+
+
+def test_what_a_file_says_itself_stands_above_its_defaults_however_these_are_written(tmp_path):
+    (tmp_path / "mine.yaml").write_text("defaults: [/smoke@_global_]\nmodel: {lr: 0.5}\n")
+    assert composed_of("--config", "mine.yaml")["model"]["lr"] == 0.5
 
 
 def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path):

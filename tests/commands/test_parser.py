@@ -61,4 +61,4 @@ def test_a_class_that_is_not_finished_is_named_as_abstract(capsys, tmp_path, mon
     monkeypatch.syspath_prepend(tmp_path)
     said = answered(capsys, "--env", "half_of_a_world.Half")
     assert "but is abstract - " in said
-    assert "Name a class that has the whole contract, as class_path: MODULE.CLASS." in said
+    assert "Name a class that has the whole contract, as in --env NAME" in said

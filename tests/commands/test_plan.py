@@ -175,7 +175,6 @@ def test_on_a_cpu_the_plan_is_about_the_measured_peak_or_up_to_six_tenths_more(p
     ((peak, planned),) = re.findall(r"at most ([\d.]+) GiB of RAM .* planned ([\d.]+) GiB", done.stdout)
     # 1.54 with an adapter: a full micro-batch is planned, and what its rows share is not known before they are played
     assert 0.9 <= float(planned) / float(peak) <= 1.6
-    assert "At worst" in done.stdout
 
 
 def test_every_experiment_for_gpus_is_planned_here():

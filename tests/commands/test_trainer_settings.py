@@ -26,14 +26,14 @@ FSDP2 = "lightning.pytorch.strategies.ModelParallelStrategy"
 def trainer(devices, num_nodes=1, strategy=FSDP2, **sizes):
     own = Namespace(**({"data_parallel_size": "auto", "tensor_parallel_size": "auto"} | sizes))
     chosen = Namespace(class_path=strategy, init_args=own) if "." in strategy else strategy
-    return Namespace(devices=devices, num_nodes=num_nodes, strategy=chosen)
+    return Namespace(devices=devices, num_nodes=num_nodes, accelerator="cpu", strategy=chosen)
 
 
 @pytest.mark.parametrize(
     ("devices", "num_nodes", "number"),
-    [(1, 1, 1), (4, 2, 8), ("4", 1, 4), ([0, 2], 1, 2), ("auto", 1, None), (-1, 2, None)],
+    [(1, 1, 1), (4, 2, 8), ("4", 1, 4), ([0, 2], 1, 2), ("auto", 1, 1), (-1, 2, 2)],
 )
-def test_processes_are_counted_where_the_config_says_how_many(devices, num_nodes, number):
+def test_processes_are_counted_by_the_config_or_by_what_is_here(devices, num_nodes, number):
     assert num_processes(trainer(devices, num_nodes)) == number
 
 
@@ -50,7 +50,6 @@ def test_an_open_mesh_shards_over_all_processes():
             trainer(4, data_parallel_size=2, tensor_parallel_size=2),
             r"tensor_parallel_size is 2; expected 1",
         ),
-        (trainer("auto"), r"trainer\.devices is auto; expected the number"),
         (trainer(2, strategy="fsdp"), r"trainer\.strategy is fsdp; .*strategy=fsdp2"),
         (trainer(2, strategy="lightning.pytorch.strategies.FSDPStrategy"), r"FSDPStrategy; .*strategy=fsdp2"),
     ],

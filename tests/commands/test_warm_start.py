@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 import pytest
 
-from cod_lightning.commands.config_files import expand, overlaid, temporary_config
+from cod_lightning.commands.composition import overlaid
+from cod_lightning.commands.config_files import expand, temporary_config
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.phase import WarmStart, WarmStartCLI, config_of
 from cod_lightning.commands.train import TrainCLI

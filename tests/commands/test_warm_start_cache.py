@@ -146,7 +146,10 @@ def test_a_cache_that_everyone_can_write_is_refused_and_none_is_made(cache, trai
 
 def test_what_a_killed_process_left_beside_the_entry_goes(cache, trained):
     policy = ensure()
-    left = policy.parent.with_name(f"{policy.parent.name}.abc123")
-    (left / "run").mkdir(parents=True)
-    ensure()
+    shutil.rmtree(policy.parent)
+    left = policy.parent.with_name(f"{policy.parent.name}.part")
+    (left / "policy").mkdir(parents=True)
+    (left / "policy" / "half").touch()
+    assert ensure() == policy
     assert not left.exists()
+    assert not (policy / "half").exists()

@@ -114,7 +114,7 @@ def deployed(state, *more):
     if child == 0:
         status = 1
         try:
-            stream = ("--split", "train", "--stream", "3", "--num_tasks", "3")
+            stream = ("--stream", "3", "--num_tasks", "3")
             status = main([*BASE, "--state", str(state), *stream, *more])
         except BaseException:
             traceback.print_exc()

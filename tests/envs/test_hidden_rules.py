@@ -2,9 +2,10 @@
 
 import pytest
 
-from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.types import Split
 from tests.envs.hidden_rules import TRIES, games, memoryless_gap, memoryless_success, num_rules
+from tests.own_worlds import own_worlds
 
 QUICK = {"levers", "doors", "invented", "frozen_lake_3x3"}
 HIDING = sorted(set(own_worlds()) - {"terminal_reference"})

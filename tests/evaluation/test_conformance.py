@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import HintContext, default_mechanism
 from cod_lightning.envs.base import Traits, Vocabulary, beside
 from cod_lightning.envs.levers import Levers
@@ -21,6 +21,7 @@ from cod_lightning.evaluation import conformance, conformance_turns
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
+from tests.own_worlds import own_worlds
 
 _FILE = Path(__file__).parents[2] / "examples" / "vending_machine" / "vending_machine.py"
 _SPEC = importlib.util.spec_from_file_location("vending_machine_of_mistakes", _FILE)

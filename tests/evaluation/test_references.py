@@ -1,10 +1,7 @@
 """Reference policies through the real rollout."""
 
-import json
-
 import pytest
 
-from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import play_reference, summarise
@@ -12,7 +9,7 @@ from cod_lightning.evaluation.suite import REFERENCES, ConditionKind
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import EpisodeStatus, Group, Split
-from examples.studies.references import page
+from examples.studies.references import measured, page
 
 
 def _row(comparison: ConditionKind, protocol: str = "natural", num_packs: int = 150):
@@ -62,40 +59,11 @@ def test_bytes_lose_nothing():
         assert chat.decode(chat.encode(chat.neutral(text))) == chat.neutral(text)
 
 
-def test_the_command_writes_figures_and_the_page_shows_them(tmp_path, capsys):
-    out = tmp_path / "sub" / "references.json"
-    argv = ["references", "--worlds", "levers", "--num_packs", "20", "--pack_size", "3", "--out", str(out)]
-    assert main(argv) == 0
-    record = json.loads(out.read_text())
-    rows = record["worlds"]["levers"]["rows"]
+def test_the_page_shows_what_was_measured():
+    rows = measured(Levers(protocol="compact"), 20, 3)
     assert [row["policy"] for row in rows] == ["random", "memoryless", "scripted", "oracle"]
     assert all(len(row["success"]) == 3 and row["packs"] == 20 for row in rows)
-    first, last = (rows[2]["success"][n]["mean"] for n in (0, 2))
-    assert f"{first:.2f} to {last:.2f}" in page(record)
     assert all(one["low"] <= one["mean"] <= one["high"] for row in rows for one in row["success"])
-    assert "scripted" in capsys.readouterr().out
-
-
-def test_a_users_own_world_is_measured_by_its_class_path(capsys):
-    assert (
-        main(["references", "--env", "cod_lightning.envs.levers.Levers", "--env.max_turns", "4", "--num_packs", "5"])
-        == 0
-    )
-    shown = capsys.readouterr().out
-    assert "levers-4" in shown
-    assert "0.00" not in shown, "four pulls always do"
-    assert main(["references", "--worlds", "doors,cod_lightning.envs.levers.Levers", "--num_packs", "2"]) == 0
-    assert "cod_lightning.envs.levers.Levers (" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("argv", "complaint"),
-    [
-        (["--num_packs", "1"], "--num_packs is 1"),
-        (["--worlds", "lakes"], "lakes"),
-        (["--pack_size", "0"], "--pack_size"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(argv, complaint, capsys):
-    assert main(["references", *argv]) == 2
-    assert complaint in capsys.readouterr().err
+    first, last = (rows[2]["success"][n]["mean"] for n in (0, 2))
+    sizes = {"num_packs": 20, "pack_size": 3, "split": "test"}
+    assert f"{first:.2f} to {last:.2f}" in page({**sizes, "worlds": {"levers": {"rows": rows}}})

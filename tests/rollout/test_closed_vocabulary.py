@@ -8,7 +8,6 @@ import pytest
 import yaml
 from jsonargparse import ArgumentParser
 
-from cod_lightning.commands.worlds import own_worlds
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import ContextMechanism, InTask, Intervention, Prepared, Words
 from cod_lightning.engines.scripted import ScriptedEngine
@@ -23,6 +22,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
+from tests.own_worlds import own_worlds
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "env"
 
