@@ -284,7 +284,7 @@ Contexts carry the rise: hidden, success stays flat. From position 1 on it is {b
 sought, and {first} in the others. The warm start at T=0.3 ends no lower than the trained policy.
 """
 SERVED = """
-`tests/soak/same_curves.py` trains one policy on the guides' hidden number in this process, behind an OpenEnv server and as a
+`examples/studies/same_curves.py` trains one policy on the guides' hidden number in this process, behind an OpenEnv server and as a
 taskset of verifiers: of metrics.csv only {columns} differ, by rounding (about 1e-7) between requests served in one batch.
 """
 

@@ -51,7 +51,7 @@ def test_noise_as_large_as_the_step_decides_nothing():
     assert Lag.of(new, new, new).error == float("inf")
 
 
-# All pairs of faults and precisions are in `make soak` (tests/soak/syncs.py).
+# All pairs of faults and precisions are in `make studies` (examples/studies/syncs.py).
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "NF4"])
 def test_clean_syncs_raise_no_alarm(precision):
     run = Run(precision, SOUND)
