@@ -6,7 +6,8 @@ A step is 256 solve episodes (32 prompts, 8 siblings) of a fixed number of turns
 optimizer update; TRL has no lifecycles, so packs have one task. The tiny Qwen3 of the quick start, the same weights, prompts and
 number of tokens for all. With --long it is 8 dialogues of 2,000 tokens, a sixth of them sampled, by a Qwen3 of 25 million
 parameters in bfloat16: a stand-in for a language model. TRL runs in an environment of its own (`make_trl_venv.sh`), in its two
-ways of many turns (long dialogues: in the faster one); of the micro-batch sizes tried its fastest counts. A step of each is made in turn, so that all see the same machine.
+ways of many turns (long dialogues: in the faster one); of the micro-batch sizes tried its fastest counts. A step of each is
+made in turn, so that all see the same machine.
 """
 
 import argparse
