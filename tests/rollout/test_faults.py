@@ -78,12 +78,13 @@ def test_turns_before_the_deadline_are_kept():
     assert len(group.lifecycles[0].episodes[0].turns) == 2
 
 
-def test_the_pack_s_clock_runs_over_all_its_episodes():
-    class Slow(FunctionEngine):
-        async def generate(self, request):
-            await asyncio.sleep(0.05)
-            return await super().generate(request)
+class Slow(FunctionEngine):
+    async def generate(self, request):
+        await asyncio.sleep(0.05)
+        return await super().generate(request)
 
+
+def test_the_pack_s_clock_runs_over_all_its_episodes():
     group = live(Slow(lambda _: SAY_W1), deadlines=Deadlines(episode_s=30, pack_s=0.5), num_siblings=1, num_tasks=9)
     ((fault,),) = faults(group)
     assert fault == "PackTimeout"
@@ -91,11 +92,6 @@ def test_the_pack_s_clock_runs_over_all_its_episodes():
 
 
 def test_without_deadlines_nobody_is_in_a_hurry():
-    class Slow(FunctionEngine):
-        async def generate(self, request):
-            await asyncio.sleep(0.05)
-            return await super().generate(request)
-
     assert faults(live(Slow(lambda _: SAY_W1))) == [[], [], []]
 
 
