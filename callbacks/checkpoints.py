@@ -15,13 +15,12 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.distributed.checkpoint.api import CheckpointException
 
 from cod_lightning.callbacks.runner import follow
-from cod_lightning.checkpoints.checkpoint import DurableIO
+from cod_lightning.checkpoints.checkpoint import DurableIO, digests, seal
 from cod_lightning.checkpoints.folder import BEST, CheckpointFolder, num_updates_of, remove
-from cod_lightning.checkpoints.integrity import digests, seal
 from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean
+from cod_lightning.files import sync, write_whole
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
-from cod_lightning.whole_file import sync, write_whole
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

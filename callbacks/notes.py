@@ -29,8 +29,6 @@ class Notes(RolloutCallback):
     def __init__(self) -> None:
         self.num_equal = 0
         self.noted: list[str] = []
-        self.cut_at_first: dict[str, float] = {}
-        """Kind of episode -> share of its turns that were cut off in the first rollout."""
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         if label != "train" or not self._trainer.is_global_zero:
@@ -44,16 +42,12 @@ class Notes(RolloutCallback):
             unread = [one for one in episodes if kind is not EpisodeKind.UPDATE or not one.success]
             lengths = [len(turn.action_ids) for one in unread for turn in one.turns if turn.stop is StopReason.LENGTH]
             share = len(lengths) / len(stops)
-            first = self.cut_at_first.setdefault(kind.value, share)
             if share >= _CUT:
                 cut = (
                     f"{share:.0%} of {len(stops):,} turns of {kind} episodes end at data.max_new_tokens={max(lengths)}"
                 )
-                if first >= _CUT:
-                    why = "in the middle of an answer. Raise it"
-                else:
-                    why = f"and {first:.0%} did in the first rollout: training has broken the policy. Lower model.lr"
-                self._note("cut", f"{cut}, {why}, or look at lifecycles/train.jsonl for what the policy says.")
+                remedy = "Raise it, or, if they did not at first, lower model.lr; lifecycles/train.jsonl has what the policy says."
+                self._note("cut", f"{cut}, in the middle of an answer. {remedy}")
         self.num_equal = 0 if any(map(_differ, groups)) else self.num_equal + 1
         if self.num_equal >= _PATIENCE and not self._trainer.lightning_module.scorers:
             self._note(
@@ -69,11 +63,10 @@ class Notes(RolloutCallback):
             print(f"note: {text}", file=sys.stderr)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"num_equal": self.num_equal, "noted": self.noted, "cut_at_first": self.cut_at_first}
+        return {"num_equal": self.num_equal, "noted": self.noted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.num_equal, self.noted = state_dict["num_equal"], state_dict["noted"]
-        self.cut_at_first = state_dict["cut_at_first"]
 
 
 def _differ(group: Group) -> bool:

@@ -11,8 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from cod_lightning.callbacks.runner import runner_of
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.sync_proof import Arrival, Probes
-from cod_lightning.models.sharded import inside
-from cod_lightning.ranks import gathered
+from cod_lightning.ranks import gathered, inside
 
 
 class WeightSync(Callback):

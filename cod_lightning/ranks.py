@@ -9,7 +9,7 @@ packs whatever the number of ranks. Packs that are replaced, and further passes 
 of groups in an update, or none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch.distributed as dist
@@ -91,6 +91,15 @@ def check_shares(packs_per_rollout: int, updates_per_rollout: int, ranks: int) -
 def whole(weight: Any) -> Any:
     """The tensor, put together where ranks share it out (a `DTensor`); every rank has to call it."""
     return weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+
+
+def inside(model: Any, function: Callable[[], T]) -> T:
+    """Call the function as if it were the model's forward pass: of a model that ranks share out (`models/sharded.py`) what its root
+    holds, embeddings and output layer, is whole in it.
+
+    What it returns may be differentiated. Every rank has to call it, each as often as the others.
+    """
+    return model.inside(function) if hasattr(model, "inside") else function()
 
 
 def _several() -> bool:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from lightning.pytorch.trainer.states import TrainerFn
 
 from cod_lightning.contexts.base import ContextMechanism, Stored, beside
-from cod_lightning.datamodules.checks import (
+from cod_lightning.datamodules.items import (
+    ItemDataModule,
     asked_of,
     check_baseline,
     check_ids,
@@ -24,13 +25,11 @@ from cod_lightning.datamodules.checks import (
     check_turns,
     first_pack,
 )
-from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, DataError, answering
-from cod_lightning.evaluation.conditions import OF_TRAINED, Condition, ConditionKind
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import OF_TRAINED, Condition, ConditionKind, Suite
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.ranges import Count, Natural, Several, Share
@@ -42,12 +41,11 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_group, run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
-from cod_lightning.training.priority_buffer import PriorityBuffer
+from cod_lightning.training.played import PriorityBuffer
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.rollouts import TrainingRollouts
-from cod_lightning.training.scorers import Played
+from cod_lightning.training.scorers import FrozenRole, Played
 from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 
@@ -93,7 +91,7 @@ class RolloutDataModule(ItemDataModule):
         suites: What `test`, and the end of `fit`, evaluates.
         baseline: A model behind a chat endpoint that plays the suites, too; null: none.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
-        frozen: What plays one kind of episodes, which are then not trained on (`training.frozen.FrozenRole`); null: nothing.
+        frozen: What plays one kind of episodes, which are then not trained on (`training.scorers.FrozenRole`); null: nothing.
         deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
         max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.

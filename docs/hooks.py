@@ -43,7 +43,7 @@ CLASSES = {
             "cod_lightning.credit.returns",
             "cod_lightning.credit.baselines",
             "cod_lightning.credit.credited",
-            *(f"cod_lightning.objective.losses.{one}" for one in ("base", "rec", "ppo", "cispo", "reinforce")),
+            *(f"cod_lightning.objective.losses.{one}" for one in ("base", "rec", "ppo", "reinforce")),
             "cod_lightning.objective.mismatch",
         ),
     ),

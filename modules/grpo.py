@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -34,9 +34,6 @@ from cod_lightning.training.critics import Critic, CriticAtWork
 from cod_lightning.training.scorers import Played, Scorer, check_missing, scoring
 from cod_lightning.training.update import Totals, Update, UpdateStats, padded, plan_update
 from cod_lightning.types import EpisodeKind, Group
-
-if TYPE_CHECKING:
-    from cod_lightning.evaluation.results import PlayedCondition
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -166,15 +163,9 @@ class GRPOModule(PolicyModule):
 
     def credited(self, table: EpisodeTable) -> Credited:
         """Advantages of a rollout of all ranks."""
-        return credited(
-            table,
-            self.credit,
-            self.baseline,
-            self.scale,
-            self.reweight,
-            self.trained_kinds,
-            filtered=self.filter_packs and self.baseline.compares,
-        )
+        filtered = self.filter_packs and self.baseline.compares
+        how = (self.credit, self.baseline, self.scale, self.reweight, self.trained_kinds)
+        return credited(table, *how, filtered=filtered)
 
     def weights_synced(self) -> None:
         """The engine has the weights of now."""
@@ -214,16 +205,13 @@ class GRPOModule(PolicyModule):
         lr = optimizer.param_groups[0]["lr"]
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
-        self.last_update = UpdateStats(
-            num_tokens=int(batch.lengths[update.rows].sum()),
-            num_rows=len(update.rows),
-            num_micro_batches=len(parts),
-        )
+        num_tokens = int(batch.lengths[update.rows].sum())
+        self.last_update = UpdateStats(num_tokens, num_rows=len(update.rows), num_micro_batches=len(parts))
         self._log_update(batch, totals, norm, lr)
 
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Totals:
         """Gradients of all micro-batches, and what they add up to on all ranks; None is an empty one."""
-        totals = Totals(None, 0.0)
+        totals = Totals()
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
@@ -239,8 +227,7 @@ class GRPOModule(PolicyModule):
             for listener in self._row_listeners:
                 listener(part, beside.policy_logprobs.detach())
             totals += found
-        metrics = None if totals.metrics is None else totals.metrics.cpu()
-        return sum(gathered(replace(totals, metrics=metrics)), start=Totals(None, 0.0))
+        return sum(gathered(totals), start=Totals())
 
     def _loss(self, part: Batch, beside: TermInputs, update: Update, marked: Tensor) -> tuple[Tensor, Totals]:
         """The policy loss of a micro-batch and all terms, over the update's denominators, and what it adds to the update's sums."""
@@ -267,8 +254,14 @@ class GRPOModule(PolicyModule):
             sums = term(beside)
             loss = loss + term.coefficient * sums.loss / max(1, update.num_action_tokens)
             figures |= term.figures(sums)
-        entropy = float(beside.entropies.detach().sum())
-        return loss, Totals(out.metrics, entropy, figures, apart, float(loss.detach()))
+        return loss, Totals(
+            num_tokens=int(part.action_mask.sum()),
+            num_clipped=out.num_clipped,
+            entropy=float(beside.entropies.detach().sum()),
+            terms=figures,
+            mismatch=apart,
+            loss=float(loss.detach()),
+        )
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens, by the adapter of their kind where kinds have adapters of their own."""
@@ -356,9 +349,8 @@ class GRPOModule(PolicyModule):
     def _log_update(self, batch: Batch, totals: Totals, norm: float, lr: float) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
-        if (metrics := totals.metrics) is not None:
-            tokens = max(1.0, float(metrics.num_tokens))
-            self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
+        if tokens := totals.num_tokens:
+            self.latest |= {"clip_fraction": totals.num_clipped / tokens, "entropy": totals.entropy / tokens}
             self.latest |= means(self.terms, totals.terms, tokens)
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
                 self.latest |= apart.figures(ahead=self.ahead)
@@ -394,12 +386,12 @@ class GRPOModule(PolicyModule):
 
     def on_validation_epoch_end(self) -> None:
         """Log the position curve; what CoD is about."""
-        summary = self.val_positions.compute()
+        found = self.val_positions.compute()
         self.val_positions.reset()
-        self.log_dict({f"val/{name}": value for name, value in summary.scalars().items()})
+        self.log_dict({f"val/{name}": value for name, value in found.items()})
 
-    def test_step(self, played: "PlayedCondition", batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Nothing to compute: the `Evaluation` callback collects what was played."""
+    def test_step(self, played: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Nothing to compute: the `Evaluation` callback collects each `PlayedCondition`."""
 
     def predict_step(self, groups: list[Group], batch_idx: int) -> int:
         """How many lifecycles were played; `Transcripts` writes them down (Lightning cannot keep records)."""

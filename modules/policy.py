@@ -1,7 +1,7 @@
 """What the modules share: a policy on any number of ranks, and what of it keeps its precision when the weights are cast."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -21,21 +21,18 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
+from cod_lightning.files import without_link
 from cod_lightning.forward.attention import is_grouped, use_grouped_attention
-from cod_lightning.forward.freed_memory import keep_freed_memory
-from cod_lightning.forward.last_layer import predicting, read_only_at
-from cod_lightning.forward.logits import output_layer
+from cod_lightning.forward.last_layer import output_layer, predicting, read_only_at
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.row_tree import RowTree, most_that_pays, split_by_nodes, takes_tree
 from cod_lightning.models.base import Policy
-from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
-from cod_lightning.ranks import num_ranks, rank
+from cod_lightning.ranks import inside, num_ranks, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
 from cod_lightning.types import EpisodeKind
-from cod_lightning.whole_file import without_link
 
 OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
 """`adamw` is torch's, `adamw_stochastic` `StochasticAdamW`, the others those of bitsandbytes. Paged ones keep their state in memory
@@ -154,15 +151,12 @@ class PolicyModule(L.LightningModule):
                 parameter.data = parameter.data.to(kept[name])
         return model
 
-    def whole_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Names and tensors of the policy's state dict, put together where they are shared out; all ranks have to ask for all."""
-        return whole_weights(self._model)
+    def synced_weights(self, *, adapter: bool) -> Iterator[tuple[str, Tensor]]:
+        """What an engine is sent, put together where ranks share it out, so that all have to ask for all.
 
-    def synced_weights(self, *, adapter: bool) -> Iterable[tuple[str, Tensor]]:
-        """What an engine is sent; of a model with an adapter that alone, if the engine takes one."""
-        if has_adapter(self._model):
-            return synced_weights(self._model, adapter=adapter)
-        return self.whole_weights()
+        Of a model with an adapter that alone, if the engine takes one.
+        """
+        return synced_weights(self._model, adapter=adapter)
 
     def _made(self) -> PreTrainedModel:
         """The policy's model, plain."""
@@ -171,6 +165,8 @@ class PolicyModule(L.LightningModule):
         use_grouped_attention(model)
         use_rms_norm(model)
         if self.trainer.strategy.root_device.type == "cpu":
+            from cod_lightning.forward.freed_memory import keep_freed_memory
+
             keep_freed_memory()
         if model.get_output_embeddings() is not None:  # a model behind an endpoint has no weights
             output_layer(model)  # refused before anything is trained
@@ -199,6 +195,8 @@ class PolicyModule(L.LightningModule):
         strategy = self.trainer.strategy
         self.check_strategy(type(strategy).__name__)
         if isinstance(strategy, ModelParallelStrategy):
+            from cod_lightning.models.sharded import shard
+
             if is_four_bit(model):
                 model.to(strategy.root_device)  # pyright: ignore  what is not shared out is not moved
             compute = torch.bfloat16 if self.trainer.precision == "bf16-mixed" else None

@@ -4,10 +4,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import PlayedCondition
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import ConditionKind, Suite
 
 NUM_PACKS = 200
 TRAINED, COLD = (0.4, 0.6, 0.7, 0.9), (0.3, 0.3, 0.3, 0.3)

@@ -117,9 +117,9 @@ class PlayedModule(L.LightningModule):
         self.val_positions.update([lifecycle for one in groups for lifecycle in one.lifecycles])
 
     def on_validation_epoch_end(self) -> None:
-        summary = self.val_positions.compute()
+        found = self.val_positions.compute()
         self.val_positions.reset()
-        self.log_dict({f"val/{name}": value for name, value in summary.scalars().items()})
+        self.log_dict({f"val/{name}": value for name, value in found.items()})
 
     def test_step(self, groups: list[Group], batch_idx: int, dataloader_idx: int = 0) -> None:
         pass

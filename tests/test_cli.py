@@ -15,7 +15,7 @@ from cod_lightning import cli
 from cod_lightning.callbacks.checkpoints import RunConfig
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.train import TrainCLI
-from cod_lightning.folder_lock import locked
+from cod_lightning.files import locked
 
 pytestmark = pytest.mark.slow
 

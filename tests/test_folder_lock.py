@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import LOCK, check_folder, locked
+from cod_lightning.files import LOCK, check_folder, locked
 from tests.command_line import ROOT, cod
 
-HOLD = "import sys, time; from pathlib import Path; from cod_lightning.folder_lock import locked\n"
+HOLD = "import sys, time; from pathlib import Path; from cod_lightning.files import locked\n"
 HOLD += "with locked(Path(sys.argv[1]), 'key', 'fit'):\n    print('held', flush=True); time.sleep(60)"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cod_lightning.normal_form import hidden_letter, normal_form, with_tags_read
+from cod_lightning.hostile_text import hidden_letter, normal_form, with_tags_read
 
 TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "ignore")
 SPELLINGS = {

@@ -32,7 +32,7 @@ from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepare
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import Vocabulary
-from cod_lightning.objective.losses.base import LossOutputs, PolicyLoss, metrics_of
+from cod_lightning.objective.losses.base import LossOutputs, PolicyLoss
 from cod_lightning.objective.terms import LossTerm, TermSums
 from cod_lightning.lifecycles import Program
 from cod_lightning.rewards import Reward
@@ -232,8 +232,7 @@ class Plain(PolicyLoss):
 
     def __call__(self, inputs):
         loss = -(inputs.advantages * torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)).sum()
-        none = torch.zeros_like(inputs.action_mask)
-        return LossOutputs(loss=loss / max(1, inputs.num_action_tokens), metrics=metrics_of(inputs, none))
+        return LossOutputs(loss=loss / max(1, inputs.num_action_tokens))
 
 
 class Uniform(Scorer):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning import scratch
-from cod_lightning.scratch import scratch_prefix
+from cod_lightning import files
+from cod_lightning.files import scratch_prefix
 
 MAKE = (
-    "import sys, tempfile, time; from cod_lightning.scratch import scratch_prefix\n"
+    "import sys, tempfile, time; from cod_lightning.files import scratch_prefix\n"
     "print(tempfile.mkdtemp(prefix=scratch_prefix('weights', sys.argv[1]), dir=sys.argv[1]), flush=True); time.sleep(60)"
 )
 
@@ -33,7 +33,7 @@ def other(tmp_path):
 
 
 def swept(folder):
-    scratch.sweep.__wrapped__(folder)
+    files.sweep.__wrapped__(folder)
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -63,13 +63,13 @@ def test_a_number_that_another_process_has_now_does_not_save_the_folder(tmp_path
     ],
 )
 def test_what_another_host_or_another_program_made_stays(tmp_path, name):
-    name = name.format(here=scratch._here())
+    name = name.format(here=files._here())
     (tmp_path / name).mkdir()
     assert swept(tmp_path) == [name]
 
 
 def test_neither_another_user_s_folder_nor_what_a_link_leads_to_is_touched(tmp_path, monkeypatch):
-    name = f"cod_lightning-weights-{scratch._here()}-99999999-9-x"
+    name = f"cod_lightning-weights-{files._here()}-99999999-9-x"
     target = tmp_path / "target"
     target.mkdir()
     (tmp_path / name).symlink_to(target)
@@ -86,10 +86,10 @@ def test_neither_another_user_s_folder_nor_what_a_link_leads_to_is_touched(tmp_p
 def test_many_that_start_at_once_never_lose_their_folder(tmp_path):
     """Each start sweeps while others are between making their folder and using it."""
     code = (
-        "import sys, tempfile; from pathlib import Path; from cod_lightning import scratch\n"
+        "import sys, tempfile; from pathlib import Path; from cod_lightning import files\n"
         "for _ in range(200):\n"
-        "    scratch.sweep.cache_clear()\n"
-        "    folder = Path(tempfile.mkdtemp(prefix=scratch.scratch_prefix('weights', sys.argv[1]), dir=sys.argv[1]))\n"
+        "    files.sweep.cache_clear()\n"
+        "    folder = Path(tempfile.mkdtemp(prefix=files.scratch_prefix('weights', sys.argv[1]), dir=sys.argv[1]))\n"
         "    (folder / 'a').write_text('b'); (folder / 'a').unlink(); folder.rmdir()"
     )
     started = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE) for _ in range(4)]
@@ -98,10 +98,10 @@ def test_many_that_start_at_once_never_lose_their_folder(tmp_path):
 
 
 def test_the_first_to_ask_sweeps_the_temporary_folder(tmp_path, monkeypatch):
-    left = tmp_path / f"cod_lightning-config-{scratch._here()}-99999999-9-x"
+    left = tmp_path / f"cod_lightning-config-{files._here()}-99999999-9-x"
     left.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    scratch.sweep.cache_clear()
+    files.sweep.cache_clear()
     scratch_prefix("config")
     assert not left.exists()
     shutil.rmtree(tmp_path)

@@ -10,12 +10,12 @@ import lightning as L
 import pytest
 
 from cod_lightning.callbacks.checkpoints import RunConfig
-from cod_lightning.callbacks.metrics_file import MetricsFile
+from cod_lightning.callbacks.loggers import MetricsFile
 from cod_lightning.callbacks.transcripts import FaultFile
 from cod_lightning.cli import main
+from cod_lightning.files import write_whole
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.table import TableWriter
-from cod_lightning.whole_file import write_whole
 from tests.records import group
 from tests.reports.made_runs import write_run
 

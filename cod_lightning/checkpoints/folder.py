@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.checkpoints.checkpoint import UNFINISHED, Checkpoint, read_checkpoint
-from cod_lightning.checkpoints.integrity import damage
+from cod_lightning.checkpoints.checkpoint import UNFINISHED, Checkpoint, damage, read_checkpoint
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.whole_file import sync
+from cod_lightning.files import sync
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 NEWEST, AUTO = "last", "auto"

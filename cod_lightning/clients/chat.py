@@ -17,8 +17,8 @@ from cod_lightning.clients.answer import ChatAnswer, Tokens, answer_of, completi
 from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREADABLE, EndpointFailure, without
 from cod_lightning.clients.http import LONGEST_PAUSE_S, Bounds, Connections, ask, pause_s
 from cod_lightning.clients.usage import Usage
-from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens
 from cod_lightning.errors import ConfigError, EngineRefused, ForgedRole, check_at_least
+from cod_lightning.hostile_text import WIDELY_KNOWN, ControlTokens
 from cod_lightning.types import Message, Role, Text
 
 if TYPE_CHECKING:

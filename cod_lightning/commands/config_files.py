@@ -31,7 +31,7 @@ from cod_lightning.commands.shipped import (
     import_named,
 )
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
-from cod_lightning.scratch import scratch_prefix
+from cod_lightning.files import scratch_prefix
 from cod_lightning.trusted import read_config
 
 _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_run")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.deployment.store import ContextStore
-from cod_lightning.folder_lock import locked
+from cod_lightning.files import locked
 from cod_lightning.reports.entries import ChangeKind, entry_changes
 from cod_lightning.terminal import Screen
 

@@ -23,7 +23,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import check_folder, locked
+from cod_lightning.files import check_folder, locked
 from cod_lightning.rollout.deadlines import Watchdog
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import RolloutMonitor, Setting

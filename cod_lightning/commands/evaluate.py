@@ -10,8 +10,7 @@ from safetensors.torch import load_file
 
 from cod_lightning.adapters import adapter_weights, trained_weights
 from cod_lightning.callbacks import Evaluation
-from cod_lightning.evaluation.conditions import OF_TRAINED, REFERENCES, ConditionKind
-from cod_lightning.models.sharded import load_whole
+from cod_lightning.evaluation.suite import OF_TRAINED, REFERENCES, ConditionKind
 from cod_lightning.terminal import Screen
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ def evaluate(
         if zeros:
             module.model.load_state_dict(zeros, strict=False)
         else:
+            from cod_lightning.models.sharded import load_whole  # FSDP, which few runs need
+
             load_whole(module.model, load_file(warm_start / "model.safetensors"))
         try:
             _pass(trainer, module, data, (ConditionKind.WARM_START, ConditionKind.WARM_START_BLANKED))

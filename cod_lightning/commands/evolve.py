@@ -16,11 +16,10 @@ from cod_lightning.commands.from_run import SamplingCLI, built
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import check_folder, locked
+from cod_lightning.files import check_folder, locked, write_whole
 from cod_lightning.methods.evolution import Evolution, Round
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Pack, Split
-from cod_lightning.whole_file import write_whole
 
 _FILE = "evolution.json"
 

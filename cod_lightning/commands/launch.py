@@ -29,9 +29,8 @@ from cod_lightning.commands.trainer_settings import num_processes, settle_strate
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import check_spread
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import held, locked
+from cod_lightning.files import held, locked, write_whole
 from cod_lightning.modules.checks import check_combination
-from cod_lightning.whole_file import write_whole
 
 _File: Any = Path_fr
 Platform = Literal["slurm", "sky"]

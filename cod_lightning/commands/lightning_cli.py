@@ -27,7 +27,7 @@ from transformers.utils import logging as transformers_logging
 
 from cod_lightning.callbacks import Progress
 from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
-from cod_lightning.callbacks.metrics_file import MetricsFile
+from cod_lightning.callbacks.loggers import MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
 from cod_lightning.checkpoints.folder import AUTO, NEWEST, named, newest
@@ -42,7 +42,7 @@ from cod_lightning.commands.trainer_settings import (
     settle_strategy,
 )
 from cod_lightning.errors import ConfigError, did_you_mean
-from cod_lightning.folder_lock import check_folder, held, locked
+from cod_lightning.files import check_folder, held, locked
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 
 _NOISE = (

@@ -20,13 +20,13 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
-from cod_lightning.checkpoints.integrity import manifest_damage, write_manifest
+from cod_lightning.checkpoints.checkpoint import manifest_damage, write_manifest
 from cod_lightning.checkpoints.sources import class_paths, sources
 from cod_lightning.commands.config_files import overlaid, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import check_folder
+from cod_lightning.files import check_folder
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.ranges import Count, Natural, Positive
 from cod_lightning.trusted import check_harmless
@@ -201,7 +201,7 @@ def save_policy(cli: WarmStartCLI, folder: Path) -> None:
 
     model = cli.model.model
     plain = merged(model) if has_adapter(model) else cli.model.plain_model()
-    weights = None if has_adapter(model) else dict(cli.model.whole_weights())
+    weights = None if has_adapter(model) else dict(cli.model.synced_weights(adapter=False))
     if cli.trainer.is_global_zero:
         plain.save_pretrained(folder, state_dict=weights)
         cli.datamodule.chat.tokenizer.save_pretrained(folder)
@@ -230,7 +230,7 @@ def _marks(value: Any, key: str = "") -> Iterator[str]:
         for inner in value:
             yield from _marks(inner)
     elif isinstance(value, str) and value and key.endswith(_NAMING):
-        from cod_lightning.models.gguf import gguf_file
+        from cod_lightning.models.gguf.cache import gguf_file
 
         place = Path(value) if os.path.exists(value) else gguf_file(value, key)
         for file in sorted(path for path in (place, *place.rglob("*")) if path.is_file()) if place else ():

@@ -18,10 +18,10 @@ from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import HiddenRules, Players, Reference, TextEnv, Vocabulary, beside
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conditions import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
-from cod_lightning.folder_lock import check_folder
+from cod_lightning.evaluation.suite import REFERENCES
+from cod_lightning.files import check_folder
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Split
 

@@ -17,7 +17,7 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.train import made
-from cod_lightning.datamodules.checks import asked_of, check_pair
+from cod_lightning.datamodules.items import asked_of, check_pair
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.client import ServerClient
@@ -27,7 +27,7 @@ from cod_lightning.engines.vllm_server.process import ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
-from cod_lightning.models.gguf import checkpoint_folder
+from cod_lightning.models.gguf.cache import checkpoint_folder
 
 _LOOK_S = 1.0
 _MOST_STARTS = 5

@@ -33,9 +33,8 @@ from cod_lightning.commands.config_files import (
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sweep_job import check_launcher, launch
 from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
-from cod_lightning.folder_lock import held, locked
+from cod_lightning.files import held, locked, write_whole
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_record, write_record
-from cod_lightning.whole_file import write_whole
 
 _DESCRIPTION = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
 key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the

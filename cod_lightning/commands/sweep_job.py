@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from cod_lightning.commands import LEARNT_NOTHING
 from cod_lightning.errors import ConfigError
+from cod_lightning.files import without_link
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_record, write_record
-from cod_lightning.whole_file import without_link
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

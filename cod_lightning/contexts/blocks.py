@@ -9,7 +9,7 @@ from typing import Any
 from cod_lightning.contexts.base import TokenView
 from cod_lightning.contexts.hint_wording import fenced, record, suggested_length
 from cod_lightning.contexts.worded import Wording
-from cod_lightning.normal_form import hidden_letter
+from cod_lightning.hostile_text import hidden_letter
 from cod_lightning.types import Episode, Message, Role
 
 KEEP = "keep"

@@ -19,7 +19,7 @@ from cod_lightning.contexts.base import (
 )
 from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
-from cod_lightning.normal_form import hidden_letter, normal_form, with_tags_read
+from cod_lightning.hostile_text import hidden_letter, normal_form, with_tags_read
 from cod_lightning.types import Episode, Message
 
 _READINGS: tuple[Callable[[str], str], ...] = (str, normal_form, lambda text: normal_form(with_tags_read(text)))

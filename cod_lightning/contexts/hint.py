@@ -16,7 +16,7 @@ from cod_lightning.contexts.base import (
 from cod_lightning.contexts.hint_wording import WORDINGS
 from cod_lightning.contexts.worded import WordedContext, WordedScripted
 from cod_lightning.errors import ConfigError, check_at_least
-from cod_lightning.normal_form import hidden_letter
+from cod_lightning.hostile_text import hidden_letter
 from cod_lightning.types import Episode, Message
 
 _DELIMITERS = tuple(text for wording in WORDINGS.values() for text in (wording.start, wording.end))

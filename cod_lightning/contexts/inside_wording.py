@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from cod_lightning.contexts.base import TokenView
 from cod_lightning.contexts.hint_wording import fenced
 from cod_lightning.contexts.worded import Wording
-from cod_lightning.normal_form import hidden_letter
+from cod_lightning.hostile_text import hidden_letter
 
 
 class ResumedWording(Wording, ABC):

@@ -9,7 +9,7 @@ import json
 import re
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.normal_form import normal_form
+from cod_lightning.hostile_text import normal_form
 
 _PATTERNS = {
     "natural": r"(?i)\[ ?(?:handed over before the first task|written after task \d+ ?, ?which was (?:not )?solved) ?\]",

@@ -1,21 +1,19 @@
 """What a run recorded, as causes look at it: metrics by update, its first and its latest lifecycles, its evaluation."""
 
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cod_lightning.diagnosis.notes import Dependence
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.curves import read_metrics
 from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.run import read_settings
+from cod_lightning.reports.suites import read_evaluation
 from cod_lightning.rollout.transcript import PlayedGroup
-from cod_lightning.trusted import read_config
 from cod_lightning.types import Episode, EpisodeKind
 
 _LATE = 0.75
@@ -72,7 +70,9 @@ class Evidence:
 
     def late(self, column: str) -> float | None:
         """Mean of a column in the last quarter of the updates; None where it has no value there."""
-        return self._mean(column, lambda update: update >= math.floor(_LATE * self.num_updates))
+        begins = math.floor(_LATE * self.num_updates)
+        values = [value for update, value in self.metrics.get(column, {}).items() if update >= begins]
+        return sum(values) / len(values) if values else None
 
     def early(self, column: str) -> float | None:
         """A column's value at the first update that has one."""
@@ -95,10 +95,6 @@ class Evidence:
         """The ends as a sentence, by which a reader sees whether a policy solves more or is only surer; empty without any."""
         said = ", ".join(f"{label} {first:.3f} to {late:.3f}" for label, (first, late) in self.ends.items())
         return f"In training, first update to last quarter: {said} (nats a token)." if said else ""
-
-    def _mean(self, column: str, chosen: Callable[[int], bool]) -> float | None:
-        values = [value for update, value in self.metrics.get(column, {}).items() if chosen(update)]
-        return sum(values) / len(values) if values else None
 
     @property
     def first_groups(self) -> list[PlayedGroup]:
@@ -134,27 +130,11 @@ def read_evidence(folder: Path) -> Evidence:
         raise ConfigError("doctor RUN_DIR", folder, expected, remedy)
     return Evidence(
         folder=folder,
-        config=_config(folder / "config.yaml") if (folder / "config.yaml").is_file() else {},
+        config=read_settings(folder)[0],
         metrics=read_metrics(folder)[0],
         groups=list(chain.from_iterable(map(_ends, filter(Path.is_file, lives)))),
-        suites=_suites(folder / "evaluation.json") if (folder / "evaluation.json").is_file() else {},
+        suites=read_evaluation(folder)[0],
     )
-
-
-def _config(path: Path) -> dict[str, Any]:
-    try:
-        content = read_config(path)
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _suites(path: Path) -> dict[str, Any]:
-    try:
-        suites = json.loads(path.read_text(encoding="utf-8"))["suites"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    return suites if isinstance(suites, dict) else {}
 
 
 def _ends(path: Path) -> Iterator[PlayedGroup]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.errors import DataError
-from cod_lightning.forward.logits import output_layer
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.row_tree import keeps_keys_and_values
 from cod_lightning.types import Episode
 

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import adapters_by_name, choose_adapter
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.errors import EngineMismatch
-from cod_lightning.forward.logits import output_layer
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.ranks import gathered
 
 Inside = Callable[[PreTrainedModel, Callable[[], Tensor]], Tensor]

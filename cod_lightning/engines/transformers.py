@@ -11,7 +11,7 @@ import copy
 import heapq
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -32,11 +32,13 @@ from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, di
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import EngineFailure, check_at_least
-from cod_lightning.forward.logits import output_layer
-from cod_lightning.forward.one_by_one import OneByOne
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import PackedForward, Rows, packs, width_class
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.types import StopReason
+
+if TYPE_CHECKING:
+    from cod_lightning.forward.one_by_one import OneByOne
 
 _WORTH_COPYING = 4
 """Fewest tokens that a dialogue takes over from another one's slot."""
@@ -91,7 +93,7 @@ class TransformersEngine(Engine):
         self.max_dialogues = max_dialogues
         self.prefill_tokens = prefill_tokens
         self.dtype: torch.dtype | None = dtype and getattr(torch, dtype)
-        self._forward: PackedForward | OneByOne | None = None
+        self._forward: "PackedForward | OneByOne | None" = None
         self._stop_ids: frozenset[int] = frozenset()
         self._window: int | None = None
         """Tokens of a dialogue at most."""
@@ -137,7 +139,12 @@ class TransformersEngine(Engine):
         if adapter is not None:
             choose_adapter(model, adapter)
         use_rms_norm(model)
-        self._forward = PackedForward(model) if packs(model) else OneByOne(model)
+        if packs(model):
+            self._forward = PackedForward(model)
+        else:
+            from cod_lightning.forward.one_by_one import OneByOne
+
+            self._forward = OneByOne(model)
         self._stop_ids = stop_ids
         self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
@@ -213,7 +220,7 @@ class TransformersEngine(Engine):
             return
         self._pumping = loop.create_task(self._pump())
 
-    def _bound(self) -> PackedForward | OneByOne:
+    def _bound(self) -> "PackedForward | OneByOne":
         if self._forward is None:
             raise EngineFailure(NO_MODEL)
         return self._forward

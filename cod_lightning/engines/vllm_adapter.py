@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from cod_lightning.adapters import ADAPTER, adapters_by_name, write_adapter, write_adapter_config
 from cod_lightning.engines.vllm_folder import memory_folder
 from cod_lightning.errors import ConfigError, EngineFailure
-from cod_lightning.scratch import scratch_prefix
+from cod_lightning.files import scratch_prefix
 
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]

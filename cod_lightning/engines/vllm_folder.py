@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import plain_weights, stored_base, write_adapter, write_adapter_config
 from cod_lightning.engines.checkpoint_form import CheckpointForm
-from cod_lightning.scratch import scratch_prefix
+from cod_lightning.files import scratch_prefix
 
 
 class WeightFolder:

@@ -19,7 +19,7 @@ from cod_lightning.adapters import adapter_rank, has_adapter, is_four_bit
 from cod_lightning.engines.base import Served
 from cod_lightning.engines.vllm_folder import memory_folder, write_config, write_four_bit
 from cod_lightning.errors import ConfigError
-from cod_lightning.scratch import scratch_prefix
+from cod_lightning.files import scratch_prefix
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]

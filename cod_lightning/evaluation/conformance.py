@@ -11,12 +11,13 @@ import random
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import Field, fields, is_dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.async_world import AsyncWorld
-from cod_lightning.envs.base import Players, Proposals, TextEnv, Vocabulary, beside
+from cod_lightning.envs.base import HiddenRules, Players, Proposals, TextEnv, Vocabulary, beside
 from cod_lightning.envs.wrapped import innermost
 from cod_lightning.evaluation.conformance_play import verdicts_on_play
 from cod_lightning.evaluation.conformance_turns import GARBAGE, drawn, ended, gymnasiums_own, members, unlike
@@ -26,7 +27,7 @@ from cod_lightning.types import Message, Pack, Role, Split, Task, text_of
 SLOW_S = 0.1
 """A step of a world that takes longer is named: a rollout makes thousands of them."""
 _LONG = 9
-"""Tasks of a pack that is long: where the tasks help to decide the split, a short one may be the beginning of several."""
+"""Tasks of a pack that is long: where tasks help to decide the split, a short one may be the beginning of several."""
 _DRAWS = 150
 """Packs of each split that are compared with those of the others, as far as `_DRAWS_S` reaches."""
 _DRAWS_S = 2.0
@@ -65,7 +66,7 @@ def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pac
         yield found[-1]
     found.append(_splits(world, num_packs))
     yield found[-1]
-    found.append(verdict_on_proposals(world, mechanism, few[:5], _constant(few) if pack_size > 1 else []))
+    found.append(verdict_on_proposals(world, mechanism, few[:5]))
     yield found[-1]
     if any(one.broken for one in found):  # a world without an end would be played for ever
         yield Verdict("play by references", remark="left out until the rules above hold")
@@ -115,25 +116,16 @@ def _splits(world: TextEnv, num_packs: int) -> Verdict:
             if (other := seen.setdefault(repr([task.spec for task in one.tasks]), split)) != split:
                 yield f"a pack of {split} has the tasks of one of {other}; decide by split_of_text(what is hidden)"
                 return
-        names = _constant([pack for of_split in packs.values() for pack in of_split])
-        for what, key in (
-            ("world_seed", lambda pack: pack.world_seed),
-            (" and ".join(names), lambda pack: repr([getattr(pack.tasks[0].spec, one) for one in names])),
-        ):
-            train = [key(pack) for pack in packs[Split.TRAIN]]
-            known = set(train)
-            others = [key(pack) for split in (Split.VALIDATION, Split.TEST) for pack in packs[split]]
-            many, shared = 3 * len(known) > len(train), sum(one in known for one in others)
-            if not what or shared < _MOST_SHARED * len(others):
-                continue
-            found = f"{shared} of {len(others)} packs of validation and test have the {what} of a training pack"
-            if what == "world_seed" and many:
-                yield f"{found}, so they hide the same; decide by split_of_text(what is hidden)"
-            elif what == "world_seed":
-                remarks.append(f"{found}; a mistake, unless few rules exist and the tasks decide the split as well")
-            elif many:
-                remarks.append(f"{found}; a mistake, if that is what is hidden")
+        known = {pack.world_seed for pack in packs[Split.TRAIN]}
+        others = [pack.world_seed for split in (Split.VALIDATION, Split.TEST) for pack in packs[split]]
+        shared = sum(one in known for one in others)
+        if shared < _MOST_SHARED * len(others):
             return
+        found = f"{shared} of {len(others)} packs of validation and test have the world_seed of a training pack"
+        if 3 * len(known) > len(packs[Split.TRAIN]):
+            yield f"{found}, so they hide the same; decide by split_of_text(what is hidden)"
+        else:
+            remarks.append(f"{found}; a mistake, unless few rules exist and the tasks decide the split as well")
 
     verdict = verdict_on("packs of different splits share no world", look)
     return replace(verdict, remark="".join(remarks), look=bool(remarks))
@@ -145,19 +137,6 @@ def _drawn_in_time(world: TextEnv, split: Split, num_packs: int) -> Iterator[Pac
         yield drawn(world, split, index, _LONG)
         if time.perf_counter() > ends:
             return
-
-
-def _constant(packs: Sequence[Pack]) -> list[str]:
-    """Names of the fields that are the same in all tasks of each of these packs."""
-    found: list[set[str]] = []
-    for pack in packs:
-        specs = [{f.name: repr(getattr(t.spec, f.name)) for f in _fields(t.spec)} for t in pack.tasks]
-        found.append({name for name, value in specs[0].items() if all(one.get(name) == value for one in specs)})
-    return sorted(set[str].intersection(*found))
-
-
-def _fields(spec: object) -> tuple[Field[Any], ...]:
-    return fields(spec) if is_dataclass(spec) else ()
 
 
 def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
@@ -192,15 +171,14 @@ def _slow(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
         for index, pack in enumerate(packs):
             if sum(map(sum, taken.values())) > len(packs) * SLOW_S:
                 break
-            own = copy.deepcopy(world)
-            for name, call in (
-                ("sample_pack", lambda: own.sample_pack(split=Split.TRAIN, index=index, num_tasks=len(pack))),  # noqa: B023
-                ("reset", lambda: own.reset(options={"task": pack.tasks[0]})),  # noqa: B023
-                ("step", lambda: own.step("<answer>1</answer>")),  # noqa: B023
-            ):
-                begun = time.perf_counter()
-                call()
-                taken[name].append(time.perf_counter() - begun)
+            own, marks = copy.deepcopy(world), [time.perf_counter()]
+            own.sample_pack(split=Split.TRAIN, index=index, num_tasks=len(pack))
+            marks.append(time.perf_counter())
+            own.reset(options={"task": pack.tasks[0]})
+            marks.append(time.perf_counter())
+            own.step("<answer>1</answer>")
+            for times, (begin, end) in zip(taken.values(), pairwise([*marks, time.perf_counter()]), strict=True):
+                times.append(end - begin)
         # Those of a blocking world wait in threads, and hold up no other; those of an asynchronous one are awaited.
         waits = {"reset", "step"} if world.traits.blocking or isinstance(innermost(world), AsyncWorld) else set[str]()
         for name, times in taken.items():
@@ -212,22 +190,18 @@ def _slow(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
     return replace(verdict, remark=", ".join(shown))
 
 
-def verdict_on_proposals(
-    world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack], hidden: Sequence[str]
-) -> Verdict:
-    """Where an agent proposes tasks (`Proposals`); `hidden` names the fields of a task that are the same within every pack."""
+def verdict_on_proposals(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Verdict:
+    """Where an agent proposes tasks (`Proposals`)."""
     none: list[str] = []
 
     def look() -> Broken:
         for pack in packs:
-            yield from _proposed(world, mechanism, pack, hidden, none)
+            yield from _proposed(world, mechanism, pack, none)
 
     return replace(verdict_on("proposals: offer asks for a task, proposed makes one", look), remark="".join(none[:1]))
 
 
-def _proposed(
-    world: TextEnv, mechanism: ContextMechanism, pack: Pack, hidden: Sequence[str], none: list[str]
-) -> Broken:
+def _proposed(world: TextEnv, mechanism: ContextMechanism, pack: Pack, none: list[str]) -> Broken:
     words = beside(world, Vocabulary).words()
     known = {*words, *beside(mechanism, Words).words()} if words else None
     own, offers = copy.deepcopy(world), list[str]()
@@ -258,12 +232,12 @@ def _proposed(
             yield f"the demonstrator proposes {said!r:.60}, which is no task; write its `propose` (of a Play: `proposal`)"
         texts.insert(0, said)
     for text in texts:
-        yield from _made(world, own, text, pack.tasks[-1], hidden, known)
+        yield from _made(world, own, text, pack, known)
 
 
-def _made(world: TextEnv, own: TextEnv, text: str, task: Task, hidden: Sequence[str], known: set[str] | None) -> Broken:
-    """What is wrong with the task that this text makes of a pack's."""
-    before = repr(task)
+def _made(world: TextEnv, own: TextEnv, text: str, pack: Pack, known: set[str] | None) -> Broken:
+    """What is wrong with the task that this text makes of a pack's last one."""
+    task, before, rule = pack.tasks[-1], repr(pack.tasks[-1]), beside(own, HiddenRules).hidden_rule
     made: Any = beside(own, Proposals).proposed(text, task)
     if repr(task) != before:
         yield f"proposed({text!r:.40}) changes the pack's own task; make one by dataclasses.replace"
@@ -275,9 +249,8 @@ def _made(world: TextEnv, own: TextEnv, text: str, task: Task, hidden: Sequence[
         yield f"proposed({text!r:.40}) makes another task when it is asked again"
     if type(made.spec) is not type(task.spec):
         raise Violation(f"proposed({text!r:.40}) made a task with a {type(made.spec).__name__} as its spec")
-    for name in hidden:
-        if repr(getattr(made.spec, name, None)) != repr(getattr(task.spec, name)):
-            yield f"proposed({text!r:.40}) changes {name}, which is the same in all tasks of a pack; a proposal may not"
+    if rule(replace(pack, tasks=(made,))) != rule(replace(pack, tasks=(task,))):
+        yield f"proposed({text!r:.40}) changes what the pack hides; a proposal may not"
     if known is not None:
         begun, _ = copy.deepcopy(world).reset(options={"task": made})
         shown = text_of(begun)

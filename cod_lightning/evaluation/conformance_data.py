@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.envs.dataset.records import columns_of, read_rows
 from cod_lightning.envs.grouped import group_name
-from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
+from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
 from cod_lightning.types import Split
 
 _ID = "id"
@@ -38,12 +38,19 @@ def check_data(world: DatasetWorld) -> Iterator[Verdict]:
     equal = f", {tasks:,} tasks, since equal rows count once" if rows > tasks else ""
     yield Verdict("each row is a task of its own", remark=f"{rows:,} rows{equal}", look=rows > tasks)
     if ids:
-        yield verdict_on("each row has an id of its own", lambda: iter(twice))
+        yield Verdict("each row has an id of its own", tuple(twice[:MOST_EXAMPLES]))
     if group is None:
         yield Verdict("groups have several tasks", remark="no column of groups: all tasks belong together")
     else:
         yield _groups(members, sizes)
-    yield _splits(sizes, "task" if group is None else "group")
+    what = "task" if group is None else "group"
+    shares = {split: sum(of_split) if group is None else len(of_split) for split, of_split in sizes.items()}
+    remark = ", ".join(
+        f"{split} {number:,} {what}{'s' * (number != 1)}" + f" ({sum(sizes[split]):,} tasks)" * (group is not None)
+        for split, number in shares.items()
+    )
+    empty = [f"{split} has none; 3 {what}s are enough for all" for split, number in shares.items() if not number]
+    yield Verdict(f"each split has {what}s", tuple(empty), remark)
 
 
 def _groups(members: dict[str, list[str]], sizes: dict[Split, list[int]]) -> Verdict:
@@ -53,20 +60,5 @@ def _groups(members: dict[str, list[str]], sizes: dict[Split, list[int]]) -> Ver
     single = [f"group {name:.60} has one row, {places[0]}" for name, places in members.items() if len(places) == 1]
     remark = f"{len(found):,} groups of {extent} tasks" + (f", {found.count(1):,} of them of one" if 1 in found else "")
 
-    def look() -> Broken:
-        yield from single
-        if found[0] == 1 and not single:
-            yield f"{found.count(1):,} groups have one task, several times"
-
-    return Verdict(rule := "groups have several tasks", verdict_on(rule, look).broken, remark)
-
-
-def _splits(sizes: dict[Split, list[int]], what: str) -> Verdict:
-    """How many groups, or tasks where all belong together, each split has."""
-    shares = {split: sum(of_split) if what == "task" else len(of_split) for split, of_split in sizes.items()}
-    tasks = {split: f" ({sum(sizes[split]):,} tasks)" if what == "group" else "" for split in sizes}
-    remark = ", ".join(
-        f"{split} {number:,} {what}{'s' if number != 1 else ''}{tasks[split]}" for split, number in shares.items()
-    )
-    empty = (f"{split} has none; 3 {what}s are enough for all" for split, number in shares.items() if not number)
-    return Verdict(rule := f"each split has {what}s", verdict_on(rule, lambda: empty).broken, remark)
+    several = [f"{found.count(1):,} groups have one task, several times"] if found[0] == 1 and not single else []
+    return Verdict("groups have several tasks", tuple([*single, *several][:MOST_EXAMPLES]), remark)

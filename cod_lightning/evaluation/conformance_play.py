@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.base import Players, Reference, TextEnv, Variants, Vocabulary, beside
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_turns import first_task
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
 from cod_lightning.types import EpisodeKind, Lifecycle, Pack
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
-from cod_lightning.evaluation.outcomes import Outcomes, position_means
+from cod_lightning.evaluation.outcomes import position_means
 from cod_lightning.evaluation.schema import Figure, Interval
 
 _RESAMPLES = 2_000
@@ -105,26 +105,6 @@ def position_estimates(
     return bootstrap(values, np.eye(num_positions), rules=rules, limits=(limits,) * num_positions, seed=seed)
 
 
-def mean_estimate(
-    values: Float[np.ndarray, "P N"], *, rules: Sequence[str] = (), limits: Limits = None, seed: int = 0
-) -> Estimate:
-    """The mean over positions of the means at each position."""
-    num = values.shape[1]
-    return bootstrap(values, np.full((1, num), 1 / num), rules=rules, limits=(limits,) * num, seed=seed)[0]
-
-
-def gain_estimate(
-    values: Float[np.ndarray, "P N"], *, rules: Sequence[str] = (), limits: Limits = None, seed: int = 0
-) -> Estimate:
-    """The mean at the last position minus the mean at the first, paired within packs.
-
-    >>> found = gain_estimate(np.array([[0.0, 1.0]] * 300), limits=SHARE)
-    >>> found.mean, round(found.low, 3), found.high
-    (1.0, 0.976, 1.0)
-    """
-    return bootstrap(values[:, [0, -1]], np.array([[-1.0, 1.0]]), rules=rules, limits=(limits, limits), seed=seed)[0]
-
-
 def ratio_estimate(
     values: Float[np.ndarray, "P M"],
     numerator: Float[np.ndarray, " M"],
@@ -154,22 +134,6 @@ def ratio_estimate(
         num_units=len(np.unique(units[some])),
         limits=None,
     )
-
-
-def success_difference(minuend: Outcomes, subtrahend: Outcomes) -> Float[np.ndarray, "P N"]:
-    """Success of one policy minus success of another in the packs of the first; NaN where either is missing.
-
-    `mean_estimate` of it is the paired difference in the mean over positions, `gain_estimate` that of the gains. Packs
-    are matched by id. Raises `ValueError` where no pack is shared.
-    """
-    row = {pack_id: n for n, pack_id in enumerate(subtrahend.pack_ids)}
-    places = np.array([row.get(pack_id, -1) for pack_id in minuend.pack_ids])
-    if not (places >= 0).any() or minuend.num_positions != subtrahend.num_positions:
-        raise ValueError(
-            f"{(places >= 0).sum()} packs are shared, of {minuend.num_positions} and {subtrahend.num_positions} tasks; "
-            "a paired difference needs both policies on the same packs"
-        )
-    return np.where((places >= 0)[:, None], minuend.success - subtrahend.success[places], np.nan)
 
 
 def _units(rules: Sequence[str]) -> Int[np.ndarray, " P"]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -10,46 +10,6 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from cod_lightning.types import Lifecycle
-
-
-class PositionSummary(NamedTuple):
-    """Means over lifecycles; NaN where none had a value. (A tuple, since torchmetrics rebuilds what it returns.)"""
-
-    reward: tuple[float, ...]
-    """[N] mean reward of the solve episodes at each position."""
-    success: tuple[float, ...]
-    """[N] share of them that solved their task."""
-    num: tuple[int, ...]
-    """[N] lifecycles behind each mean."""
-    context_parse_rate: float
-    """Share of update episodes whose context parsed."""
-    num_updates: int
-    """Update episodes behind it."""
-    num_lifecycles: int
-    """All lifecycles, those that failed included."""
-    success_new: float
-    """Share solved of the tasks that are unlike all earlier ones of the pack; NaN where no task was a repeat."""
-    success_repeated: float
-    """Share solved of the others."""
-
-    @property
-    def cod_gain(self) -> float:
-        """Success at the last minus success at the first position."""
-        return self.success[-1] - self.success[0] if self.success else math.nan
-
-    def scalars(self) -> dict[str, float]:
-        """By the names that metrics have in logs, without the stage; what is NaN is left out.
-
-        `reward/position_K`, `success/position_K`, `num/position_K`, `cod_gain`, `context_parse_rate`, `lifecycles`, and
-        `success/new`, `success/repeated` where packs ask for the same again.
-        """
-        named = {f"reward/position_{n}": value for n, value in enumerate(self.reward)}
-        named |= {f"success/position_{n}": value for n, value in enumerate(self.success)}
-        named |= {f"num/position_{n}": float(value) for n, value in enumerate(self.num)}
-        named |= {"cod_gain": self.cod_gain, "context_parse_rate": self.context_parse_rate}
-        named["lifecycles"] = float(self.num_lifecycles)
-        named |= {"success/new": self.success_new, "success/repeated": self.success_repeated}
-        return {name: value for name, value in named.items() if not math.isnan(value)}
 
 
 class PositionMetrics(Metric):
@@ -107,22 +67,26 @@ class PositionMetrics(Metric):
         """Follows moves to a device, no casts: `trainer.precision=bf16-true` would stop counting at 256."""
         return super()._apply(lambda state: state.to(fn(state).device), exclude_state)  # pyright: ignore
 
-    def compute(self) -> PositionSummary:
-        """The means over all lifecycles of all ranks."""
-        num_positions = int(self.num_positions)
-        counts = self.count[:num_positions]
-        repeats = float(self.repeat_count)
-        new_sum, new_count = float(self.success_sum.sum() - self.repeat_sum), float(counts.sum()) - repeats
-        return PositionSummary(
-            reward=tuple((self.reward_sum[:num_positions] / counts).tolist()),
-            success=tuple((self.success_sum[:num_positions] / counts).tolist()),
-            num=tuple(int(count) for count in counts.tolist()),
-            context_parse_rate=float(self.parse_sum / self.parse_count),
-            num_updates=int(self.parse_count),
-            num_lifecycles=int(self.num_lifecycles),
-            success_new=new_sum / new_count if repeats and new_count else math.nan,
-            success_repeated=float(self.repeat_sum) / repeats if repeats else math.nan,
-        )
+    def compute(self) -> dict[str, float]:
+        """The means over all lifecycles of all ranks by their names in logs, without the stage; those of nothing are left out.
+
+        `reward/position_K` and `success/position_K` of solve episodes, `num/position_K` of them, `cod_gain` (success at the last
+        minus the first position), `context_parse_rate` of updates, `lifecycles`, those that failed included, and, where packs ask
+        for the same again, `success/repeated` and, of tasks that are unlike all earlier ones of their pack, `success/new`.
+        """
+        num = int(self.num_positions)
+        counts = self.count[:num]
+        success = (self.success_sum[:num] / counts).tolist()
+        columns = {"reward": (self.reward_sum[:num] / counts).tolist(), "success": success, "num": counts.tolist()}
+        named = {f"{name}/position_{n}": value for name, values in columns.items() for n, value in enumerate(values)}
+        named["cod_gain"] = success[-1] - success[0] if success else math.nan
+        named["context_parse_rate"] = float(self.parse_sum / self.parse_count)
+        named["lifecycles"] = float(self.num_lifecycles)
+        if repeats := float(self.repeat_count):
+            named["success/repeated"] = float(self.repeat_sum) / repeats
+            if others := float(counts.sum()) - repeats:
+                named["success/new"] = float(self.success_sum.sum() - self.repeat_sum) / others
+        return {name: value for name, value in named.items() if not math.isnan(value)}
 
 
 def by_position(metrics: Mapping[str, Any], prefix: str) -> list[float]:

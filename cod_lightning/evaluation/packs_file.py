@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import PlayedCondition
-from cod_lightning.whole_file import write_whole
+from cod_lightning.files import write_whole
 
 SCHEMA = pa.schema(
     [

@@ -8,8 +8,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.changes import parts_of
-from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.evaluation.references import parts_of, scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack

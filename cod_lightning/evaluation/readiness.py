@@ -6,9 +6,8 @@ from dataclasses import replace
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, Variants, Vocabulary, beside
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conditions import DEFAULT_CONTROLS, ConditionKind
 from cod_lightning.evaluation.provided_contexts import check_oracle
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import DEFAULT_CONTROLS, ConditionKind, Suite
 from cod_lightning.rollout.boundaries import see_sentences
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Pack, Split, text_of
@@ -56,15 +55,11 @@ def _lacking(world: TextEnv, pack: Pack, control: ConditionKind) -> Reference | 
 
 def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMechanism, chat: Chat) -> None:
     """A tiny policy knows the words of its training world; every other one would be `<unk>` to it."""
-    unknown = chat.tokenizer.unk_token_id
-    if not isinstance(unknown, int):
-        return
     here = copy.deepcopy(world)
     begun, _ = here.reset(options={"task": pack.tasks[0]})
     observation = text_of(begun)
-    shown = f"{mechanism.prepare(mechanism.empty(), here.rules, observation).system} {observation}".split()
-    foreign = [word for word in (*beside(world, Vocabulary).words(), *shown) if unknown in chat.encode(word)]
-    if foreign:
-        expected = f"a world in words that the policy was made with, not '{foreign[0]}'"
+    shown = mechanism.prepare(mechanism.empty(), here.rules, observation).system
+    if foreign := chat.unknown_word(" ".join((*beside(world, Vocabulary).words(), shown, observation))):
+        expected = f"a world in words that the policy was made with, not '{foreign}'"
         remedy = "Leave the suite out, or train on a mixture with this world."
         raise ConfigError(f"data.suites.{suite.name}.env", world.name, expected, remedy)

@@ -1,22 +1,28 @@
-"""The reference policies of a world, played by the code that plays a model: how much a policy can gain there."""
+"""The reference policies of a world, played by the code that plays a model: how much a policy can gain there.
+
+Where a pack's rule changes on the way, its oracle is one that knows both rules.
+"""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from msgspec import structs
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, TextEnv, TextPolicy, beside
-from cod_lightning.evaluation.conditions import ConditionKind
+from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.lifecycles import ConnectTheDots, Controlled, Program, Shown
+from cod_lightning.evaluation.suite import ConditionKind
+from cod_lightning.lifecycles import ConnectTheDots, Controlled, OutlineStep, Program, Shown, outline
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Message, Pack
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Message, Pack
 
 _MAX_NEW_TOKENS = 100_000
 _WINDOW = 10_000_000
@@ -46,16 +52,38 @@ def play_reference(
     seed: int = 0,
     program: Program = ConnectTheDots(),  # noqa: B008  (frozen)
 ) -> Iterator[Lifecycle]:
-    """One lifecycle of one of the references through each pack, one after the other."""
+    """One lifecycle of one of the references through each pack, one after the other.
+
+    The oracle of a pack whose rule changes may know its first rule only: each part is then played by an oracle of its own, in a
+    fresh world. No context passes from part to part: an episode of the whole lifecycle that no part has is skipped.
+    """
     reference = kind.reference
     assert reference is not None, f"{kind} is not played by a reference"
     shown = Shown.EMPTY if kind is ConditionKind.MEMORYLESS else Shown.OWN
-    program = Controlled(program=program, shown=shown, writes=False)
+    controlled = Controlled(program=program, shown=shown, writes=False)
     for pack in packs:
-        sampler = scripted_sampler(beside(world, Players).reference(reference, pack), mechanism, seed)
-        setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program)
-        (group,) = run_groups([pack], 1, setting)
-        yield from group.lifecycles
+        lives: list[Lifecycle] = []
+        for part in parts_of(world, pack) if kind is ConditionKind.ORACLE else [pack]:
+            sampler = scripted_sampler(beside(world, Players).reference(reference, part), mechanism, seed)
+            setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=controlled)
+            (group,) = run_groups([part], 1, setting)
+            lives += group.lifecycles
+        yield lives[0] if len(lives) == 1 else _joined(lives, pack, outline(program, len(pack), mechanism.updates))
+
+
+def _joined(parts: Sequence[Lifecycle], pack: Pack, steps: Sequence[OutlineStep]) -> Lifecycle:
+    """The lifecycles of a pack's parts as one through the whole pack."""
+    played, first = dict[tuple[EpisodeKind, int], Episode](), 0
+    for life in parts:
+        for episode in life.episodes:
+            position = first + episode.position
+            played[episode.kind, position] = structs.replace(episode, position=position)
+        first += len(life.solves)
+    episodes = [
+        played.get((kind, position)) or Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED)
+        for kind, position, _ in steps
+    ]
+    return Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(episodes))
 
 
 def scripted_sampler(policy: TextPolicy, mechanism: ContextMechanism, seed: int = 0) -> Sampler:
@@ -82,3 +110,15 @@ def summarise(kind: ConditionKind, lifecycles: Sequence[Lifecycle], rules: Seque
         num_failed=sum(life.failed for life in lifecycles),
         num_malformed=sum(e.status is EpisodeStatus.MALFORMED for e in solves),
     )
+
+
+def change_position(world: TextEnv, pack: Pack) -> int | None:
+    """Position of the pack's first task under another rule; None where the rule stays."""
+    return world.change_position(pack) if isinstance(world, NonStationary) and len(pack) > 1 else None
+
+
+def parts_of(world: TextEnv, pack: Pack) -> list[Pack]:
+    """The pack, cut where its rule changes; each part is a pack of one rule."""
+    at = change_position(world, pack)
+    shares = (pack.tasks,) if at is None else (pack.tasks[:at], pack.tasks[at:])
+    return [replace(pack, tasks=tasks) for tasks in shares]

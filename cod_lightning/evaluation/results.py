@@ -9,21 +9,20 @@ from pathlib import Path
 import numpy as np
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.conditions import Condition, ConditionKind
 from cod_lightning.evaluation.figures import figures
-from cod_lightning.evaluation.intervals import (
-    DIFFERENCE,
-    SHARE,
-    bootstrap,
-    gain_estimate,
-    mean_estimate,
-    success_difference,
-)
+from cod_lightning.evaluation.intervals import SHARE, bootstrap
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
-from cod_lightning.evaluation.schema import Paired, PositionRecord, Results, SuiteRecord, WarmStartDifference
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.schema import (
+    Difference,
+    Paired,
+    PositionRecord,
+    Results,
+    SuiteRecord,
+    WarmStartDifference,
+)
+from cod_lightning.evaluation.suite import Condition, ConditionKind, Suite
+from cod_lightning.files import write_whole
 from cod_lightning.seeds import derive_seed
-from cod_lightning.whole_file import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +50,13 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     trained = by_name[ConditionKind.TRAINED]
     suite, outcomes = trained.suite, trained.outcomes
     seed = derive_seed("bootstrap", suite.name, suite.seed)
-    gain = gain_estimate(outcomes.success, rules=outcomes.rules, limits=SHARE, seed=seed)
+    ends = outcomes.success[:, [0, -1]]
+    (gain,) = bootstrap(ends, np.array([[-1.0, 1.0]]), rules=outcomes.rules, limits=(SHARE, SHARE), seed=seed)
     controls = {name: one.outcomes for name, one in by_name.items() if one is not trained}
     warm_starts = [one for one in played if one.condition.kind is ConditionKind.WARM_START]
     best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean(), default=None)
     named = None if best is None else (best.condition.name, best.condition.temperature)
+    compared = figures(outcomes, controls, trained.changes, seed, trained.r_max, named)
     record = SuiteRecord(
         env=trained.env,
         packs=outcomes.num_packs,
@@ -68,12 +69,12 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
         paired=Paired(
             trained_minus_best_warm_start=None
             if best is None
-            else _warm_start_difference(trained, best, warm_starts, seed),
+            else _warm_start_difference(compared["differences"][best.condition.name], best, warm_starts),
             gain_ci95=gain.ci95,
             blanked_max_deviation=_blanked_deviation(trained, by_name.get(ConditionKind.BLANKED_CONTEXT)),
         ),
         checkpoint=trained.checkpoint,
-        figures=figures(outcomes, controls, trained.changes, seed, trained.r_max, named),
+        figures=compared,
     )
     if trained.policy is not None:
         record["policy"] = trained.policy
@@ -168,18 +169,15 @@ def _blanked_deviation(trained: PlayedCondition, blanked: PlayedCondition | None
 
 
 def _warm_start_difference(
-    trained: PlayedCondition, best: PlayedCondition, warm_starts: Sequence[PlayedCondition], seed: int
+    difference: Difference, best: PlayedCondition, warm_starts: Sequence[PlayedCondition]
 ) -> WarmStartDifference:
-    """Against the warm start at its best temperature; choosing it on the same packs can only favour it."""
-    difference = success_difference(trained.outcomes, best.outcomes)
-    rules = trained.outcomes.rules
-    mean = mean_estimate(difference, rules=rules, limits=DIFFERENCE, seed=seed)
-    gain = gain_estimate(difference, rules=rules, limits=DIFFERENCE, seed=seed)
+    """From the warm start at its best temperature; choosing it on the same packs can only favour it."""
+    mean, gain = difference["success"], difference["gain"]
     return WarmStartDifference(
         best_temperature=best.condition.temperature,
         temperatures=[one.condition.temperature for one in warm_starts],
-        mean_difference=mean.known,
-        ci95=mean.ci95,
-        gain_difference=gain.known,
-        gain_ci95=gain.ci95,
+        mean_difference=mean["mean"],
+        ci95=mean["ci95"],
+        gain_difference=gain["mean"],
+        gain_ci95=gain["ci95"],
     )

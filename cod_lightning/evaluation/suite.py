@@ -1,32 +1,102 @@
-"""What is deployed after training: suites of held-out packs, fixed by identity, and the controls that go with each."""
+"""What is deployed after training: suites of held-out packs, fixed by identity, and the conditions under which each is played.
+
+The conditions are the trained policy, its controls, the warm start and the references. Each control answers one way in which a
+rising curve could be luck: tasks that get easier, a world that remembers, a habit that needs no context, a context that only looks
+useful.
+"""
 
 import math
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
 
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conditions import (
-    CONTROLS,
-    DEFAULT_CONTROLS,
-    OF_TRAINED,
-    REFERENCES,
-    Condition,
-    ConditionKind,
-    warm_start_name,
-)
+from cod_lightning.ranges import Natural, NonNegative, PositiveShare, Several, Share
 from cod_lightning.types import Pack, Split
 
 
-class Wrap(StrEnum):
-    """What is done to the world of a suite."""
+class ConditionKind(StrEnum):
+    """A control's value is its key among a suite's `controls` in `evaluation.json`."""
 
-    NONE = "none"
-    RALPH_LOOP = "ralph_loop"
-    """Every pack is one task again and again."""
-    NON_STATIONARY = "non_stationary"
-    """The hidden rule of every pack changes on the way."""
+    TRAINED = "trained"
+    """The policy that was trained, with the contexts that it writes."""
+    BLANKED_CONTEXT = "blanked_context"
+    """The trained policy writes contexts as usual, and no solve prompt shows them."""
+    NO_CONTEXT = "no_context"
+    """Solve episodes only: no context is written, and a solve prompt is the world's rules alone."""
+    SHUFFLED_CONTEXT = "shuffled_context"
+    """Solve episodes only: the prompt at position n shows what the trained agent had there in the suite's next pack (after
+    the last pack comes the first). At position 0 that is the empty context. It may happen to be true here."""
+    ORACLE_CONTEXT = "oracle_context"
+    """Solve episodes only: from position 0 on, the prompt shows what the world's oracle writes down after its first task of
+    the pack; where the rule changes, from there on what the oracle of the new rule writes."""
+    NO_WORLD_MEMORY = "no_world_memory"
+    """As trained, in the same packs, in a world that carries nothing from task to task itself; left out where it never does."""
+    WARM_START = "warm_start"
+    """The policy as it was before reinforcement learning."""
+    WARM_START_BLANKED = "warm_start_blanked"
+    """The warm start at its best temperature, with `blanked_context`: what its contexts are worth."""
+    ENDPOINT = "endpoint"
+    """A model behind a chat endpoint, with the contexts that it writes (`data.baseline`)."""
+    RANDOM = "random"
+    """The world's reference that answers legally at random."""
+    MEMORYLESS = "memoryless"
+    """The world's scripted reference with its context hidden; memory that the world itself has stays."""
+    SCRIPTED = "scripted"
+    """The world's scripted reference: perfect memory, play that is best for each task by itself."""
+    ORACLE = "oracle"
+    """The world's reference that knows what is hidden; where the rule changes, from there on the one of the new rule. A ceiling
+    for tasks taken one by one; the other references are none."""
+
+    @property
+    def reference(self) -> Reference | None:
+        """The world's reference that it needs, for the turns or for the contexts shown; None for most."""
+        if self is ConditionKind.MEMORYLESS:
+            return Reference.SCRIPTED
+        if self is ConditionKind.ORACLE_CONTEXT:
+            return Reference.ORACLE
+        return Reference(self.value) if self in REFERENCES else None
+
+
+CONTEXT_CONTROLS = (
+    ConditionKind.BLANKED_CONTEXT,
+    ConditionKind.NO_CONTEXT,
+    ConditionKind.SHUFFLED_CONTEXT,
+    ConditionKind.ORACLE_CONTEXT,
+    ConditionKind.NO_WORLD_MEMORY,
+)
+"""Played with the trained weights, with another context or another memory."""
+OF_TRAINED = (ConditionKind.TRAINED, *CONTEXT_CONTROLS)
+"""All that are played with the trained weights."""
+REFERENCES = (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.SCRIPTED, ConditionKind.ORACLE)
+"""Played by the world's own policies: they need no weights, and are the same whatever was trained."""
+CONTROLS = (*CONTEXT_CONTROLS, *REFERENCES)
+"""What a suite's `controls` can name."""
+DEFAULT_CONTROLS = (ConditionKind.BLANKED_CONTEXT, *REFERENCES)
+"""The controls of a suite that names none, as far as its world has the references."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One way to play a suite."""
+
+    suite: str
+    kind: ConditionKind
+    temperature: float
+    name: str
+    """`trained`, or the key among the suite's controls in `evaluation.json`, such as `warm_start_t0.3`."""
+
+    @property
+    def label(self) -> str:
+        """What a rollout of it, and the file of its lifecycles, is called."""
+        return f"test_{self.suite}_{self.name}"
+
+
+def warm_start_name(temperature: float, suite_temperature: float) -> str:
+    """The warm start's key: `warm_start` at the suite's own temperature, `warm_start_tT` at any other."""
+    return "warm_start" if temperature == suite_temperature else f"warm_start_t{float(temperature)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,33 +105,33 @@ class Suite:
 
     name: str
     """Key of this suite in `evaluation.json`, and part of file names."""
-    num_packs: int = 2048
+    num_packs: Several = 2048
     """P, packs; one lifecycle each."""
-    pack_size: int | None = None
+    pack_size: Several | None = None
     """N, tasks of a pack; null means data.pack_size."""
-    temperature: float = 1.0
+    temperature: NonNegative = 1.0
     """Sampling temperature of the trained policy; 0 is greedy."""
-    top_p: float = 1.0
+    top_p: PositiveShare = 1.0
     """All policies sample from the likeliest tokens whose mass reaches this; 1: all."""
-    top_k: int = 0
+    top_k: Natural = 0
     """And from so many of the likeliest; 0: all."""
-    min_p: float = 0.0
+    min_p: Share = 0.0
     """And from those that are at least so likely, compared with the likeliest; 0: all."""
-    split: Split | str = Split.TEST
-    """Share of the worlds that packs are drawn from: train, validation or test."""
+    split: Literal["train", "validation", "test"] = "test"
+    """Share of the worlds that packs are drawn from."""
     seed: int = 0
     """Seed of the packs, the same for every policy, checkpoint and control."""
     controls: tuple[ConditionKind | str, ...] | None = None
     """What is played beside the trained policy: blanked_context, no_context, shuffled_context, oracle_context, no_world_memory,
     random, memoryless, scripted, oracle. Null means blanked_context and those of the last four that the world has."""
-    reference_packs: int = 256
+    reference_packs: Several = 256
     """The world's references (random, memoryless, scripted, oracle) play so many of the packs, the first ones."""
-    warm_start_temperatures: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 1.0)
+    warm_start_temperatures: tuple[NonNegative, ...] = (0.0, 0.3, 0.5, 0.7, 1.0)
     """Temperatures at which the warm start plays the same packs, and the suite's own; empty for no warm start."""
     env: TextEnv | None = None
     """World of the packs; null means the one of the training."""
-    wrap: Wrap | str = Wrap.NONE
-    """Play that world as it is (none), one task again and again (ralph_loop), or with a rule that changes (non_stationary)."""
+    wrap: Literal["none", "ralph_loop", "non_stationary"] = "none"
+    """Play that world as it is, every pack as one task again and again, or with a rule that changes on the way."""
     change_at: int | None = None
     """With wrap: non_stationary, position of the first task under the new rule; null draws one for each pack."""
 
@@ -69,36 +139,24 @@ class Suite:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name):
             remedy = "It is part of file names; 'heldout' is a good one."
             raise ConfigError("data.suites.name", repr(self.name), "letters, digits, '.', '_' and '-'", remedy)
-        size, temperatures = self.pack_size, self.warm_start_temperatures
-        self._check("num_packs", self.num_packs >= 2, "at least 2, since intervals resample packs", "2048")
-        self._check("reference_packs", self.reference_packs >= 2, "at least 2, since intervals resample packs", "256")
-        self._check("pack_size", size is None or size >= 2, "at least 2, since a gain compares positions", "4")
-        self._check("temperature", _is_temperature(self.temperature), "a number from 0 on", "1.0")
-        self._check("top_p", 0 < self.top_p <= 1, "above 0, at most 1", "1.0")
-        self._check("top_k", self.top_k >= 0, "at least 0", "20")
-        self._check("min_p", 0 <= self.min_p <= 1, "from 0 to 1", "0.05")
-        valid = all(_is_temperature(t) for t in temperatures) and len(set(temperatures)) == len(temperatures)
-        self._check("warm_start_temperatures", valid, "different numbers from 0 on", "[0.0, 0.5, 1.0]")
-        self._check("split", self.split in list(Split), f"one of {', '.join(Split)}", "test")
-        self._check("wrap", self.wrap in list(Wrap), f"one of {', '.join(Wrap)}", "none")
-        object.__setattr__(self, "split", Split(self.split))
-        object.__setattr__(self, "wrap", Wrap(self.wrap))
+        valid = len(set(self.warm_start_temperatures)) == len(self.warm_start_temperatures)
+        self._check("warm_start_temperatures", valid, "different numbers", "[0.0, 0.5, 1.0]")
         self._check_controls()
-        self._check_change(size)
+        self._check_change(self.pack_size)
 
     def within(self, world: TextEnv, pack_size: int) -> "Suite":
         """The suite with world and pack size settled for a training in this world; the world is wrapped as `wrap` asks."""
         env, size = self.env or world, self.pack_size or pack_size
         self._check_change(size)
-        if self.wrap is Wrap.RALPH_LOOP:
+        if self.wrap == "ralph_loop":
             from cod_lightning.envs.ralph_loop import RalphLoop
 
             env = RalphLoop(env)
-        elif self.wrap is Wrap.NON_STATIONARY:
+        elif self.wrap == "non_stationary":
             from cod_lightning.envs.non_stationary import NonStationary
 
             env = NonStationary(env, self.change_at)
-        return replace(self, env=env, pack_size=size, wrap=Wrap.NONE, change_at=None)
+        return replace(self, env=env, pack_size=size, wrap="none", change_at=None)
 
     def packs(self, world: TextEnv) -> list[Pack]:
         """The packs, each by its identity: the same for every policy, checkpoint and machine.
@@ -143,7 +201,7 @@ class Suite:
     def _check_change(self, size: int | None) -> None:
         if self.change_at is None:
             return
-        changing = self.wrap is Wrap.NON_STATIONARY
+        changing = self.wrap == "non_stationary"
         self._check("change_at", changing, "null unless wrap is non_stationary", "null")
         last = math.inf if size is None else size - 1
         self._check("change_at", 1 <= self.change_at <= last, f"in 1..{last}, a later task of the pack", "null")
@@ -152,7 +210,3 @@ class Suite:
         if not valid:
             value, remedy = getattr(self, field), f"Set it to {example}, for example."
             raise ConfigError(f"data.suites.{self.name}.{field}", value, expected, remedy)
-
-
-def _is_temperature(value: float) -> bool:
-    return math.isfinite(value) and value >= 0

@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.schema import PositionRecord, Results, SuiteRecord
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.evaluation.view import packs_of, rows, shown_positions
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 

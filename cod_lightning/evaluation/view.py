@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.evaluation.conditions import REFERENCES, ConditionKind
 from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
+from cod_lightning.evaluation.suite import REFERENCES, ConditionKind
 
 _NAMES = {
     ConditionKind.BLANKED_CONTEXT: "blanked context",

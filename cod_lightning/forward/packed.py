@@ -19,7 +19,6 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.masking_utils import sdpa_mask
 
 from cod_lightning.forward.attention import GROUPED, attend, fused, grouped_attention, reads_some, use_grouped_attention
-from cod_lightning.forward.decode_graphs import DecodeGraphs
 from cod_lightning.forward.last_layer import read_only_at
 from cod_lightning.forward.row_tree import keeps_keys_and_values
 from cod_lightning.forward.slots import SlotCache
@@ -224,7 +223,11 @@ class PackedForward:
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self._decode = DecodeGraphs(self._one_each) if model.device.type == "cuda" else None
+        self._decode = None
+        if model.device.type == "cuda":
+            from cod_lightning.forward.decode_graphs import DecodeGraphs
+
+            self._decode = DecodeGraphs(self._one_each)
         self.fused = model.device.type != "cpu"
         """Whether starting a kernel costs more than what it computes: few blocks, and one bias for all layers."""
         self.most_further = 2 if self._decode is None else 8

@@ -18,7 +18,6 @@ from cod_lightning.objective.losses.base import (
     PolicyLoss,
     UpdateTokens,
     log_ratio,
-    metrics_of,
     token_share,
 )
 from cod_lightning.objective.losses.ppo import clipped
@@ -80,7 +79,7 @@ class KLCov(PolicyLoss):
         surrogate = torch.where(counts, gap, 0.0).exp() * torch.where(counts, inputs.advantages, 0.0)
         held_back = torch.where(inputs.marked, gap, 0.0).abs()
         loss = (share * (self.penalty * held_back - surrogate)).sum()
-        return LossOutputs(loss=loss, metrics=metrics_of(inputs, torch.zeros_like(inputs.action_mask)))
+        return LossOutputs(loss=loss)
 
 
 def covariances(tokens: UpdateTokens) -> Float[Tensor, "B T"]:

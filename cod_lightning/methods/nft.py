@@ -11,7 +11,7 @@ from cod_lightning.objective.losses.base import (
     LossOutputs,
     PolicyLoss,
     log_ratio,
-    metrics_of,
+    num_clipped,
     token_share,
     units_of,
 )
@@ -62,4 +62,4 @@ class NFT(PolicyLoss):
         gain = torch.where(success, log_r, 0.0) + self.negative_weight * torch.where(failure, bounded, 1.0).log()
         loss = -(token_share(inputs) * (1 - share) * gain).sum()
         is_clipped = negative < self.least_negative * (1 - _ROUNDING)
-        return LossOutputs(loss=loss, metrics=metrics_of(inputs, failure & is_clipped))
+        return LossOutputs(loss=loss, num_clipped=num_clipped(inputs, failure & is_clipped))

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import logsigmoid, pad
 
 from cod_lightning.credit.credited import NO_ADVANTAGE
-from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, units_of
+from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, units_of
 from cod_lightning.ranges import Positive
 
 
@@ -54,4 +54,4 @@ class SDPO(PolicyLoss):
         num_pairs, num_compared = (same * of_each).sum(dim=1) / 2, (same & (of_each > 0)).sum(dim=1)
         share = (num_compared / num_pairs.clamp_min(1))[better].to(gap)
         loss = -(share * logsigmoid(self.beta * gap)).sum() / max(1, inputs.num_episodes)
-        return LossOutputs(loss=loss, metrics=metrics_of(inputs, torch.zeros_like(mask)))
+        return LossOutputs(loss=loss)

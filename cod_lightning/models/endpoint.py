@@ -7,9 +7,9 @@ from typing import NoReturn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.byte_tokenizer import byte_tokenizer
-from cod_lightning.errors import check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.models.pretrained import read_tokenizer
+from cod_lightning.ranges import Count
 
 
 class EndpointModel(PreTrainedModel):
@@ -42,8 +42,7 @@ class EndpointPolicy(Policy):
 
     has_weights = False
 
-    def __init__(self, tokenizer_path: str | None = None, window: int = 100_000) -> None:
-        check_at_least("model.policy.window", window, 1, "100000 is the default.")
+    def __init__(self, tokenizer_path: str | None = None, window: Count = 100_000) -> None:
         self.tokenizer_path, self.window = tokenizer_path, window
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:

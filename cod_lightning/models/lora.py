@@ -79,7 +79,7 @@ class LoRAPolicy(PretrainedPolicy):
 
         model = super().model(tokenizer)
         self.base = base_weights(model, self.path)
-        from cod_lightning.models.gguf import checkpoint_folder
+        from cod_lightning.models.gguf.cache import checkpoint_folder
 
         _check_targets(model, self.targets)
         targets: Any = self.targets or "all-linear"

@@ -89,7 +89,7 @@ class PretrainedPolicy(Policy):
 
 def _folder(path: str, key: str) -> str:
     """The folder, hub name, or what a GGUF file was read into."""
-    from cod_lightning.models.gguf import checkpoint_folder  # which few runs need
+    from cod_lightning.models.gguf.cache import checkpoint_folder  # which few runs need
 
     return checkpoint_folder(path, key)
 

@@ -3,7 +3,7 @@
 With a plain model every function here does the plain thing, so that callers need not ask.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from torch.distributed.fsdp import (
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter
-from cod_lightning.ranks import rank, whole
+from cod_lightning.ranks import rank
 
 T = TypeVar("T")
 
@@ -51,20 +51,6 @@ def shard(model: PreTrainedModel, mesh: DeviceMesh, compute: torch.dtype | None 
     whole: Any = model
     whole.inside = MethodType(_call, model)
     register_fsdp_forward_method(model, "inside")
-
-
-def inside(model: nn.Module, function: Callable[[], T]) -> T:
-    """Call the function as if it were the model's forward pass: what the root holds (embeddings, output layer) is whole in it.
-
-    What it returns may be differentiated. Every rank of a sharded model has to call it, each as often as the others.
-    """
-    return model.inside(function) if isinstance(model, FSDPModule) else function()  # pyright: ignore
-
-
-def whole_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The state dict's names and tensors, each put together as it is asked for; all ranks have to ask for all of them."""
-    for name, tensor in model.state_dict().items():
-        yield name, whole(tensor)
 
 
 def load_whole(model: nn.Module, weights: Mapping[str, Tensor]) -> None:

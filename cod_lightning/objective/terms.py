@@ -84,8 +84,19 @@ class LossTerm(ABC):
         """The term's sums over a micro-batch."""
 
 
+class _Divergence(LossTerm):
+    """A term about one other model."""
+
+    to: str
+    """The other model: reference, or a key of `model.scorers`."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return (self.to,)
+
+
 @dataclass(frozen=True, kw_only=True)
-class KL(LossTerm):
+class KL(_Divergence):
     """Reverse divergence of the policy from another model, per sampled token: sum_t KL(policy || other) at t.
 
     Estimated on the tokens that the policy sampled, with d = policy - other (nats), by `kl_to_reference`; k2 has the gradient of
@@ -106,10 +117,6 @@ class KL(LossTerm):
     """How it is estimated from the sampled tokens."""
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        return (self.to,)
-
-    @property
     def logged_as(self) -> str:
         """`divergence` from the reference, `divergence_NAME` from others."""
         return "divergence" if self.to == REFERENCE else f"divergence_{self.to}"
@@ -123,7 +130,7 @@ class KL(LossTerm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JSD(LossTerm):
+class JSD(_Divergence):
     """Generalised Jensen-Shannon divergence from a teacher, per sampled token; between the two directions of KL.
 
     With P the teacher, Q the policy and M = beta P + (1 - beta) Q, the divergence is beta KL(P || M) + (1 - beta) KL(Q || M) (GKD,
@@ -142,10 +149,6 @@ class JSD(LossTerm):
     """Share of the teacher in M, in (0, 1). Divided by beta the gradient tends to that of forward KL as beta falls to 0."""
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        return (self.to,)
-
-    @property
     def logged_as(self) -> str:
         return f"jsd_{self.to}"
 
@@ -160,7 +163,7 @@ class JSD(LossTerm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForwardKL(LossTerm):
+class ForwardKL(_Divergence):
     """Forward divergence of a teacher from the policy, per sampled token: KL(teacher || policy), by importance weights.
 
     With P the teacher, Q the policy and r = P / Q at a token that the policy sampled, the value is r log r - r + 1 and the loss has
@@ -179,10 +182,6 @@ class ForwardKL(LossTerm):
     """Weight of the divergence, above 0."""
     to: str = "teacher"
     """The other model: reference, or a key of `model.scorers`."""
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return (self.to,)
 
     @property
     def logged_as(self) -> str:

@@ -1,14 +1,15 @@
 """Training curves: the columns of `metrics.csv`, of all parts of a run, grouped into panels."""
 
 import csv
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from cod_lightning.reports.records import number
+from cod_lightning.reports.suites import read_evaluation
 
 _MOST_POINTS = 400
 _HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
@@ -80,22 +81,35 @@ def read_metrics(folder: Path) -> tuple[dict[str, dict[int, float]], list[str]]:
     points: dict[str, dict[int, float]] = {}
     skipped = 0
     for path in filter(Path.is_file, parts):  # a pipe would be waited for
-        try:
-            with path.open(encoding="utf-8", errors="replace", newline="") as file:
-                for row in csv.DictReader(line.replace("\0", "") for line in file):
-                    if (step := _float(row.get("step"))) is None:
-                        skipped += 1
-                        continue
-                    for column, text in row.items():
-                        if column and (value := _float(text)) is not None:
-                            points.setdefault(column, {})[int(step)] = value
-        except (OSError, csv.Error) as error:
-            notes.append(f"{path.name} was read in part only ({error}).")
+        facts = path.stat()
+        found, without_step, error = _read(path, facts.st_size, facts.st_mtime_ns)
+        skipped += without_step
+        for column, values in found.items():
+            points[column] = points.get(column, {}) | values
+        notes += [f"{path.name} was read in part only ({error})."] if error else []
     if skipped:
         notes.append(f"{skipped:,} rows of metrics.csv have no step and were left out.")
     if parts and not points:
         notes.append("metrics.csv holds no numbers.")
     return points, notes
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, size: int, time_ns: int) -> tuple[dict[str, dict[int, float]], int, str]:
+    """Numbers of one file as it was then, how many rows have no step, and what was wrong. The end of a `fit` asks three times."""
+    points, skipped = dict[str, dict[int, float]](), 0
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+            for row in csv.DictReader(line.replace("\0", "") for line in file):
+                if (step := _float(row.get("step"))) is None:
+                    skipped += 1
+                    continue
+                for column, text in row.items():
+                    if column and (value := _float(text)) is not None:
+                        points.setdefault(column, {})[int(step)] = value
+    except (OSError, csv.Error) as error:
+        return points, skipped, str(error)
+    return points, skipped, ""
 
 
 def read_curves(folder: Path) -> tuple[Panels, list[str]]:
@@ -117,14 +131,14 @@ def read_checkpoint_curves(folder: Path) -> Panels:
     """
     points: dict[str, dict[str, dict[int, float]]] = {}
     try:
-        for at, suites in json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["checkpoints"].items():
+        for at, suites in read_evaluation(folder)[1].items():
             run, updates = Path(at).parts[-3:-2], re.search(r"update-(\d+)\.ckpt$", at)
             for name, record in suites.items() if updates else ():
                 for place, one in enumerate(record["positions"]):
                     line = points.setdefault(str(name), {}).setdefault(f"position {place}, {'/'.join(run)}", {})
                     line[int(updates[1])] = float(one["reward"])  # pyright: ignore[reportOptionalSubscript]
-    except (OSError, RecursionError, KeyError, TypeError, ValueError, AttributeError):
-        return {}  # `read_suites` says what is wrong
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}  # `read_suites` names the suite
     runs = {label.partition(", ")[2] for lines in points.values() for label in lines}
     return {
         f"{name}: reward over checkpoints": [

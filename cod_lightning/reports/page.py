@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cod_lightning.whole_file import write_whole
+from cod_lightning.files import write_whole
 
 _SCRIPTS = (
     "dom.js", "charts.js", "lake.js", "difference.js", "compared.js", "overview.js", "tokens.js", "entries.js", "details.js",

@@ -7,15 +7,18 @@ A group becomes a `ShortGroup` as soon as it has been read; on the `Shelf` its t
 
 import json
 import math
+import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from cod_lightning.envs.answers import code_of
+from cod_lightning.envs.facts import NUMBERS
+from cod_lightning.envs.frozen_lake.lake import STEPS, Cell, neighbour
 from cod_lightning.reports.entries import EntryHistory, entry_changes, entry_histories
 from cod_lightning.reports.gaps import EpisodeGaps, Gaps
-from cod_lightning.reports.walk import lake_of, path_of
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode, EpisodeKind, Pack, StopReason, Turn
 
@@ -200,3 +203,37 @@ def _spec(spec: object) -> str:
     if isinstance(spec, dict):
         return "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in spec.items())
     return json.dumps(spec, ensure_ascii=False)
+
+
+_LARGEST = 32
+
+
+def lake_of(spec: object) -> dict[str, Any] | None:
+    """Rows, mapping and names of a lake's task, or None for a task of any other world."""
+    if not isinstance(spec, Mapping):
+        return None
+    rows, mapping = _texts(spec.get("rows")), _texts(spec.get("mapping"))
+    square = 1 < len(rows) <= _LARGEST and all(len(row) == len(rows) for row in rows)
+    if not square or not re.fullmatch("[SFHG]+", letters := "".join(rows)):
+        return None
+    if letters.count("S") != 1 or len(mapping) != 4 or not set(mapping) <= STEPS.keys():
+        return None
+    return {"rows": list(rows), "mapping": list(mapping), "noun": "Direction", "names": list(NUMBERS)}
+
+
+def path_of(lake: Mapping[str, Any], responses: Sequence[str]) -> list[Cell]:
+    """The cells stood on, the start included, up to the first hole or goal; an answer that cannot be read moves nowhere."""
+    rows, mapping = lake["rows"], lake["mapping"]
+    path = [next((r, row.index("S")) for r, row in enumerate(rows) if "S" in row)]
+    for response in responses:
+        code, _ = code_of(response, "Direction", 4)
+        if code:
+            path.append(neighbour(path[-1], mapping[code - 1], len(rows)))
+        if rows[path[-1][0]][path[-1][1]] in "GH":
+            break
+    return path
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    listed = found if isinstance(found, list | tuple) else ()
+    return tuple(listed) if all(isinstance(one, str) for one in listed) else ()

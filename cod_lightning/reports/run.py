@@ -44,13 +44,7 @@ def read_run(folder: Path, name: str) -> RunFolder:
             raise ConfigError("report RUN_DIR", path, "a file, or nothing at all", "Remove it.")
     suites, notes = read_suites(folder)
     panels, more = read_curves(folder)
-    config: dict[str, str] = {}
-    damage = ["There is no config.yaml, so settings are missing."]
-    if (path := folder / "config.yaml").exists():
-        try:
-            config, damage = dict(_flat(read_config(path), "")), []
-        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-            damage = [f"config.yaml cannot be read ({type(error).__name__})."]
+    config, damage = read_settings(folder)
     none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]
     return RunFolder(
         name=name,
@@ -58,9 +52,19 @@ def read_run(folder: Path, name: str) -> RunFolder:
         suites=suites,
         panels={**read_checkpoint_curves(folder), **panels},
         files=tuple(map(LifecycleFile, lives)),
-        config=config,
+        config=dict(_flat(config, "")),
         notes=[*damage, *notes, *_stale(folder), *more, *none],
     )
+
+
+def read_settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What config.yaml holds, nested as it is, and a note where it cannot be read."""
+    if not (path := folder / "config.yaml").is_file():
+        return {}, ["There is no config.yaml, so settings are missing."]
+    try:
+        return dict(read_config(path)), []
+    except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
+        return {}, [f"config.yaml cannot be read ({type(error).__name__})."]
 
 
 def _stale(folder: Path) -> list[str]:

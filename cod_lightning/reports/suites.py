@@ -13,19 +13,24 @@ _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, Over
 STALE = "By the files' times, evaluation.json is older than {}: its numbers are those of earlier weights."
 
 
-def read_suites(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Suites by name, those of several checkpoints (`test --ckpt_paths`) by name and checkpoint, and notes for the reader."""
+def read_evaluation(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]], list[str]]:
+    """Records of evaluation.json as they are, by suite, and by checkpoint and suite; and a note where it cannot be read."""
     path = folder / "evaluation.json"
-    if not path.exists():
-        return {}, ["There is no evaluation.json, so success by position on held-out packs is missing."]
+    if not path.is_file():
+        return {}, {}, ["There is no evaluation.json, so success by position on held-out packs is missing."]
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        records = dict(content["suites"])
-        for number, (at, suites) in enumerate(content.get("checkpoints", {}).items(), start=1):
-            records |= {f"{name}, {number}: {_tail(at)}": record for name, record in suites.items()}
+        return dict(content["suites"]), {at: dict(of) for at, of in content.get("checkpoints", {}).items()}, []
     except (OSError, RecursionError, *_UNREADABLE) as error:
-        return {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."]
-    suites, notes = {}, []
+        return {}, {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."]
+
+
+def read_suites(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Suites by name, those of several checkpoints (`test --ckpt_paths`) by name and checkpoint, and notes for the reader."""
+    records, by_checkpoint, notes = read_evaluation(folder)
+    for place, (at, of_checkpoint) in enumerate(by_checkpoint.items(), start=1):
+        records |= {f"{name}, {place}: {_tail(at)}": record for name, record in of_checkpoint.items()}
+    suites: dict[str, dict[str, Any]] = {}
     for name, record in records.items():
         try:
             suites[str(name)] = _suite(record)

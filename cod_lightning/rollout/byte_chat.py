@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from cod_lightning.control_tokens import ControlTokens
+from cod_lightning.hostile_text import ControlTokens
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens, shattered
 from cod_lightning.errors import ConfigError, ForgedRole, answering
+from cod_lightning.hostile_text import WIDELY_KNOWN, ControlTokens, shattered
 from cod_lightning.text_cache import text_cache, word_ids
 from cod_lightning.types import Message, Role
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
+from cod_lightning.files import without_link
 from cod_lightning.rollout.transcript import episode_record
 from cod_lightning.types import Group
-from cod_lightning.whole_file import without_link
 
 _TURN = pa.struct(
     [

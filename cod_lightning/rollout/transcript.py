@@ -19,6 +19,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import TextState
 from cod_lightning.errors import DataError
+from cod_lightning.files import without_link
 from cod_lightning.types import (
     Attempt,
     AttemptKind,
@@ -30,7 +31,6 @@ from cod_lightning.types import (
     Split,
     Task,
 )
-from cod_lightning.whole_file import without_link
 
 SCHEMA = 2
 """Rises whenever a line of an earlier version would be misread."""

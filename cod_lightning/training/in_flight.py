@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
@@ -21,11 +21,14 @@ from cod_lightning.rollout import transcript
 from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.group import collected_by_growth, prepare
-from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
+from cod_lightning.rollout.runner import RolloutPart
 from cod_lightning.rollout.stats import stop_if_too_many
-from cod_lightning.training.packs import PackChoice, TrainingPacks
+from cod_lightning.training.packs import PackChoice
 from cod_lightning.training.played import PlayedPack
 from cod_lightning.types import Group, Pack
+
+if TYPE_CHECKING:
+    from cod_lightning.training.rollouts import TrainingRollouts
 
 _LOOK_S = 0.02
 """Between two looks for groups to begin."""
@@ -145,16 +148,8 @@ class RolloutsInFlight:
     staleness. What differs: a group is complete once all its lifecycles are.
     """
 
-    packs: TrainingPacks
-    play: Callable[[Pack], Coroutine[Any, Any, Group]] | None
-    runner: RolloutRunner
-    num_ahead: Callable[[], float] | None
-    packs_per_rollout: int
-    updates_per_rollout: int
-    bound: int
-    """Policy versions that a group may be behind the weights which train on it."""
-    in_order: bool
-    """Whether rollouts take groups in the order in which they began."""
+    rollouts: "TrainingRollouts"
+    """Whose groups they are."""
     overtaken: int = 0
     """Groups of all ranks that began before one of the latest rollout, and are still under way."""
     _groups: GroupsInFlight | None = None
@@ -165,14 +160,14 @@ class RolloutsInFlight:
     def groups(self) -> GroupsInFlight:
         """Those under way; the runner's from the first use on, when the engine is known to take weights meanwhile."""
         if self._groups is None:
-            watched = partial(self.runner.watched, "the rollouts in flight")
-            self.runner.ahead = self._groups = GroupsInFlight(self.runner.liveness, watched)
+            watched = partial(self.rollouts.runner.watched, "the rollouts in flight")
+            self.rollouts.runner.ahead = self._groups = GroupsInFlight(self.rollouts.runner.liveness, watched)
         return self._groups
 
     @property
     def num_own(self) -> int:
         """Groups of a rollout that are this rank's."""
-        return self.packs_per_rollout // num_ranks()
+        return self.rollouts.packs_per_rollout // num_ranks()
 
     def take(self, number: int, first: int) -> tuple[list[PlayedPack], RolloutPart] | None:
         """Rollout `number`, from training pack `first` on; None where no group was begun before. Every rank has to call it."""
@@ -183,8 +178,10 @@ class RolloutsInFlight:
             return None
         if len(self.groups.begun) < self.num_own:
             self._draw(number, first)
-        with self.runner.interruptible():
-            taken = self.groups.complete(self.num_own, number, self.bound, in_order=self.in_order)
+        with self.rollouts.runner.interruptible():
+            taken = self.groups.complete(
+                self.num_own, number, self.rollouts.max_staleness, in_order=self.rollouts.in_order
+            )
         self.groups.take_groups(taken)
         self.overtaken = sum(gathered(sum(one.place < taken[-1].place for one in self.groups.begun)))
         return self._of_all_ranks(taken), self._part(taken)
@@ -194,14 +191,16 @@ class RolloutsInFlight:
         of_ranks = [iter(of_rank) for of_rank in gathered([one.key for one in taken])]
         groups = iter([one.future.result()[0] for one in taken])
         found: list[PlayedPack] = []
-        for r in owners(self.packs_per_rollout, self.updates_per_rollout):
+        for r in owners(self.rollouts.packs_per_rollout, self.rollouts.updates_per_rollout):
             choice = next(of_ranks[r])
             group = next(groups) if r == rank() else None
-            found.append(PlayedPack(choice, self.packs.pack(choice) if group is None else group.pack, r, group))
+            found.append(
+                PlayedPack(choice, self.rollouts.packs.pack(choice) if group is None else group.pack, r, group)
+            )
         return found
 
     def _part(self, taken: Sequence[GroupInFlight]) -> RolloutPart:
-        played, engine = [one.future.result() for one in taken], self.runner.engine
+        played, engine = [one.future.result() for one in taken], self.rollouts.runner.engine
         before = self._counted
         self._counted = (engine.num_prompt_tokens, engine.num_cached_tokens, engine.num_interrupted_turns)
         prompts, cached, cut = (now - then for now, then in zip(self._counted, before, strict=True))
@@ -216,22 +215,22 @@ class RolloutsInFlight:
 
     def begin(self, number: int, first: int) -> None:
         """Begin what training may take after rollout `number`; `first` training packs were taken."""
-        assert self.num_ahead is not None, "rollouts ahead of training"
-        while len(self.groups.begun) < self.num_ahead() * self.num_own:
+        assert self.rollouts.num_ahead is not None, "rollouts ahead of training"
+        while len(self.groups.begun) < self.rollouts.num_ahead() * self.num_own:
             self._draw(number, first)
 
     def _draw(self, number: int, first: int) -> None:
         """Begin the groups of one more rollout."""
         waiting = len(self.groups.begun) * num_ranks()
-        with self.runner.phase("choosing training packs"):
-            drawn = self.packs.draw(first + waiting, self.packs_per_rollout, waiting)
-        for (choice, pack), of in zip(drawn, owners(len(drawn), self.updates_per_rollout), strict=True):
+        with self.rollouts.runner.phase("choosing training packs"):
+            drawn = self.rollouts.packs.draw(first + waiting, self.rollouts.packs_per_rollout, waiting)
+        for (choice, pack), of in zip(drawn, owners(len(drawn), self.rollouts.updates_per_rollout), strict=True):
             if of == rank():
                 self._begin(choice, pack, number)
 
     def _begin(self, choice: PackChoice, pack: Pack, number: int) -> None:
-        assert self.play is not None, "an engine whose weights change in flight"
-        self.groups.begin_group(choice, number, partial(self.play, pack))
+        assert self.rollouts.play_group is not None, "an engine whose weights change in flight"
+        self.groups.begin_group(choice, number, partial(self.rollouts.play_group, pack))
 
     def state(self) -> list[dict[str, Any]]:
         """The groups in flight of all ranks, those that are complete with their lifecycles; every rank has to call it."""
@@ -240,10 +239,10 @@ class RolloutsInFlight:
 
     def _saved(self, one: GroupInFlight) -> dict[str, Any]:
         kept: dict[str, Any] = {"choice": asdict(one.key), "rollout": one.rollout, "lines": None, "seconds": 0.0}
-        if one.future.done() and not one.future.exception() and not self.packs.source.needs_contexts:
+        if one.future.done() and not one.future.exception() and not self.rollouts.packs.source.needs_contexts:
             group, kept["seconds"] = one.future.result()
             try:
-                stop_if_too_many("train", [group], self.runner.max_failed_fraction)
+                stop_if_too_many("train", [group], self.rollouts.runner.max_failed_fraction)
             except TooManyFailures:  # the run that goes on plays it again, as one that is under way
                 return kept
             kept["lines"] = transcript.dump(group)
@@ -255,7 +254,7 @@ class RolloutsInFlight:
 
     def _again(self, kept: dict[str, Any]) -> None:
         choice = PackChoice(**kept["choice"])
-        pack = self.packs.pack(choice)
+        pack = self.rollouts.packs.pack(choice)
         if kept["lines"] is None:
             self._begin(choice, pack, kept["rollout"])
             return

@@ -20,8 +20,15 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
-from cod_lightning.training.played import PlayedPack, PlayedRollout, own_groups, restored, saved, table_of
-from cod_lightning.training.priority_buffer import PriorityBuffer
+from cod_lightning.training.played import (
+    PlayedPack,
+    PlayedRollout,
+    PriorityBuffer,
+    own_groups,
+    restored,
+    saved,
+    table_of,
+)
 from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
@@ -70,7 +77,7 @@ class TrainingRollouts:
     play_group: Callable[[Pack], Coroutine[Any, Any, Group]] | None = None
     """K siblings of a pack, for an engine whose weights change while they are under way."""
     max_staleness: int = 0
-    """In versions; with a buffer, which drops what is older."""
+    """Policy versions that a group may be behind the weights which train on it; a buffer drops older rollouts."""
     in_order: bool = True
     """Whether rollouts take groups in flight in the order in which they began."""
     packs_per_rollout: int
@@ -87,16 +94,7 @@ class TrainingRollouts:
         """Those ahead of training with an engine whose weights change meanwhile."""
         from cod_lightning.training.in_flight import RolloutsInFlight
 
-        return RolloutsInFlight(
-            packs=self.packs,
-            play=self.play_group,
-            runner=self.runner,
-            num_ahead=self.num_ahead,
-            packs_per_rollout=self.packs_per_rollout,
-            updates_per_rollout=self.updates_per_rollout,
-            bound=self.max_staleness,
-            in_order=self.in_order,
-        )
+        return RolloutsInFlight(rollouts=self)
 
     def next(self, number: int, first: int) -> Rollout:
         """Rollout `number`, from training pack `first` on: from groups to this rank's rows, and the updates that are made of them.

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from cod_lightning.credit.credited import NO_ADVANTAGE
 from cod_lightning.objective.batch import Batch
-from cod_lightning.objective.losses import LossMetrics, PolicyLoss, UpdateTokens
+from cod_lightning.objective.losses import PolicyLoss, UpdateTokens
 from cod_lightning.objective.mismatch import MismatchSums
 from cod_lightning.ranks import gathered, rank
 
@@ -131,34 +130,34 @@ class UpdateStats:
     """Passes forward and backward, the same on every rank; one with fewer of its own goes through empty ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over the micro-batches of an update, on all ranks; None where there was none."""
+    """Sums over the micro-batches of an update, on all ranks."""
 
-    metrics: LossMetrics | None
-    entropy: float
+    num_tokens: int = 0
+    """Action tokens."""
+    num_clipped: float = 0.0
+    entropy: float = 0.0
     """nats"""
     terms: dict[str, float] = field(default_factory=dict)
     """Sums over action tokens, by the name under which they are logged."""
     mismatch: MismatchSums | None = None
+    """None without any."""
     loss: float = 0.0
     """Of the policy and all terms, over the update's denominators."""
 
     def __add__(self, other: "Totals") -> "Totals":
+        apart = [one for one in (self.mismatch, other.mismatch) if one is not None]
         return Totals(
-            _added(self.metrics, other.metrics),
-            self.entropy + other.entropy,
-            added(self.terms, other.terms),
-            _added(self.mismatch, other.mismatch),
-            self.loss + other.loss,
+            num_tokens=self.num_tokens + other.num_tokens,
+            num_clipped=self.num_clipped + other.num_clipped,
+            entropy=self.entropy + other.entropy,
+            terms=added(self.terms, other.terms),
+            mismatch=apart[0] + apart[1] if len(apart) == 2 else next(iter(apart), None),
+            loss=self.loss + other.loss,
         )
 
 
 def added(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
     """Sums of both together, by name."""
     return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in one | other}
-
-
-def _added(one: Any, other: Any) -> Any:
-    """The sum; None counts for nothing."""
-    return other if one is None else one if other is None else one + other

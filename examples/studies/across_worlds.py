@@ -31,10 +31,9 @@ from safetensors.torch import load_file, save_file
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import ConditionKind, Suite
 from cod_lightning.models import TinyPolicy
 from examples.studies.across_worlds_page import (
     CONDITIONS,

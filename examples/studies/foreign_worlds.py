@@ -25,11 +25,11 @@ from jaxtyping import Float
 
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import HintContext
-from cod_lightning.evaluation.conditions import REFERENCES
 from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
+from cod_lightning.evaluation.suite import REFERENCES
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
 

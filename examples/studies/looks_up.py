@@ -8,9 +8,8 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.envs.invented import Invented
 from cod_lightning.envs.invented.policies import Facts, InventedPlay
 from cod_lightning.envs.invented.world import InventedPlayers
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, summarise
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import ConditionKind, Suite
 from cod_lightning.types import Pack
 
 

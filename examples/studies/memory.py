@@ -25,8 +25,8 @@ from typing import Any
 from cod_lightning.contexts import ContextMechanism, HintContext
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.doors import Doors
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.methods.entry_use import EntryUse
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.methods.notebook import NotebookContext

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
-from cod_lightning.checkpoints.checkpoint import DurableIO
-from cod_lightning.checkpoints.integrity import damage
+from cod_lightning.checkpoints.checkpoint import DurableIO, damage
 from cod_lightning.errors import ConfigError, SaveFailed
 
 

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import fully_shard
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.stop_signals import StopSignals
-from cod_lightning.checkpoints.integrity import damage
+from cod_lightning.checkpoints.checkpoint import damage
 from cod_lightning.errors import SaveFailed, Stopped
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.training.stream import Sealed, TrainStream

@@ -13,9 +13,8 @@ from rich.console import Console
 from cod_lightning.callbacks import Evaluation, Progress, Throughput, Transcripts, WeightSync
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.results import read_results
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import ConditionKind, Suite
 from cod_lightning.evaluation.table import print_table
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from cod_lightning.checkpoints.integrity import MARKER, METADATA, damage, digests, seal
+from cod_lightning.checkpoints.checkpoint import MARKER, METADATA, damage, digests, seal
 from tests.checkpoints.test_checkpoint import model, sharded
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")

@@ -6,7 +6,7 @@ import pytest
 
 from cod_lightning.cli import main
 from cod_lightning.deployment import ContextStore
-from cod_lightning.folder_lock import locked
+from cod_lightning.files import locked
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 
 TEXTS = ("1. red is up\n2. blue is down", "1. red is left\n3. be quick")

@@ -14,9 +14,8 @@ from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conditions import CONTROLS
 from cod_lightning.evaluation.results import read_results
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import CONTROLS, Suite
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule

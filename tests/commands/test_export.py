@@ -12,7 +12,7 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from cod_lightning.checkpoints.integrity import seal
+from cod_lightning.checkpoints.checkpoint import seal
 from cod_lightning.cli import main
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
 from tests.checkpoints.test_checkpoint import sharded

@@ -109,7 +109,7 @@ def alive(pid):
 @contextmanager
 def held_elsewhere(folder):
     """The folder while another process holds it."""
-    hold = "import sys\nfrom pathlib import Path\nfrom cod_lightning.folder_lock import locked\n"
+    hold = "import sys\nfrom pathlib import Path\nfrom cod_lightning.files import locked\n"
     hold += "with locked(Path(sys.argv[1]), 'key', 'x'): print('held', flush=True); sys.stdin.read()"
     line = [sys.executable, "-c", hold, str(folder)]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

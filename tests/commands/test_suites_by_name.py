@@ -14,9 +14,8 @@ from cod_lightning.commands.shipped import choices_of, config_folders
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conditions import DEFAULT_CONTROLS
 from cod_lightning.evaluation.readiness import ready
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import DEFAULT_CONTROLS, Suite
 from cod_lightning.rollout.chat import Chat
 
 OWN_WORLD = ["in_domain", "longer_packs", "non_stationary", "ralph_loop"]

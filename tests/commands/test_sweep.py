@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning.folder_lock import locked
+from cod_lightning.files import locked
 from cod_lightning.reports.sweeps.record import JobStatus, read_jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Scripted, Words, beside
-from cod_lightning.normal_form import hidden_letter
+from cod_lightning.hostile_text import hidden_letter
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Turn
 from tests.asked import answered, opened, shown
 from tests.lived_tasks import turn

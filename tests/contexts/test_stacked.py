@@ -8,9 +8,9 @@ from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.methods.notebook import NotebookContext

@@ -7,7 +7,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
-from cod_lightning.datamodules.checks import first_pack
+from cod_lightning.datamodules.items import first_pack
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
@@ -75,7 +75,7 @@ class Nameless(Levers):
     ("world", "said"),
     [
         (Nameless, r"data\.env is Nameless; expected .*ids of their own; the first two are both 'train/0'"),
-        (Seedless, r"data\.env is Seedless; .*unexpected keyword argument 'seed', .*checks\.py:\d+"),
+        (Seedless, r"data\.env is Seedless; .*unexpected keyword argument 'seed', .*items\.py:\d+"),
         (Packless, r"data\.env is Packless; .*sample_pack\(\) gave a NoneType, not a Pack"),
         (OnlyText, r"data\.env is OnlyText; .*too many values to unpack"),
         (Silent, r"data\.env is Silent; .*reset\(\) gave a NoneType, not a text"),

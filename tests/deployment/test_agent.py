@@ -16,8 +16,8 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.acts import ActsContext

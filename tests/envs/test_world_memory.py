@@ -7,8 +7,8 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.types import Split
 from tests.envs.cases import WORLDS, every_world
 

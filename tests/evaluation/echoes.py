@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv, TextPolicy
-from cod_lightning.evaluation.conditions import ConditionKind
-from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import ConditionKind, Suite
+from cod_lightning.evaluation.suite_player import play
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.types import Group, Message
 

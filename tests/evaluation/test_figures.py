@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from cod_lightning.evaluation.bundle import Bundle
-from cod_lightning.evaluation.figures import figures, training_adds
-from cod_lightning.evaluation.intervals import mean_estimate, position_estimates, success_difference
+from cod_lightning.evaluation.figures import Bundle, figures, training_adds
+from cod_lightning.evaluation.intervals import bootstrap, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 
 NUM_PACKS, NUM_TASKS = 60, 4
@@ -142,11 +141,21 @@ def test_what_was_not_played_is_null() -> None:
 def test_intervals_of_many_figures_are_those_of_one() -> None:
     full = outcomes(0.7, 5, missing=0), outcomes(0.4, 6, missing=0)
     found = figures(full[0], {"blanked_context": full[1]}, seed=3)
-    one = mean_estimate(full[0].success, seed=3)
+    mean = np.full((1, NUM_TASKS), 1 / NUM_TASKS)
+    (one,) = bootstrap(full[0].success, mean, seed=3)
     assert found["area"]["trained"]["success"]["ci95"] == pytest.approx([one.low, one.high])
-    own = full[0].rows(full[0].pack_ids)
-    paired = mean_estimate(success_difference(own, full[1]), seed=3)
+    (paired,) = bootstrap(full[0].success - full[1].rows(full[0].pack_ids).success, mean, seed=3)
     assert found["differences"]["blanked_context"]["success"]["ci95"] == pytest.approx([paired.low, paired.high])
+
+
+def test_policies_are_paired_by_pack_and_not_by_row() -> None:
+    def played(success: list[list[float]], names: str) -> Outcomes:
+        return Outcomes(rewards=np.array(success), success=np.array(success), pack_ids=tuple(names))
+
+    own, theirs = played([[1.0, 1.0], [0.0, 0.0]], "ab"), played([[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]], "bac")
+    found = figures(own, {"random": theirs})["differences"]["random"]
+    assert (found["success"]["mean"], found["success"]["n"]) == (0.0, 2)
+    assert [one["mean"] for one in found["by_position"]] == [0.0, 0.0]
 
 
 def test_a_control_that_never_got_a_reward_has_no_figures_and_spoils_no_others() -> None:

@@ -11,19 +11,10 @@ from cod_lightning.evaluation.intervals import (
     DIFFERENCE,
     SHARE,
     bootstrap,
-    gain_estimate,
-    mean_estimate,
     position_estimates,
     ratio_estimate,
-    success_difference,
 )
-from cod_lightning.evaluation.outcomes import Outcomes
 from tests.speed import quickest
-
-
-def outcomes(success: np.ndarray, names: list[str] | None = None) -> Outcomes:
-    ids = tuple(names or map(str, range(len(success))))
-    return Outcomes(rewards=success, success=success, pack_ids=ids)
 
 
 @pytest.mark.slow
@@ -46,7 +37,7 @@ def test_pairing_makes_the_interval_of_a_gain_narrower_than_independent_position
     rng = np.random.default_rng(2)
     difficulty = rng.random((500, 1))
     paired = np.concatenate([difficulty, difficulty + 0.1 + 0.001 * rng.normal(size=(500, 1))], axis=1)
-    estimate = gain_estimate(paired)
+    (estimate,) = bootstrap(paired, np.array([[-1.0, 1.0]]))
     assert estimate.low == pytest.approx(0.1, abs=0.001)
     assert estimate.high == pytest.approx(0.1, abs=0.001)
 
@@ -61,26 +52,9 @@ def test_a_missing_value_leaves_only_its_own_position() -> None:
 def test_a_position_without_any_value_is_nan_and_does_not_spoil_the_gain_between_others() -> None:
     values = np.array([[0.0, np.nan, 1.0], [0.0, np.nan, 1.0]])
     assert math.isnan(position_estimates(values)[1].mean)
-    assert math.isnan(mean_estimate(values).mean)
-    assert gain_estimate(values).mean == 1.0
-
-
-def test_policies_are_matched_by_pack_and_not_by_row() -> None:
-    first = outcomes(np.array([[1.0, 1.0], [0.0, 0.0]]), ["a", "b"])
-    second = outcomes(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]), ["b", "a", "only here"])
-    assert success_difference(first, second).tolist() == [[0.0, 0.0], [0.0, 0.0]]
-
-
-def test_the_difference_of_gains_is_the_gain_of_the_difference() -> None:
-    rng = np.random.default_rng(3)
-    first, second = (outcomes((rng.random((50, 4)) < p).astype(float)) for p in (0.8, 0.4))
-    gains = [gain_estimate(one.success).mean for one in (first, second)]
-    assert gain_estimate(success_difference(first, second)).mean == pytest.approx(gains[0] - gains[1])
-
-
-def test_nothing_in_common_is_an_error_and_no_nan() -> None:
-    with pytest.raises(ValueError, match="0 packs are shared"):
-        success_difference(outcomes(np.ones((2, 2)), ["a", "b"]), outcomes(np.ones((2, 2)), ["c", "d"]))
+    mean, gain = bootstrap(values, np.array([[1 / 3, 1 / 3, 1 / 3], [-1.0, 0.0, 1.0]]))
+    assert math.isnan(mean.mean)
+    assert gain.mean == 1.0
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:

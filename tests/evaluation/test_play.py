@@ -7,9 +7,8 @@ from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
-from cod_lightning.evaluation.conditions import CONTROLS, REFERENCES, ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import CONTROLS, REFERENCES, ConditionKind, Suite
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.types import Episode, EpisodeStatus, Lifecycle
 from tests import asked

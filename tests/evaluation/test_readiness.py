@@ -13,9 +13,8 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conditions import DEFAULT_CONTROLS, ConditionKind
 from cod_lightning.evaluation.readiness import ready
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import DEFAULT_CONTROLS, ConditionKind, Suite
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from tests.stubs import PlainContext, WordWorld

@@ -7,8 +7,8 @@ import pytest
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.conditions import REFERENCES, ConditionKind
 from cod_lightning.evaluation.references import play_reference, summarise
+from cod_lightning.evaluation.suite import REFERENCES, ConditionKind
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import EpisodeStatus, Group, Split

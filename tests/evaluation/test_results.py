@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.conditions import OF_TRAINED, ConditionKind
 from cod_lightning.evaluation.results import PlayedCondition, read_results, results_of, write_results
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import OF_TRAINED, ConditionKind, Suite
 from tests.played import NUM_PACKS, play
 
 

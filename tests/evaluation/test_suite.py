@@ -8,8 +8,7 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conditions import ConditionKind
-from cod_lightning.evaluation.suite import Suite, Wrap
+from cod_lightning.evaluation.suite import ConditionKind, Suite
 from cod_lightning.types import Pack, Split
 
 
@@ -20,7 +19,7 @@ def test_the_command_line_reads_and_reprints_a_suite() -> None:
     parsed = parser.parse_object({"suites": [easy]})
     (suite,) = parser.instantiate(parser.parse_string(parser.dump(parsed))).suites
     assert (suite.split, suite.pack_size, suite.num_packs) == (Split.VALIDATION, 8, 2048)
-    assert (suite.controls, suite.wrap) == ((ConditionKind.ORACLE,), Wrap.RALPH_LOOP)
+    assert (suite.controls, suite.wrap) == ((ConditionKind.ORACLE,), "ralph_loop")
 
 
 def test_packs_of_one_id_are_refused_by_suite_since_figures_are_paired_by_it() -> None:

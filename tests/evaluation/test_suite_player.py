@@ -9,11 +9,9 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation import suite_player
-from cod_lightning.evaluation.conditions import ConditionKind
-from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import Suite
-from cod_lightning.evaluation.suite_player import SuitePlayer
+from cod_lightning.evaluation.suite import ConditionKind, Suite
+from cod_lightning.evaluation.suite_player import SuitePlayer, play
 from cod_lightning.rollout.runner import RolloutPart
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group

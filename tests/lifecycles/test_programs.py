@@ -17,8 +17,8 @@ from cod_lightning.credit.credited import next_solve
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext

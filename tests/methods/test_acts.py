@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from cod_lightning.contexts.base import InTask
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.acts import ActsContext, ActsState
 from cod_lightning.methods.notebook import Entry

@@ -8,8 +8,8 @@ from cod_lightning.contexts.base import Budget, InTask, Scripted, Words
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.constant_state import ConstantState, ConstantStateContext
 from cod_lightning.rollout.group import run_groups

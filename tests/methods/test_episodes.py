@@ -13,9 +13,9 @@ from cod_lightning.contexts.retrieval import _KEPT, best, similarities, words_of
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.provided_contexts import oracle_contexts
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.group import run_groups

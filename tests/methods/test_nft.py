@@ -30,6 +30,6 @@ def test_rounding_noise_in_place_of_an_advantage_is_no_success_and_no_failure(lo
 def test_a_bound_at_a_ratio_of_1_does_not_count_rounding_as_clipped(seed):
     def num_clipped(spread):
         x = inputs(seed, episodes=tuple(range(8)), spread=spread)
-        return NFT()(replace(x, siblings=torch.zeros(8).long())).metrics.num_clipped
+        return NFT()(replace(x, siblings=torch.zeros(8).long())).num_clipped
 
     assert num_clipped(1e-6) == 0 < num_clipped(0.5)

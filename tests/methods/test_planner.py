@@ -7,8 +7,8 @@ from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled

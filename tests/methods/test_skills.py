@@ -10,8 +10,8 @@ from cod_lightning.contexts.base import InTask, Scripted, Words
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.methods.skills import SkillsContext, SkillsState
 from cod_lightning.methods.skills_wording import Skill
 from cod_lightning.rollout.group import run_groups

@@ -11,7 +11,7 @@ from cod_lightning.engines.base import Request
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.forward.attention import use_grouped_attention
-from cod_lightning.forward.logits import output_layer
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import packs
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.modules.policy import PolicyModule

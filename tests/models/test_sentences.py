@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.control_tokens import WIDELY_KNOWN
-from cod_lightning.datamodules.sentences import sentences
+from cod_lightning.datamodules.items import sentences
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Players, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.hostile_text import WIDELY_KNOWN
 from cod_lightning.models import SentencePolicy
 from cod_lightning.models.sentences import BEGIN, END
 from cod_lightning.models.tiny import PAD

@@ -53,7 +53,7 @@ class Recorder(L.Callback):
         self.rows.append((pl_module.last_update.num_rows, pl_module.last_update.num_micro_batches))
 
     def on_train_end(self, trainer, pl_module):
-        self.weights = {name: tensor.clone() for name, tensor in pl_module.whole_weights()}
+        self.weights = {name: tensor.clone() for name, tensor in pl_module.synced_weights(adapter=False)}
 
 
 def whole(tensor):

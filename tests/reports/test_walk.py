@@ -4,9 +4,9 @@ import pytest
 
 from cod_lightning.contexts.hint import HintContext
 from cod_lightning.envs.frozen_lake.world import FrozenLakeObscure
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.reports.walk import lake_of, path_of
+from cod_lightning.evaluation.suite import ConditionKind
+from cod_lightning.reports.records import lake_of, path_of
 from cod_lightning.rollout import transcript
 from cod_lightning.types import Group, Split
 

@@ -5,9 +5,9 @@ import random
 import pytest
 from tokenizers import normalizers
 
-from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.errors import ForgedRole
+from cod_lightning.hostile_text import WIDELY_KNOWN, ControlTokens
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups

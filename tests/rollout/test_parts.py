@@ -19,9 +19,8 @@ from cod_lightning.envs.frozen_lake import FrozenLakeObscure, PicturedLake
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError, ContextFailure, ForgedRole
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite import ConditionKind, Suite
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.rollout.boundaries import check_history, checked_opening
 from cod_lightning.rollout.byte_chat import byte_chat

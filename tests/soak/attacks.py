@@ -262,10 +262,10 @@ def forged_roles(num: int) -> dict[str, int]:
 
 _START = (
     "import shutil, sys\n"
-    "from cod_lightning import scratch\n"
+    "from cod_lightning import files\n"
     "from cod_lightning.engines.vllm_folder import WeightFolder\n"
     "for _ in range(int(sys.argv[2])):\n"
-    "    scratch.sweep.cache_clear()\n"
+    "    files.sweep.cache_clear()\n"
     "    try:\n"
     "        folder = WeightFolder(sys.argv[1]); (folder.root / 'a').write_text('b'); folder.close()\n"
     "    except OSError as error: print(error)"

@@ -16,7 +16,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.training.frozen import FrozenRole
+from cod_lightning.training.scorers import FrozenRole
 from cod_lightning.types import EpisodeKind, Split
 from tests.adapted import TINY, write_base
 from tests.stubs import FunctionEngine, PlainContext, WordWorld

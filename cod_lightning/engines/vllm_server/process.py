@@ -21,9 +21,9 @@ import torch
 from cod_lightning.engines.vllm_server.guard import KEY, KeyGuard
 from cod_lightning.engines.vllm_start import check_installed, device_options
 from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.files import without_link
 from cod_lightning.ranges import Count, Positive, PositiveShare
 from cod_lightning.ranks import num_ranks
-from cod_lightning.whole_file import without_link
 
 _LINES_SHOWN = 3
 _SOCKETS, _LISTENING = Path("/proc/net/tcp"), "0A"

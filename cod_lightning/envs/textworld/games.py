@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import filelock
 
 from cod_lightning.envs.textworld.houses import HouseSpec, every_action, plans, things_of, world_of
-from cod_lightning.whole_file import write_whole
+from cod_lightning.files import write_whole
 
 _MOST_INTERPRETERS = 64
 _interpreters: "OrderedDict[tuple[str, tuple[str, ...]], Any]" = OrderedDict()

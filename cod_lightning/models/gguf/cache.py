@@ -16,17 +16,16 @@ from typing import Any
 
 import transformers
 from filelock import FileLock
-from transformers import AutoTokenizer, GenerationConfig
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
 from cod_lightning import __version__
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.extras import require
-from cod_lightning.folder_lock import check_folder
+from cod_lightning.files import check_folder, sync
 from cod_lightning.models.gguf.architectures import as_trained, config_of, named_weights, skeleton
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
-from cod_lightning.models.gguf.tokenizer import check_ids, fast_tokenizer
+from cod_lightning.models.gguf.tokenizer import fast_tokenizer
 from cod_lightning.models.gguf.vocabulary import vocabulary_of
-from cod_lightning.whole_file import sync
 
 _COMPLETE = "cod_lightning.json"
 """File in the folder, written last: SHA-256 of every other one."""
@@ -140,6 +139,16 @@ def _make(file: Path, folder: Path, path: str, key: str) -> None:
             raise unwritten(error) from error
 
 
+def _check_read(built: PreTrainedTokenizerFast, folder: Path) -> None:
+    """`Unreadable` where transformers puts an architecture's own tokenizer in place of what the folder holds."""
+    read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    for text in ("1  2", " 1234", "DON'T I'm", "e\u0301 \n\n\u4f60\u597d!\t", *built.all_special_tokens):
+        found, right = (one.encode(text, add_special_tokens=False) for one in (read, built))
+        if found != right:
+            expected = f"a tokenizer that transformers reads right: of {text!r:.60} it makes {found}, not {right}"
+            raise Unreadable(f"{expected:.300}", "Take the model in Hugging Face's form.")
+
+
 def _convert(file: GGUFFile, folder: Path) -> None:
     """Write config, tokenizer and weights; what is refused is refused before the weights are written."""
     if file.values.get("split.count", 1) > 1:
@@ -147,14 +156,14 @@ def _convert(file: GGUFFile, folder: Path) -> None:
     config = config_of(file)
     vocabulary = vocabulary_of(file, config.vocab_size)
     weights = list(named_weights(file, config))
-    fast_tokenizer(vocabulary, file).save_pretrained(folder)
+    built = fast_tokenizer(vocabulary, file)
+    built.save_pretrained(folder)
     config.architectures, config.dtype = [type(skeleton(config)).__name__], "float32"
     config.save_pretrained(folder)
     ends = {vocabulary.special["eos"], file.values.get("tokenizer.ggml.eot_token_id", vocabulary.special["eos"])}
     special = {f"{name}_token_id": vocabulary.special.get(name) for name in ("bos", "pad")}
     GenerationConfig(eos_token_id=sorted(ends), **special).save_pretrained(folder)
-    read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    check_ids(lambda text: read(text, add_special_tokens=False)["input_ids"], vocabulary)
+    _check_read(built, folder)
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
     for name, shape, _ in weights:

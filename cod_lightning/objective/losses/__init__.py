@@ -13,27 +13,25 @@ from cod_lightning.lazy import lazily
 
 if TYPE_CHECKING:
     from cod_lightning.objective.losses.base import LossInputs as LossInputs
-    from cod_lightning.objective.losses.base import LossMetrics as LossMetrics
     from cod_lightning.objective.losses.base import LossOutputs as LossOutputs
     from cod_lightning.objective.losses.base import PolicyLoss as PolicyLoss
     from cod_lightning.objective.losses.base import UpdateTokens as UpdateTokens
-    from cod_lightning.objective.losses.cispo import CISPO as CISPO
     from cod_lightning.objective.losses.ppo import DAPO as DAPO
     from cod_lightning.objective.losses.ppo import GRPO as GRPO
     from cod_lightning.objective.losses.ppo import GSPO as GSPO
     from cod_lightning.objective.losses.ppo import LOOP as LOOP
     from cod_lightning.objective.losses.ppo import DrGRPO as DrGRPO
     from cod_lightning.objective.losses.rec import REC as REC
+    from cod_lightning.objective.losses.reinforce import CISPO as CISPO
     from cod_lightning.objective.losses.reinforce import OPMD as OPMD
     from cod_lightning.objective.losses.reinforce import RLOO as RLOO
 
 __getattr__ = lazily(
     __name__,
     {
-        "base": "LossInputs LossMetrics LossOutputs PolicyLoss UpdateTokens",
-        "cispo": "CISPO",
+        "base": "LossInputs LossOutputs PolicyLoss UpdateTokens",
         "ppo": "DAPO GRPO GSPO LOOP DrGRPO",
         "rec": "REC",
-        "reinforce": "OPMD RLOO",
+        "reinforce": "CISPO OPMD RLOO",
     },
 )

@@ -41,28 +41,12 @@ class LossInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossMetrics:
-    """Sums over action tokens, so that adding over micro-batches and ranks is right."""
-
-    num_tokens: Float[Tensor, ""]
-    num_clipped: Float[Tensor, ""]
-    """Tokens whose gradient the clip removed or, where the loss clips weights, whose weight it changed."""
-
-    def cpu(self) -> "LossMetrics":
-        return LossMetrics(num_tokens=self.num_tokens.cpu(), num_clipped=self.num_clipped.cpu())
-
-    def __add__(self, other: "LossMetrics") -> "LossMetrics":
-        return LossMetrics(
-            num_tokens=self.num_tokens + other.num_tokens, num_clipped=self.num_clipped + other.num_clipped
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class LossOutputs:
     """A scalar to differentiate, and what to log."""
 
     loss: Float[Tensor, ""]
-    metrics: LossMetrics
+    num_clipped: float = 0.0
+    """Action tokens whose gradient the clip removed or, where the loss clips weights, whose weight it changed."""
 
 
 class PolicyLoss(ABC):
@@ -90,10 +74,9 @@ class PolicyLoss(ABC):
         """The micro-batch's share of the update's loss."""
 
 
-def metrics_of(inputs: LossInputs, clipped: Bool[Tensor, "B T"]) -> LossMetrics:
-    """What every loss logs."""
-    mask = inputs.action_mask
-    return LossMetrics(num_tokens=mask.sum().float(), num_clipped=(mask & clipped).sum().float())
+def num_clipped(inputs: LossInputs, clipped: Bool[Tensor, "B T"]) -> float:
+    """How many action tokens are among these."""
+    return float((inputs.action_mask & clipped).sum())
 
 
 Level = Literal["token", "turn", "episode"]

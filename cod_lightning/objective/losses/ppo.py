@@ -13,7 +13,7 @@ from cod_lightning.objective.losses.base import (
     PolicyLoss,
     episode_share,
     log_ratio,
-    metrics_of,
+    num_clipped,
     token_share,
     units_of,
 )
@@ -137,4 +137,4 @@ def clipped(
         is_clipped, share = is_clipped | dropped, torch.where(dropped, 0.0, share)
         counts = counts & ~dropped
     surrogate = torch.where(counts, torch.where(counts, log_ratio, 0.0).exp(), bound) * advantages
-    return LossOutputs(loss=-(share * surrogate).sum(), metrics=metrics_of(inputs, is_clipped))
+    return LossOutputs(loss=-(share * surrogate).sum(), num_clipped=num_clipped(inputs, is_clipped))

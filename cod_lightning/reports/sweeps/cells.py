@@ -4,14 +4,14 @@ import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.results import read_results
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus
 from cod_lightning.reports.sweeps.statistics import BySeed
 
@@ -21,22 +21,17 @@ _MOST = 1e18
 """Tokens and seconds of a run; means of more are no numbers."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """What a training took; evaluation counts in the last three only."""
-
-    updates: int
-    sampled_tokens: float
-    """In training rollouts."""
-    trained_tokens: float
-    """Through forward and backward, once for each update."""
-    train_s: float
-    """In training rollouts and updates."""
-    wall_s: float
-    """Of the whole process."""
-    cpu_s: float
-    """User and system time of the whole process."""
-    peak_mib: float
+COSTS = {
+    "updates": "updates",
+    "sampled_tokens": "tokens sampled",
+    "trained_tokens": "tokens trained",
+    "train_s": "training, s",
+    "wall_s": "process, s",
+    "cpu_s": "process, CPU s",
+    "peak_mib": "peak, MiB",
+}
+"""What a run took, with the head of its column: tokens of training rollouts, and, for each update, through forward and backward;
+seconds in rollouts and updates; and, evaluation included, wall, user and system time and largest memory of the process."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,7 +43,8 @@ class FinishedRun:
     outcomes: Outcomes
     blanked: Outcomes | None
     """Of the trained policy with its context hidden."""
-    cost: Cost
+    cost: dict[str, float]
+    """By the names of `COSTS`; NaN where nothing was logged."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -145,19 +141,17 @@ def read_finished(folder: Path, record: JobRecord, suite: str) -> FinishedRun | 
     return FinishedRun(folder=folder, record=record, outcomes=outcomes, blanked=blanked, cost=cost)
 
 
-def _cost(rows: Sequence[dict[str, float]], record: JobRecord) -> Cost:
+def _cost(rows: Sequence[dict[str, float]], record: JobRecord) -> dict[str, float]:
     updates = [row for row in rows if "tokens/sampled" in row]
     rollouts = {row["tokens/sampled"]: row.get("time/wait_s", row["time/rollout_s"]) for row in reversed(updates)}
     last = updates[-1] if updates else {}
-    cost = Cost(
-        updates=len(updates),
-        sampled_tokens=last.get("tokens/sampled", math.nan),
-        trained_tokens=last.get("tokens/trained", math.nan),
-        train_s=sum(rollouts.values()) + sum(row["time/train_s"] for row in updates),
-        wall_s=record.wall_s,
-        cpu_s=record.cpu_s,
-        peak_mib=record.peak_mib,
-    )
-    if any(abs(number) > _MOST for number in astuple(cost)):
+    cost: dict[str, float] = {
+        "updates": len(updates),
+        "sampled_tokens": last.get("tokens/sampled", math.nan),
+        "trained_tokens": last.get("tokens/trained", math.nan),
+        "train_s": sum(rollouts.values()) + sum(row["time/train_s"] for row in updates),
+        **{name: getattr(record, name) for name in ("wall_s", "cpu_s", "peak_mib")},
+    }
+    if any(abs(number) > _MOST for number in cost.values()):
         raise ValueError(f"a number above {_MOST:g}")
     return cost

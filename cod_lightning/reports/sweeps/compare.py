@@ -5,15 +5,17 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.crossed import holm
 from cod_lightning.evaluation.results import read_results
-from cod_lightning.reports.sweeps.cells import Cell, Cost, cells_of, warm_start_outcomes
+from cod_lightning.files import write_whole
+from cod_lightning.reports.sweeps.cells import COSTS, Cell, cells_of, warm_start_outcomes
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_jobs
-from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, SweepRecord, SweepResults, WarmStartRecord
+from cod_lightning.reports.sweeps.schema import CellRecord, SweepRecord, SweepResults, WarmStartRecord
 from cod_lightning.reports.sweeps.statistics import (
     BySeed,
     difference_table,
@@ -21,7 +23,6 @@ from cod_lightning.reports.sweeps.statistics import (
     statistics,
     success_table,
 )
-from cod_lightning.whole_file import write_whole
 
 _EQUAL = 1.05
 """Most that the largest budget may be of the smallest for runs to count as equally expensive."""
@@ -125,22 +126,14 @@ def _best(warm_starts: Mapping[str, BySeed]) -> str | None:
     return max(means, key=lambda name: means[name], default=None)
 
 
-def _cost(costs: Sequence[Cost]) -> CellCost:
-    def mean(name: str) -> float | None:
-        values = [float(getattr(cost, name)) for cost in costs]
-        return None if any(map(math.isnan, values)) else round(sum(values) / len(values), 1)
+def _cost(costs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    def known(name: str) -> list[float]:
+        values = [cost[name] for cost in costs]
+        return [] if any(map(math.isnan, values)) else values
 
-    sampled = [cost.sampled_tokens for cost in costs]
-    return CellCost(
-        updates=mean("updates"),
-        sampled_tokens=mean("sampled_tokens"),
-        sampled_tokens_range=None if any(map(math.isnan, sampled)) else [min(sampled), max(sampled)],
-        trained_tokens=mean("trained_tokens"),
-        train_s=mean("train_s"),
-        wall_s=mean("wall_s"),
-        cpu_s=mean("cpu_s"),
-        peak_mib=mean("peak_mib"),
-    )
+    means = {name: round(sum(found) / len(found), 1) if (found := known(name)) else None for name in COSTS}
+    sampled = known("sampled_tokens")
+    return {**means, "sampled_tokens_range": [min(sampled), max(sampled)] if sampled else None}
 
 
 def _command(cell: Cell) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from cod_lightning.evaluation.schema import Figure
 from cod_lightning.evaluation.view import packs_of, with_interval
 from cod_lightning.markdown import escaped, fenced, table
+from cod_lightning.reports.sweeps.cells import COSTS
 from cod_lightning.reports.sweeps.schema import CellRecord, Statistics, SweepRecord, SweepResults
 
 _ABOUT = """Success (share of tasks solved) on held-out packs that are the same for all runs, with 95 % intervals over seeds and
@@ -86,12 +87,9 @@ def _differences(sweep: SweepRecord) -> str:
 def _costs(sweep: SweepRecord) -> str:
     lines = []
     for cell in sweep["cells"]:
-        cost = cell["cost"]
-        names = ("updates", "sampled_tokens", "trained_tokens", "train_s", "wall_s", "cpu_s", "peak_mib")
-        values = [cost[name] for name in names]
+        values = [cell["cost"][name] for name in COSTS]
         lines.append([escaped(cell["label"]), *("-" if value is None else f"{value:,.0f}" for value in values)])
-    head = ["updates", "tokens sampled", "tokens trained", "training, s", "process, s", "process, CPU s", "peak, MiB"]
-    return table(["cost of a run", *head], lines)
+    return table(["cost of a run", *COSTS.values()], lines)
 
 
 def _dearer(cell: CellRecord, sweep: SweepRecord) -> str:

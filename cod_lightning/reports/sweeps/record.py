@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from cod_lightning.errors import DataError
-from cod_lightning.whole_file import write_whole
+from cod_lightning.files import write_whole
 
 _FILE = "job.json"
 

@@ -1,6 +1,6 @@
 """`sweep_results.json`: the runs of a sweep side by side. Missing numbers are null."""
 
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from cod_lightning.evaluation.schema import Figure
 
@@ -13,20 +13,6 @@ class Statistics(TypedDict):
     """Over positions."""
     gain: Figure
     """Last minus first position."""
-
-
-class CellCost(TypedDict):
-    """Means over seeds."""
-
-    updates: float | None
-    sampled_tokens: float | None
-    sampled_tokens_range: list[float] | None
-    """Smallest and largest of a run."""
-    trained_tokens: float | None
-    train_s: float | None
-    wall_s: float | None
-    cpu_s: float | None
-    peak_mib: float | None
 
 
 class CellRecord(TypedDict):
@@ -47,7 +33,9 @@ class CellRecord(TypedDict):
     """Paired by seed and pack."""
     minus_warm_start: Statistics | None
     """At the temperature that is best for it, paired by seed and pack."""
-    cost: CellCost
+    cost: dict[str, Any]
+    """Means over seeds of what a run took, by the names of `cells.COSTS`, and `sampled_tokens_range`, the smallest and largest of a
+    run; null where one of them did not log it."""
 
 
 class WarmStartRecord(TypedDict):

@@ -37,11 +37,6 @@ def success_table(runs: BySeed, seeds: list[int] | None = None, packs: list[str]
     return Table(np.stack([one.success for one in rows]), rows[0].rules)
 
 
-def shared_seeds(sides: list[BySeed]) -> list[int]:
-    """Seeds of all sides."""
-    return sorted(set.intersection(*(set(side) for side in sides)))
-
-
 def shared_packs(sides: list[BySeed]) -> list[str]:
     """Packs that every run of every side met."""
     known = [set(outcomes.pack_ids) for side in sides for outcomes in side.values()]
@@ -51,7 +46,7 @@ def shared_packs(sides: list[BySeed]) -> list[str]:
 def difference_table(minuend: BySeed, subtrahend: BySeed) -> Table | None:
     """Success of one side minus that of the other, by seed, pack and position; None where they share no seed or no pack."""
     sides = [minuend, subtrahend]
-    seeds = shared_seeds(sides)
+    seeds = sorted(minuend.keys() & subtrahend.keys())
     if not seeds:
         return None
     packs = shared_packs([{seed: side[seed] for seed in seeds} for side in sides])

@@ -29,7 +29,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.forward.logits import output_layer
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import Rows
 from cod_lightning.types import Pack
 from examples.studies.speed.generate_engine import GenerateEngine

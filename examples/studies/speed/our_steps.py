@@ -15,7 +15,7 @@ import torch
 from msgspec import structs
 
 from cod_lightning.callbacks import Throughput, WeightSync
-from cod_lightning.callbacks.metrics_file import MetricsFile
+from cod_lightning.callbacks.loggers import MetricsFile
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules.rollout import RolloutDataModule

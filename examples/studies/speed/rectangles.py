@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.forward.last_layer import read_only_at
-from cod_lightning.forward.logits import output_layer
+from cod_lightning.forward.last_layer import output_layer, read_only_at
 from cod_lightning.forward.packed import Rows
 from cod_lightning.forward.slots import SlotCache
 

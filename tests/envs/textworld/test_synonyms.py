@@ -14,9 +14,9 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation import conformance
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.types import Split
 from tests.envs.scripted_life import live
 

@@ -15,9 +15,9 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation import conformance
-from cod_lightning.evaluation.conditions import ConditionKind
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Split

@@ -16,7 +16,8 @@ from cod_lightning.adapters import ADAPTER
 from cod_lightning.commands import phase
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
-from cod_lightning.models.gguf import cache, checkpoint_folder
+from cod_lightning.models.gguf import cache
+from cod_lightning.models.gguf.cache import checkpoint_folder
 from cod_lightning.training.scorers import CheckpointScorer
 from tests.command_line import cod
 from tests.tiny_gguf import tiny_file, tiny_model

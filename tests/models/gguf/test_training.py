@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cod_lightning.cli import main
-from cod_lightning.models.gguf import checkpoint_folder
+from cod_lightning.models.gguf.cache import checkpoint_folder
 from tests.command_line import rows
 from tests.random_checkpoint import SMALL
 from tests.tiny_gguf import TEMPLATE, tiny_model, write_gguf

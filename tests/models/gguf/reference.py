@@ -23,6 +23,12 @@ _WORDS = re.split(
 _SPACES = (" ", "  ", "   ", "    ", "\t", "\t\t", "\n", "\n\n", " \n", "\n ", "\r\n", "\u00a0", "\u3000", "\u2028")
 
 
+def differing(tokenizer, vocabulary: GGUFVocabulary) -> list[str]:
+    """Those of the texts whose ids are not those of the rules."""
+    ids = {text: tokenizer(text, add_special_tokens=False)["input_ids"] for text in sample_texts(vocabulary)}
+    return [text for text, found in ids.items() if list(found) != reference_ids(vocabulary, text)]
+
+
 def reference_ids(vocabulary: GGUFVocabulary, text: str) -> list[int]:
     """The ids of a text by the rules, without those before and behind it; quadratic in the length of its pieces."""
     merge = _bytes if vocabulary.kind == "gpt2" else _characters

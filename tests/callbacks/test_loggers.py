@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from cod_lightning.callbacks.metrics_file import MetricsFile, rows_before
+from cod_lightning.callbacks.loggers import MetricsFile, rows_before
 
 
 def test_a_torn_last_row_of_the_metrics_does_not_count(tmp_path):
