@@ -42,12 +42,13 @@ class ConfigError(CodLightningError, ValueError):
 
 @contextlib.contextmanager
 def answering(refused: Callable[[str], ConfigError], expected: str) -> Iterator[None]:
-    """What a part of the config raises becomes `refused(expected)` with what it said, and where; its own `ConfigError` stays."""
+    """What a part of the config raises becomes `refused(expected)` with what it said, and where; its own `ConfigError` stays, and
+    what comes from outside (`ends_the_run`)."""
     try:
         yield
-    except ConfigError:
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ConfigError) or ends_the_run(error):
+            raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}, {frame.filename}:{frame.lineno}"
         raise refused(f"{expected} ({said})") from error

@@ -91,6 +91,10 @@ class DemonstrationDataModule(ItemDataModule):
 
     def check_with(self, policy: Policy) -> None:
         """Raise `ConfigError` for demonstrations that the policy cannot read, or could not say within the run's bounds."""
+        if type(beside(self.context, Scripted)) is Scripted:
+            expected = "a mechanism in which a demonstrator can write: one with a Scripted among its companions"
+            remedy = "Give it one (docs/guides/your_own_context.md), or add --warm_start null."
+            raise ConfigError("data.context", type(self.context).__name__, expected, remedy)
         self._speak_as(policy)
         first = first_pack(self.env, self.pack_size, self.seed)
         check_ids(self.env, first, self.seed)

@@ -40,6 +40,9 @@ def check_context(mechanism: ContextMechanism) -> Iterator[Verdict]:
         ("methods change no state in place", lambda: _in_place(mechanism)),
     ):
         yield verdict_on(rule, look)
+    if not _takes_notes(mechanism):
+        remark = "it has no Scripted among its companions: there are no references with it, and no warm start of a tiny policy"
+        yield Verdict("policies without a model can write its contexts", remark=remark, look=True)
 
 
 def _takes_notes(mechanism: ContextMechanism) -> bool:

@@ -11,15 +11,17 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 from msgspec import structs
 
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
-from cod_lightning.lifecycles import Ask, Shown, Written, check_ends
+from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, answering, described, note_fault
+from cod_lightning.lifecycles import Ask, Program, Shown, Written, check_ends
 from cod_lightning.rewards import scored, summed
+from cod_lightning.rewards.base import is_name
 from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.entries import EntriesOf, entry_events
@@ -59,8 +61,8 @@ class Life:
         """What was solved, by position."""
         self.ends: float | None = None
         """When the episodes have to be over, by the clock of the event loop."""
-        self.failed = False
-        """Whether an episode has failed since they began."""
+        self.failed = self.playing = False
+        """Whether an episode has failed since they began, and whether one is being played."""
         self.forks: list[asyncio.Task[Attempt]] = []
 
     def begin(self) -> None:
@@ -98,12 +100,20 @@ class Life:
         return Written(episode, values[0] if values else None)
 
     def pay(self, episode: Episode, came_of: Sequence[Episode], **parts: float) -> None:
+        if not all(is_name(name) and isinstance(value, Real) for name, value in parts.items()):
+            raise _broken(
+                self.setting.program, "a program that pays numbers under names of letters, digits, '.', '_', '-'"
+            )
+        parts = {name: float(value) for name, value in parts.items()}
         paid = structs.replace(episode, paid=True)
         lost = next((one for one in came_of if one.reward is None), None)
         if episode.reward is not None and lost is not None:
             paid = structs.replace(paid, status=EpisodeStatus.FAILED, reward=None, success=None, error=lost.error)
         elif episode.reward is not None:
             paid = summed(paid, episode.parts | parts, [])
+        own = any(one is episode for one in self.episodes)
+        if not own and episode.status is not EpisodeStatus.SKIPPED:  # which a control leaves out
+            raise _broken(self.setting.program, "a program that pays an episode of its own lifecycle, and once")
         self.episodes = [paid if one is episode else one for one in self.episodes]
 
     async def attempts(self) -> Sequence[Episode]:
@@ -150,7 +160,15 @@ class Life:
         if self.failed:
             skipped = Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED, compared_with=compared_with)
             return self._append(skipped)
+        if not isinstance(compared_with, str):
+            raise _broken(
+                self.setting.program, f"a program that compares by a text, not a {type(compared_with).__name__}"
+            )
+        if self.playing:
+            raise _broken(self.setting.program, "a program that waits for each episode before it begins the next")
+        self.playing = True
         episode = await _guarded(kind, position, partial(self._played, play, own, shown))
+        self.playing = False
         if compared_with:
             episode = structs.replace(episode, compared_with=compared_with)
         self.failed = episode.status is EpisodeStatus.FAILED
@@ -239,13 +257,18 @@ async def _guarded(kind: EpisodeKind, position: int, play: Callable[[], Awaitabl
         return Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
 
 
+def _broken(program: Program, expected: str) -> ConfigError:
+    return ConfigError("data.program", type(program).__name__, expected, "Correct the program.")
+
+
 async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle:
     """One agent through the pack, with the attempts beside it."""
     agent = Life(setting, f"{pack.id}#{sibling}", sibling=sibling)
     agent.begins_with = pack.context
     agent.begin()
     try:
-        await setting.program(agent, pack)
+        with answering(partial(_broken, setting.program), "a program that raises nothing"):
+            await setting.program(agent, pack)
     finally:
         episodes = agent.episodes
         try:
@@ -253,6 +276,11 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
     attempts = tuple([await begun for begun in agent.forks])
+    solved = {one.position for one in episodes if one.kind is EpisodeKind.SOLVE}
+    if not (solved or agent.failed):
+        raise _broken(setting.program, "a program that solves a task")
+    if not {attempt.episode.position for attempt in attempts} <= solved:
+        raise _broken(setting.program, "a program that solves each task beside which it begins an attempt")
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=attempts)
     setting.monitor.lifecycle(lifecycle)
     return lifecycle
