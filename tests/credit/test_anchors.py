@@ -69,7 +69,7 @@ def without_terms(table: CreditTable, rule) -> Returns:
 
 @pytest.mark.parametrize("baseline", BASELINES, ids=str)
 @pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, rule, baseline):
     table = with_attempts(seed)
     found = credited(table, rule, baseline)

@@ -30,7 +30,7 @@ STYLES = {
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("tasks", [1, 2, 4])
 def test_returns_equal_the_definition_written_as_a_loop(style, seed, tasks):
     rule, aggregate, window = STYLES[style]

@@ -246,7 +246,7 @@ tables = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
 @tables
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("discount", [None, 0.6])
 def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_any_plan(table, seed, discount):
     table = table(seed)
