@@ -25,14 +25,14 @@ from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranges import Count
 from cod_lightning.ranks import share
+from cod_lightning.rollout.between_tasks import run_update_episode, run_write_episode
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
+from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.text import run_write_episode
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Episode, Group, Lifecycle, Pack, Split, Task

@@ -118,7 +118,7 @@ def _updated(mechanism: ContextMechanism) -> Broken:
         for _ in range(100):
             said = beside(mechanism, Scripted).write("gamma=3", messages) if text is None else text
             try:
-                asked = dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
+                asked = dialogue.send(Answer(response=said, cut_off=False))
                 messages += [Message(Role.ASSISTANT, said), Message(Role.USER, str(asked))]
             except StopIteration as ended:
                 update = ended.value

@@ -100,7 +100,7 @@ class WorldReward(Reward):
 
 
 class ContextReward(WorldReward):
-    """What the context mechanism gave a rewrite for format and length; the part `context`.
+    """What the context mechanism gave a rewrite for its form; the part `context`.
 
     Args:
         weight: Factor of this part.

@@ -1,4 +1,4 @@
-"""Attacks by how much there is and by when it comes: requests, lifecycles, indices, signals. Counted as in `attacks`."""
+"""Attacks by how much there is and by when it comes: requests, lifecycles, signals. Counted as in `attacks`."""
 
 import contextlib
 import copy
@@ -10,12 +10,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from threading import Event
 
 import torch
 import yaml
@@ -23,7 +20,6 @@ from packaging.version import Version
 
 from cod_lightning.checkpoints.changes import check_changes, check_same_policy
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.contexts.retrieval import similarities
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.reports.sweeps.compare import compare
@@ -38,7 +34,7 @@ from tests.soak.damages import ABSURD, absurd, damage, holders, refused
 from tests.test_heard_at_once import AT_ONCE_S, WORLDS, stopped_asleep
 from tests.test_lock import FLOORS, LOCKED
 
-ZERO = ("terminal_bytes", "held_up", "unpicklable", "late", "spinning", "below")
+ZERO = ("terminal_bytes", "unpicklable", "late", "spinning", "below")
 """What no attack may count."""
 _NO_HTTP = (
     "import sys\n"
@@ -126,30 +122,6 @@ def large_reports() -> dict[str, int]:
     return {"megabytes": megabytes, "peak_mib": peak}
 
 
-def slow_indices(num: int) -> dict[str, int]:
-    """An index takes long to build: `held_up` counts others that wait for it."""
-    counts, begun, goes_on = dict.fromkeys(("indices", "held_up"), 0), Event(), Event()
-
-    def slow(entry: object) -> str:
-        begun.set()
-        goes_on.wait(60)
-        return str(entry)
-
-    with ThreadPoolExecutor(1) as slowly, ThreadPoolExecutor(8) as pool:
-        slowly.submit(similarities, ("a slow text",), slow, "slow")
-        begun.wait(60)
-        quick = [pool.submit(similarities, (f"a quick text {n}",), str, "quick") for n in range(num)]
-        until = time.monotonic() + 20
-        for one in quick:
-            counts["indices"] += 1
-            try:
-                one.result(timeout=max(0.0, until - time.monotonic()))
-            except TimeoutError:
-                counts["held_up"] += 1
-        goes_on.set()
-    return counts
-
-
 def worlds_in_processes() -> dict[str, int]:
     """Apps of every kind in worker processes, where a broken one costs its lifecycle: `unpicklable` counts those that cannot be."""
     counts = dict.fromkeys(("worlds", "unpicklable"), 0)
@@ -208,7 +180,6 @@ def attacks(share: float) -> dict[str, Callable[[], dict[str, int]]]:
         "recorded_groups": lambda: recorded_groups(int(2000 * share)),
         "absurd_checkpoints": lambda: absurd_checkpoints(int(2000 * share)),
         "large_reports": large_reports,
-        "slow_indices": lambda: slow_indices(max(8, int(200 * share))),
         "worlds_in_processes": worlds_in_processes,
         "late_signals": late_signals,
         "spinning_threads": spinning_threads,
