@@ -44,7 +44,7 @@ docs: .venv/installed-dev
 LONGEST = $(patsubst %,tests/test_%.py,tutorials resume wrong_usages run_commands gpu_page benchmarks ranks)
 smoke: .venv/installed-test
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'slow and not soak' -n 3 --durations 30 $(BY_FILE) \
-	  $(LONGEST) $(filter-out $(LONGEST) tests/test_smoke.py tests/benchmarks/,$(wildcard tests/test_*.py tests/*/))
+	  $(LONGEST) $(filter-out $(LONGEST) tests/test_smoke.py,$(wildcard tests/test_*.py tests/*/))
 	.venv/bin/python -m pytest -q -m 'slow and not soak' tests/test_smoke.py
 
 # Real vLLM on the CPU, in an environment of its own (2.5 GB; the script says why). 3: it cannot be had here.
@@ -68,9 +68,6 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/rank_stops.py --out docs/results/rank_stops.json
 	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/attacks.py --out docs/results/attacks.json
-	PYTHONPATH=. .venv/bin/python tests/soak/syncs.py --out docs/results
-	PYTHONPATH=. .venv/bin/python tests/soak/doctor.py --out docs/results
-	PYTHONPATH=. .venv/bin/python tests/soak/store_sizes.py --out docs/results/store_sizes.json
 	PYTHONPATH=. .venv/bin/python tests/soak/openenv_faults.py --out docs/results/openenv_faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
 
@@ -97,21 +94,24 @@ studies: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python examples/studies/training_pays.py --runs runs/training_pays
 	PYTHONPATH=. PROTOCOLS_PYTHON=$(CURDIR)/.venv-protocols/bin/python .venv/bin/python examples/studies/same_curves.py --out docs/results/same_curves.json
 	PYTHONPATH=. .venv/bin/python examples/studies/pretrained.py
+	PYTHONPATH=. .venv/bin/python examples/studies/syncs.py --out docs/results
+	PYTHONPATH=. .venv/bin/python examples/studies/doctor.py --out docs/results
+	PYTHONPATH=. .venv/bin/python examples/studies/store_sizes.py --out docs/results/store_sizes.json
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.
 bench: .venv/installed-test
-	@TORCH='$(TORCH)' PYTHON='$(PYTHON)' tests/benchmarks/make_trl_venv.sh .venv-trl || true
+	@TORCH='$(TORCH)' PYTHON='$(PYTHON)' examples/studies/speed/make_trl_venv.sh .venv-trl || true
 	@TORCH='$(TORCH)' PYTHON='$(PYTHON)' tests/vllm/make_venv.sh .venv-vllm || true
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/performance.py \
+	PYTHONPATH=. .venv/bin/python examples/studies/speed/performance.py \
 	  $$(.venv-trl/bin/python -c 'import trl' 2>/dev/null && echo --trl .venv-trl/bin/python) \
 	  $$(.venv-vllm/bin/python -c 'import vllm' 2>/dev/null && echo --vllm .venv-vllm/bin/python)
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/bench_objectives.py --out docs/results/objectives.json >/dev/null
+	PYTHONPATH=. .venv/bin/python examples/studies/speed/bench_objectives.py --out docs/results/objectives.json >/dev/null
 
 # On a machine with a GPU, at most 30 minutes, with the Python that has its torch: make gpu GPU_PYTHON=python3 PARTS=gap,speed
 GPU_PYTHON ?= python3
 PARTS ?= gap,graphs,speed,cod,resume,plan,gradients,stochastic,sleep,paged,fsdp2
 gpu:
-	PYTHONPATH=. $(GPU_PYTHON) tests/gpu/measure.py --parts $(PARTS)
+	PYTHONPATH=. $(GPU_PYTHON) examples/studies/gpu/measure.py --parts $(PARTS)
 
 clean:
 	rm -rf .venv .venv-vllm .venv-trl .venv-protocols dist

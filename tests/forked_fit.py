@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.progress import Progress
 from cod_lightning.cli import main
 from cod_lightning.modules import GRPOModule
@@ -94,6 +96,46 @@ def in_rollout(label: str, act: Callable[[], None], *, at_episode: int = 5, roll
         Progress.begin, Progress.episode = beginning, counting
 
     return before
+
+
+def send(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def killed_after(update: int) -> Callable[[], None]:
+    """SIGKILL as soon as the checkpoint of that update is there."""
+
+    def before() -> None:
+        save = RunCheckpoint.save
+
+        def save_and_die(self: RunCheckpoint, trainer: Any) -> None:
+            save(self, trainer)
+            if trainer.global_step == update:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        RunCheckpoint.save = save_and_die
+
+    return before
+
+
+def noting_draws(folder: Path, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
+    """Every update leaves a file with a random number, drawn where a policy or a loss term would draw."""
+
+    def before() -> None:
+        step = GRPOModule.training_step
+
+        def noting(self: GRPOModule, batch: Any, batch_idx: int) -> None:
+            (folder.parent / f"{folder.name}.draw{self.global_step}").write_text(str(torch.rand(()).item()))
+            step(self, batch, batch_idx)
+
+        GRPOModule.training_step = noting
+        then()
+
+    return before
+
+
+def draws(folder: Path) -> list[str]:
+    return [(folder.parent / f"{folder.name}.draw{update}").read_text() for update in range(NUM_UPDATES)]
 
 
 def said(folder: Path) -> str:

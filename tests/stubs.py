@@ -131,3 +131,15 @@ class Following(RolloutObserver):
 
     def __init__(self, **functions: Callable[..., None]) -> None:
         vars(self).update(functions)
+
+
+class Unrewarding(WordWorld):
+    """In every other pack all rewards are 0."""
+
+    def reset(self, *, seed=None, options=None):
+        self.worthless = int(options["task"].id.partition(".")[0]) % 2 == 1
+        return super().reset(options=options)
+
+    def step(self, action):
+        text, reward, *rest = super().step(action)
+        return text, reward * (not self.worthless), *rest

@@ -3,7 +3,7 @@
 import pytest
 
 from cod_lightning.datamodules import RolloutDataModule
-from tests.as_published import PAGE, TABLE, default, page, resolved, rows
+from examples.studies.as_published import PAGE, TABLE, default, page, resolved, rows
 
 ROWS = [row for section in TABLE["sections"] for row in section["rows"]]
 
@@ -29,7 +29,7 @@ def test_what_has_no_key_of_ours_says_what_differs():
 
 
 def test_the_page_is_made_of_what_the_configs_resolve_to():
-    assert PAGE.read_text() == page(), "PYTHONPATH=. python tests/as_published.py"
+    assert PAGE.read_text() == page(), "PYTHONPATH=. python examples/studies/as_published.py"
 
 
 def test_a_key_that_no_config_sets_has_the_default_of_its_class():

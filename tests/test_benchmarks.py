@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.performance import run
-from tests.benchmarks.results import tables_of
+from examples.studies.speed.performance import run
+from examples.studies.speed.results import tables_of
 
-BENCHMARKS = Path(__file__).parent / "benchmarks"
-HERE = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parents[1])}
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "examples" / "studies" / "speed"
+HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
 SMALLEST = {
     "bench_end_to_end": ["--turns", "2", "--repeats", "1", "--threads", "1"],
     "bench_engines": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
@@ -45,7 +46,7 @@ def test_a_peer_that_does_not_start_is_named_and_the_rest_is_reported():
         "--trl",
         "/nowhere",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS.parents[1], env=HERE, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=HERE, check=True)
     ours, apart, *theirs = tables_of(done.stdout)["end to end"]["rows"]
     assert ours["seconds"] > 0
     assert apart["times_ours"]["median"] > 0
@@ -60,6 +61,6 @@ def test_a_peer_that_does_not_start_is_named_and_the_rest_is_reported():
 @pytest.mark.parametrize("name", sorted(SMALLEST.keys() - {"bench_end_to_end"}))  # runs above
 def test_a_benchmark_runs(name):
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *SMALLEST[name]]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS.parents[1], env=HERE)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=HERE)
     assert done.returncode == 0, done.stderr[-3000:]
     assert all(table["rows"] for table in tables_of(done.stdout).values())

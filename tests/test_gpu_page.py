@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.gpu import measure, sizes, wheels
+from examples.studies.gpu import measure, sizes, wheels
 from tests.random_checkpoint import saved_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ def test_every_part_runs_or_says_why_it_cannot(tmp_path, capsys, monkeypatch):
     assert all(f"## {name}\n" in page for name in measure.PARTS)
     assert "no figure here says anything about a GPU" in page
     assert "torch 2." in page
-    assert "python tests/gpu/measure.py --parts gap" in page
+    assert "python examples/studies/gpu/measure.py --parts gap" in page
 
 
 def test_a_part_that_is_cut_off_keeps_the_rows_that_it_had(monkeypatch, tmp_path):

@@ -43,7 +43,7 @@ def one_file():
 def small(one_file):
     """A run of levers that takes seconds."""
     return one_file.Config(
-        world="levers", packs=8, siblings=4, rollouts=1, warm_updates=120, channels=32, heads=2, eval_packs=16
+        world="levers", packs=8, siblings=4, rollouts=1, warm_updates=60, channels=32, heads=2, eval_packs=16
     )
 
 

@@ -25,7 +25,7 @@ from examples.studies import (
     training_pays,
     uninformative,
 )
-from tests.gpu import measure
+from examples.studies.gpu import measure
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 AGAIN = "PYTHONPATH=. python examples/studies/{name}.py --out docs/results/{name}.json"

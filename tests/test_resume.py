@@ -9,12 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
-from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.cli import main
 from cod_lightning.forward.packed import PackedForward
-from cod_lightning.modules import GRPOModule
 from cod_lightning.training.scorers import CheckpointScorer
 from tests.forked import on_ranks
 from tests.forked_fit import (
@@ -22,52 +19,20 @@ from tests.forked_fit import (
     NUM_UPDATES,
     assert_the_same,
     checkpoint,
+    draws,
     fit,
     in_rollout,
     in_update,
+    killed_after,
     metrics,
+    noting_draws,
     said,
+    send,
     with_a_teacher,
 )
 from tests.soak.train_kills import soak
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-def send(number: int) -> Callable[[], None]:
-    return lambda: os.kill(os.getpid(), number)
-
-
-def killed_after(update: int) -> Callable[[], None]:
-    """SIGKILL as soon as the checkpoint of that update is there."""
-
-    def before() -> None:
-        save = RunCheckpoint.save
-
-        def save_and_die(self, trainer):
-            save(self, trainer)
-            if trainer.global_step == update:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        RunCheckpoint.save = save_and_die
-
-    return before
-
-
-def noting_draws(folder: Path, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
-    """Every update leaves a file with a random number, drawn where a policy or a loss term would draw."""
-
-    def before() -> None:
-        step = GRPOModule.training_step
-
-        def noting(self, batch, batch_idx):
-            (folder.parent / f"{folder.name}.draw{self.global_step}").write_text(str(torch.rand(()).item()))
-            step(self, batch, batch_idx)
-
-        GRPOModule.training_step = noting
-        then()
-
-    return before
 
 
 def noting_scores(folder: Path) -> None:
@@ -80,10 +45,6 @@ def noting_scores(folder: Path) -> None:
         return score(self, rows, forward)
 
     CheckpointScorer.score = noting
-
-
-def draws(folder: Path) -> list[str]:
-    return [(folder.parent / f"{folder.name}.draw{update}").read_text() for update in range(NUM_UPDATES)]
 
 
 @pytest.fixture(scope="module")
@@ -117,16 +78,6 @@ def test_killed_in_the_middle_of_a_rollout_the_log_probs_of_a_teacher_go_on_too(
     assert folder.with_suffix(".scored").read_text() == "xx", (
         "updates 3 and 4 had one rollout, which was scored before the kill"
     )
-
-
-@pytest.mark.soak
-def test_killed_with_weights_that_are_rounded_stochastically_a_run_goes_on_bit_for_bit(tmp_path):
-    half = ("--trainer.precision", "bf16-true", "--model.optimizer", "adamw_stochastic", *EVERY)
-    straight, folder = tmp_path / "straight", tmp_path / "run"
-    assert fit(straight, *half) == 0, said(straight)
-    assert fit(folder, *half, before=killed_after(3)) == -signal.SIGKILL
-    assert fit(folder, *half, "--ckpt_path", "last") == 0, said(folder)
-    assert_the_same(folder, straight)
 
 
 @pytest.fixture(scope="module")
@@ -165,46 +116,6 @@ def test_stopped_by_signals_everywhere_a_run_goes_on_bit_for_bit(whole, stopped_
 def test_random_numbers_of_an_update_do_not_depend_on_interruptions(whole, stopped_everywhere):
     assert draws(stopped_everywhere) == draws(whole)
     assert len(set(draws(whole))) == NUM_UPDATES
-
-
-EXTRAS = [
-    *(
-        "--data.passes_per_rollout",
-        "2",
-        "--data.resample_packs",
-        "1",
-        "--data.rollouts_per_epoch",
-        "1",
-        "--data.group_size",
-        "2",
-    ),
-    *("--data.program", "Counterfactual", "--data.program.fraction", "0.5", "--data.program.program", "Anchored"),
-    *("--data.program.program.attempts", "2", "--data.program.program.fraction", "0.5"),
-]
-
-
-def test_killed_in_a_second_pass_over_shuffled_episodes_a_run_goes_on_bit_for_bit(tmp_path):
-    whole, folder = tmp_path / "whole", tmp_path / "run"
-    more = (*EVERY, *EXTRAS, "--data.shuffle_episodes", "true")
-    assert fit(whole, *more) == 0, said(whole)
-    assert fit(folder, *more, before=killed_after(3)) == -signal.SIGKILL
-    assert fit(folder, *more, "--ckpt_path", "last") == 0, said(folder)
-    assert_the_same(folder, whole)
-
-
-def test_killed_in_a_second_pass_over_packs_some_of_which_were_replaced_a_run_goes_on_bit_for_bit(tmp_path):
-    whole, folder = tmp_path / "whole", tmp_path / "run"
-    more = (*EVERY, *EXTRAS, "--seed_everything", "3")
-    assert fit(whole, *more) == 0, said(whole)
-    assert fit(folder, *more, before=killed_after(3)) == -signal.SIGKILL
-    assert fit(folder, *more, "--ckpt_path", "last") == 0, said(folder)
-    resumed, uninterrupted = checkpoint(folder), checkpoint(whole)
-    assert resumed["global_step"] == uninterrupted["global_step"] == NUM_UPDATES
-    for name, tensor in uninterrupted["state_dict"].items():
-        assert torch.equal(resumed["state_dict"][name], tensor), name
-    assert metrics(folder) == metrics(whole)
-    assert any(float(row["train/resampled_packs"] or 0) for row in metrics(whole))
-    assert any(float(row["rollout/num_attempts"] or 0) for row in metrics(whole))
 
 
 def test_tensorboard_goes_on_without_repeats(whole, stopped_everywhere):

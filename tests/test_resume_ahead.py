@@ -1,22 +1,31 @@
 """With rollouts ahead, too, a run that was killed or stopped goes on as if nothing had happened."""
 
-import json
 import os
 import signal
 import threading
 from concurrent.futures import Future
 
 import pytest
-import torch
 
-from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.engines.self_test import Gap, SelfTest
 from cod_lightning.ranks import rank
 from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.training.packs import TrainingPacks
-from tests.forked_fit import EVERY, NUM_UPDATES, assert_the_same, checkpoint, fit, in_rollout, in_update, metrics, said
-from tests.test_ranks import rows, run, weights
-from tests.test_resume import draws, killed_after, noting_draws, send
+from tests.forked_fit import (
+    EVERY,
+    assert_the_same,
+    checkpoint,
+    draws,
+    fit,
+    in_rollout,
+    in_update,
+    killed_after,
+    metrics,
+    noting_draws,
+    said,
+    send,
+)
+from tests.test_ranks import rows, run
 from tests.vllm_server import FakeVLLM
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -36,37 +45,13 @@ def staleness(folder):
     return [float(row["train/staleness"]) for row in metrics(folder) if row["train/staleness"]]
 
 
-def killed_and_resumed(folder, *more, updates=(1, 3)):
-    for update in updates:
-        assert fit(folder, *more, *EVERY, "--ckpt_path", "auto", before=killed_after(update)) == -signal.SIGKILL
-        assert checkpoint(folder)["global_step"] == update
-    assert fit(folder, *more, *EVERY, "--ckpt_path", "last") == 0, said(folder)
-
-
 def test_killed_after_some_updates_a_run_with_rollouts_ahead_goes_on_bit_for_bit(whole, tmp_path):
-    killed_and_resumed(tmp_path / "run", *AHEAD)
-    assert_the_same(tmp_path / "run", whole)
-
-
-def test_killed_after_some_updates_a_run_with_two_rollouts_ahead_goes_on_bit_for_bit(tmp_path):
-    more = ("--data.max_staleness", "2", "source=Revisits", "method=grpo")
-    assert fit(tmp_path / "whole", *more) == 0, said(tmp_path / "whole")
-    assert staleness(tmp_path / "whole") == [0] * 2 + [1] * 2 + [2] * 4
-    assert max(float(row["source/revisits"] or 0) for row in metrics(tmp_path / "whole")) > 0
-    killed_and_resumed(tmp_path / "run", *more, updates=(3,))
-    assert_the_same(tmp_path / "run", tmp_path / "whole")
-
-
-def test_killed_after_some_updates_a_run_with_a_buffer_goes_on_bit_for_bit(tmp_path):
-    buffer = {
-        "class_path": "cod_lightning.training.played.PriorityBuffer",
-        "init_args": {"sigma": 4.0, "rollouts_per_sync": 2, "rollouts_begun": 3},
-    }
-    more = ("--data.max_staleness", "2", "--data.buffer", json.dumps(buffer))
-    assert fit(tmp_path / "whole", *more) == 0, said(tmp_path / "whole")
-    assert max(staleness(tmp_path / "whole")) > 0
-    killed_and_resumed(tmp_path / "run", *more)
-    assert_the_same(tmp_path / "run", tmp_path / "whole")
+    folder = tmp_path / "run"
+    for update in (1, 3):
+        assert fit(folder, *AHEAD, *EVERY, "--ckpt_path", "auto", before=killed_after(update)) == -signal.SIGKILL
+        assert checkpoint(folder)["global_step"] == update
+    assert fit(folder, *AHEAD, *EVERY, "--ckpt_path", "last") == 0, said(folder)
+    assert_the_same(folder, whole)
 
 
 def while_training_waits(act):
@@ -119,20 +104,6 @@ def test_a_second_signal_ends_at_once_a_run_that_waits_for_a_rollout(tmp_path):
     folder = tmp_path / "run"
     assert fit(folder, *AHEAD, before=while_training_waits(twice)) == -signal.SIGTERM
     assert "SIGTERM: stopping after this update; once more stops at once" in said(folder)
-
-
-@pytest.mark.parametrize("bound", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_two_ranks_with_rollouts_ahead_go_on_from_the_middle_of_one_as_if_nothing_had_happened(tmp_path, bound):
-    more = ("--data.max_staleness", str(bound), "--data.suites", "null", "--trainer.max_epochs", "2")
-    whole, folder = tmp_path / "whole", tmp_path / "run"
-    run(whole, "ddp", *more)
-    run(folder, "ddp", *more, killed=True)
-    run(folder, "ddp", *more, "--ckpt_path", "last")
-    found, expected = read_checkpoint(folder / "checkpoints" / "last.ckpt"), weights(whole)
-    assert found.global_step == NUM_UPDATES
-    assert all(torch.equal(found.weights()[name], tensor) for name, tensor in expected.items())
-    assert rows(folder) == rows(whole)
-    assert {float(row["train/staleness"]) for row in rows(whole)[2:] if row["train/staleness"]} == {1.0, float(bound)}
 
 
 @pytest.mark.soak

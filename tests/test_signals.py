@@ -18,7 +18,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.transcript import dump
 from cod_lightning.types import Split, StopReason
 from tests.chat_server import ChatServer, said
-from tests.test_curriculum import BANDIT
+from tests.test_killed_with import BANDIT
 from tests.test_ranks import STOPPED_AT, rows, run, teacher, weights  # noqa: F401
 from tests.vllm_server import FakeVLLM
 
@@ -102,7 +102,7 @@ PARTS = {
         ),
     ],
     "replay for packs without signal, bandit": lambda policy, transcripts: [
-        *("method=grpo", "replay=SignalReplay", *BANDIT),
+        *("method=grpo", "replay=SignalReplay", *BANDIT.split()),
     ],
     "proposer and solver, ahead": lambda policy, transcripts: [
         *(

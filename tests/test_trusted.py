@@ -1,5 +1,6 @@
 """A foreign run's config names classes; only those of this project are imported without `--trust`."""
 
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -39,8 +40,7 @@ def foreign(tmp_path, monkeypatch):
     "key",
     [
         "data.env",
-        "trainer.callbacks",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("model.loss", "trainer.logger")),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("trainer.callbacks", "model.loss", "trainer.logger")),
     ],
 )
 def test_a_policy_of_a_foreign_run_imports_no_foreign_module(foreign, capsys, command, shorthand, key):
@@ -103,41 +103,34 @@ def served(**options):
     return {"engine": SERVER | {"init_args": options}}
 
 
+HARMFUL = [
+    (judged("http://localhost@evil.example/v1"), "data.rewards.j.init_args.base_url", "no address of another machine"),
+    ({"env": TESTED}, "data.env.init_args.scorer.class_path", "nothing that runs programs"),
+    (served(local={"arguments": ["--trust-remote-code"]}), "data.engine.init_args.local.arguments", "no arguments"),
+    (judged("http://evil.example/v1"), "data.rewards.j.init_args.base_url", "no address of another machine"),
+    (served(urls=["http://evil.example"]), "data.engine.init_args.urls", "no address of another machine"),
+    *(({"env": env}, "data.env.class_path", "nothing that runs programs") for env in (VERIFIED, PLAYED, SERVED_TOOLS)),
+]
+
+
+@pytest.mark.parametrize(("data", "key", "expected"), HARMFUL[:1] + HARMFUL[2:])
+def test_a_config_that_sends_a_key_away_or_runs_a_program_is_harmful_unless_it_is_trusted(data, key, expected):
+    with only_from(OWN, trust=False):
+        with pytest.raises(ConfigError, match=f"{re.escape(key)} is .*{expected}"):
+            check_harmless({"data": data})
+        check_harmless({"data": judged("http://127.0.0.1:8000/v1")})
+    with only_from(OWN, trust=True):
+        check_harmless({"data": data})
+
+
 @pytest.mark.parametrize(
     "as_text", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "YAML in a text"]
 )
 @pytest.mark.parametrize(
     ("data", "key", "expected"),
-    [
-        pytest.param(
-            judged("http://evil.example/v1"),
-            "data.rewards.j.init_args.base_url",
-            "no address of another machine",
-            marks=pytest.mark.slow,
-        ),
-        (
-            judged("http://localhost@evil.example/v1"),
-            "data.rewards.j.init_args.base_url",
-            "no address of another machine",
-        ),
-        pytest.param(
-            served(urls=["http://evil.example"]),
-            "data.engine.init_args.urls",
-            "no address of another machine",
-            marks=pytest.mark.slow,
-        ),
-        (served(local={"arguments": ["--trust-remote-code"]}), "data.engine.init_args.local.arguments", "no arguments"),
-        ({"env": TESTED}, "data.env.init_args.scorer.class_path", "nothing that runs programs"),
-        pytest.param({"env": VERIFIED}, "data.env.class_path", "nothing that runs programs", marks=pytest.mark.slow),
-        pytest.param({"env": PLAYED}, "data.env.class_path", "nothing that runs programs", marks=pytest.mark.slow),
-        pytest.param(
-            {"env": SERVED_TOOLS}, "data.env.class_path", "nothing that runs programs", marks=pytest.mark.slow
-        ),
-    ],
+    [pytest.param(*one, marks=[pytest.mark.slow] * (n > 1)) for n, one in enumerate(HARMFUL)],
 )
-def test_a_foreign_run_sends_no_key_away_and_runs_no_program(
-    foreign, capsys, monkeypatch, data, key, expected, as_text
-):
+def test_a_foreign_run_sends_no_key_away_and_runs_no_program(foreign, capsys, data, key, expected, as_text):
     import torch
 
     (foreign / "rows.jsonl").write_text('{"prompt": "p", "answer": [{"input": "", "output": "1"}]}\n' * 40)
@@ -150,10 +143,6 @@ def test_a_foreign_run_sends_no_key_away_and_runs_no_program(
     assert said.startswith(f"error: {key} is "), said
     assert expected in said
     assert said.endswith("Add --trust if you trust the run as you would a program.")
-    with only_from(OWN, trust=True):
-        check_harmless({"data": data})
-    with only_from(OWN, trust=False):
-        check_harmless({"data": judged("http://127.0.0.1:8000/v1")})
 
 
 def test_a_warm_start_in_another_environment_of_a_foreign_run_runs_no_program_either(foreign):
@@ -194,7 +183,7 @@ def test_aliases_that_multiply_are_refused_before_anything_walks_through_them(fo
 
 
 @pytest.mark.parametrize(
-    "written", [b"[1, 2]", b"", b"\xff\xfe", b"[" * 3000, b"a: &a [*a]", b"a: !!python/name:os.system"]
+    "written", [b"[1, 2]", b"", b"\xff\xfe", b"[" * 1000, b"a: &a [*a]", b"a: !!python/name:os.system"]
 )
 def test_a_run_whose_config_cannot_be_read_is_refused_in_one_line(foreign, capsys, written):
     (foreign / "config.yaml").write_bytes(written)

@@ -25,7 +25,16 @@ def _beside_files_and_without_work(tmp_path, monkeypatch):
     monkeypatch.setattr(inspect, "getsource", SOURCES_READ_ONCE)
 
 
-@pytest.mark.parametrize(("usage", "names"), usages(QUICK), ids=str)
+def quick():
+    """All, and in the default tests every fourth that composes the jobs of a sweep."""
+    sweeps = 0
+    for one in usages(QUICK):
+        composes = one[0].startswith("sweep --config smoke")
+        yield pytest.param(*one, marks=[pytest.mark.slow] * (composes and sweeps % 4 != 0))
+        sweeps += composes
+
+
+@pytest.mark.parametrize(("usage", "names"), list(quick()), ids=str)
 def test_a_wrong_usage_is_answered_with_its_key_its_value_and_a_remedy(usage, names):
     assert findings(usage, names) == []
 

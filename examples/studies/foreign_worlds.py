@@ -281,7 +281,7 @@ The warm start at T=0.3 ends no lower than the trained policy.
 """
 SERVED = """
 One policy trained on the guides' hidden number in this process, behind an OpenEnv server and as a taskset of verifiers
-(`tests/soak/same_curves.py`): of metrics.csv only {columns} differ, by rounding (about 1e-7).
+(`examples/studies/same_curves.py`): of metrics.csv only {columns} differ, by rounding (about 1e-7).
 """
 
 

@@ -113,7 +113,7 @@ REST = """
 **Without training**: `evolve` rewrites the hint that every agent begins with. It found a better text in {changed} of {runs}
 runs, by {gain} of reward at most.
 
-**Deployed**: an agent's folder after 2,000 tasks (`tests/soak/store_sizes.py`) takes, in MiB:
+**Deployed**: an agent's folder after 2,000 tasks (`examples/studies/store_sizes.py`) takes, in MiB:
 {sizes}.
 """
 HALF, CHANGED = ("packs_32", slice(16, None)), ("changed_32", slice(24, None))

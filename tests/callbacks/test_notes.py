@@ -22,8 +22,8 @@ class Equal(WordWorld):
         return observation, 0.0, terminated, truncated, info
 
 
-def fit(folder, world, max_new_tokens):
-    sizes = {"updates_per_rollout": 1, "rollouts_per_epoch": 4, "max_new_tokens": max_new_tokens}
+def fit(folder, world, max_new_tokens, **sizes):
+    sizes |= {"updates_per_rollout": 1, "rollouts_per_epoch": 4, "max_new_tokens": max_new_tokens}
     small_fit(folder, WeightSync(self_test=None), Notes(), world=world, lr=1e-4, **sizes)
 
 
@@ -38,7 +38,7 @@ def test_turns_cut_at_one_token_are_noted_once_with_the_key_and_its_value(tmp_pa
 
 
 def test_rewards_that_are_equal_in_three_rollouts_are_noted_once(tmp_path, capsys):
-    fit(tmp_path, Equal(), 16)
+    fit(tmp_path, Equal(), 16, packs_per_rollout=1, group_size=2)
     (equal,) = [note for note in notes(capsys) if "max_new_tokens" not in note]
     assert equal.startswith("note: in 3 rollouts in a row siblings had equal rewards in every task")
 

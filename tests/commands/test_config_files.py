@@ -75,13 +75,10 @@ def test_a_typed_list_of_mappings_takes_the_place_of_the_config_s(tmp_path):
         (["--data.env", "own.World", "--data.env.max_turns", "3"], False),
         (["--config", "later.yaml"], False),
         (["--data.env", "later_world.yaml"], False),
-        (["--data.env", "./later_world.yaml"], False),
         (["--data.env", '{"class_path": "own.World", "init_args": {"max_turns": 3}}'], False),
-        (["--data.env={class_path: own.World}"], False),
         (["--data.env", "{max_turns: 3}"], True),
         (["--data.env", "options.yaml"], True),
         (["--data.env", "cod_lightning.envs.levers.Levers"], True),
-        (["--data.env.max_turns", "3"], True),
     ],
 )
 def test_an_environment_of_another_class_takes_no_options_from_the_one_that_it_replaces(tmp_path, more, kept):
@@ -92,9 +89,7 @@ def test_an_environment_of_another_class_takes_no_options_from_the_one_that_it_r
     assert ("protocol" in env.get("init_args", {})) is kept, "which a World with such an option would take"
 
 
-@pytest.mark.parametrize(
-    "before", [["--print_config"], ["--model.lr=0.5"], ["--data.context.init_args.penalty", "-1"], []]
-)
+@pytest.mark.parametrize("before", [["--print_config"], ["--data.context.init_args.penalty", "-1"]])
 def test_a_group_choice_may_stand_anywhere_else(before):
     argv = expand(["--config", "smoke", *before, "env=frozen_lake_3x3"]).argv
     assert " ".join(argv[2:]).replace("=", " ") == " ".join(before).replace("=", " ")
@@ -123,10 +118,7 @@ def test_a_config_without_a_name_says_what_there_is():
         expand(["--config"])
 
 
-@pytest.mark.parametrize(
-    "typed",
-    ["env=doors", "--env doors", "--env=doors", "--data.env doors", "data.env=doors", "--data.env=env/doors.yaml"],
-)
+@pytest.mark.parametrize("typed", ["env=doors", "--env doors", "--data.env=env/doors.yaml"])
 def test_every_way_to_name_a_shipped_world_says_the_same(typed):
     assert composed_of("--config", "smoke", *typed.split())["data"]["env"] == yaml.safe_load(
         find_config("env/doors").read_text()
@@ -167,7 +159,7 @@ def test_a_world_in_json_is_no_path_however_long_it_is():
     assert composed_of("--config", "smoke", "--data.env", json.dumps(world))["data"]["env"] == world
 
 
-@pytest.mark.parametrize("typed", ["loss=GSPO", "--loss GSPO", "model.loss=GSPO", "--model.loss GSPO"])
+@pytest.mark.parametrize("typed", ["loss=GSPO", "--model.loss GSPO"])
 def test_a_class_by_its_name_takes_no_options_from_the_one_that_it_replaces(typed):
     assert composed_of("--config", "smoke", *typed.split())["model"]["loss"] == {"class_path": "GSPO"}
 

@@ -20,8 +20,8 @@ from cod_lightning.methods.noisy import NoisyPairwiseJudge
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 
-PLAIN = Suite(name="plain", num_packs=6, pack_size=3, controls=CONTROLS, reference_packs=4, warm_start_temperatures=())
-CHANGING = Suite(name="changing", num_packs=6, pack_size=None, wrap="non_stationary", warm_start_temperatures=())
+PLAIN = Suite(name="plain", num_packs=3, pack_size=3, controls=CONTROLS, reference_packs=2, warm_start_temperatures=())
+CHANGING = Suite(name="changing", num_packs=3, pack_size=None, wrap="non_stationary", warm_start_temperatures=())
 
 
 def parts(folder: Path, suites: list[Suite]) -> tuple[L.Trainer, GRPOModule, RolloutDataModule]:
@@ -71,7 +71,7 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 def test_every_control_is_in_the_file_under_its_name(tested: tuple[Any, Any]) -> None:
     record = tested[0]["suites"]["plain"]
     assert set(record["controls"]) == set(map(str, CONTROLS)) - {"no_world_memory"}, "levers remember nothing"
-    assert [p["n"] for p in record["controls"]["oracle"]] == [4] * 3
+    assert [p["n"] for p in record["controls"]["oracle"]] == [2] * 3
     assert [p["success"] for p in record["controls"]["oracle"]] == [1.0] * 3
     assert record["controls"]["shuffled_context"][0] == record["positions"][0], "both begin without a context"
 
@@ -81,7 +81,7 @@ def test_the_gain_over_the_agent_without_context_is_normalised_by_the_environmen
 ) -> None:
     gain = tested[0]["suites"]["plain"]["figures"]["stateful_gain"]
     assert (gain["control"], gain["r_max"]) == ("no_context", 1.0)
-    assert gain["gain_norm"]["n"] == 6
+    assert gain["gain_norm"]["n"] == 3
     assert len(gain["gain_t"]) == 3
 
 

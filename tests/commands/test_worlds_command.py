@@ -68,7 +68,16 @@ def test_a_file_that_cannot_be_asked_is_answered_in_a_line(tmp_path, capsys, row
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", files_of("env"))
+def _worlds():
+    """All, and in the default tests the first of each kind."""
+    seen = set()
+    for name in files_of("env"):
+        kind = name.partition("_")[0]
+        yield pytest.param(name, marks=[pytest.mark.slow] * (kind in seen))
+        seen.add(kind)
+
+
+@pytest.mark.parametrize("name", list(_worlds()))
 def test_a_shipped_world_is_built_by_its_name_and_draws_packs(name, tmp_path):
     if module := next((NEEDS[begin] for begin in NEEDS if name.startswith(begin)), None):
         pytest.importorskip(module, reason=f"pip install 'cod-lightning[{module.replace('_', '-')}]'")

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.hostile_text import hidden_letter
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Turn
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Turn
 from tests.asked import answered, opened, shown
+from tests.lived_tasks import turn
 
 NATURAL = ("--- Start of updated hints ---", "--- End of updated hints ---")
 COMPACT = ("<hints>", "</hints>")
@@ -21,20 +22,6 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 # any unicode, lone surrogates included, with the dangerous spellings made likely
 PIECES = st.one_of(st.text(), st.sampled_from([*NATURAL, *COMPACT, *SPECIAL, "---", "\n", "`" * 5, "\ud800"]))
 HOSTILE = st.lists(PIECES, max_size=8).map("".join)
-
-
-def turn(observation: str, response: str) -> Turn:
-    return Turn(
-        new_ids=(1,),
-        extends=False,
-        action_ids=(2,),
-        behaviour_logprobs=(0.0,),
-        stop=StopReason.STOP,
-        policy_version=0,
-        prompt_digest=0,
-        observation=observation,
-        response=response,
-    )
 
 
 def solved(*turns: Turn, hint: str = "", feedback: str = "goal 1=up", reward: float | None = 0.5) -> Episode:

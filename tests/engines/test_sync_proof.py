@@ -51,7 +51,7 @@ def test_noise_as_large_as_the_step_decides_nothing():
     assert Lag.of(new, new, new).error == float("inf")
 
 
-# All pairs of faults and precisions are in `make soak` (tests/soak/syncs.py).
+# All pairs of faults and precisions are in `make studies` (examples/studies/syncs.py).
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "NF4"])
 def test_clean_syncs_raise_no_alarm(precision):
     run = Run(precision, SOUND)
@@ -59,7 +59,15 @@ def test_clean_syncs_raise_no_alarm(precision):
     assert run.sync.last_moved > 0
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+KINDS = (
+    "one layer stale", "one row wrong", "matrices off by 1 %", "two layers swapped", "one matrix transposed",
+    "rounded to another precision",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(one, id=one.name, marks=[pytest.mark.slow] * (one.name in KINDS)) for one in FAULTS]
+)
 def test_a_planted_fault_is_named_by_the_second_sync(fault):
     at, said = Run("LoRA on bfloat16" if fault.fits("LoRA on bfloat16") else "bfloat16", fault)(2)
     assert at == 2, said
@@ -67,11 +75,9 @@ def test_a_planted_fault_is_named_by_the_second_sync(fault):
 
 
 def test_what_differs_is_said_by_its_kind():
-    names = (
-        "one layer stale", "one row wrong", "matrices off by 1 %", "two layers swapped", "one matrix transposed",
-        "rounded to another precision",
-    )  # fmt: skip
-    said = {name: Run("float32", BY_NAME[name])(2)[1] for name in names}
+    found = {name: Run("float32", BY_NAME[name])(2) for name in KINDS}
+    assert {at for at, _ in found.values()} == {2}
+    said = {name: text for name, (_, text) in found.items()}
     assert "layers.1.self_attn.q_proj.weight is that of the sync before (stale)" in said["one layer stale"]
     assert "embed_tokens.weight differs in 1 of" in said["one row wrong"]
     assert "is 1.01 times what was sent" in said["matrices off by 1 %"]

@@ -8,13 +8,7 @@ import pytest
 import torch
 
 from cod_lightning.methods.bandit import Bandit, mean_absolute
-from cod_lightning.training.packs import PackChoice, PackOutcomes
-from tests.credit_tables import plain_credit
-
-
-def outcomes(categories, values, valid=None):
-    choices = [PackChoice(index, category) for index, category in enumerate(categories)]
-    return PackOutcomes(choices=choices, credit=plain_credit(torch.tensor(values), valid))
+from tests.training.test_packs import outcomes
 
 
 def bandit(categories=("a", "b"), seed=1, **options):

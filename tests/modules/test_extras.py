@@ -15,7 +15,7 @@ from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.terms import EntropyBonus
 from tests.credit_tables import advantage, kept_credit
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
-from tests.stubs import WordWorld
+from tests.stubs import Unrewarding, WordWorld
 
 
 def fit(tmp_path, max_epochs=1, world=None, of_data=None, **module):
@@ -68,18 +68,6 @@ def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_
     assert logged["rollout/num_attempts"] == 4 * 3 * 2 * (2 + 2)
     assert 0 < logged["time/attempts_s"] < logged["time/rollout_s"]
     assert logged["rollout/token_drift"] == 0
-
-
-class Unrewarding(WordWorld):
-    """In every other pack all rewards are 0."""
-
-    def reset(self, *, seed=None, options=None):
-        self.worthless = int(options["task"].id.partition(".")[0]) % 2 == 1
-        return super().reset(options=options)
-
-    def step(self, action):
-        text, reward, *rest = super().step(action)
-        return text, reward * (not self.worthless), *rest
 
 
 def test_packs_without_signal_are_replaced_and_counted(tmp_path):

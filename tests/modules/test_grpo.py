@@ -21,7 +21,7 @@ from cod_lightning.training.update import plan_update, split_by_token_budget
 from tests.credit_tables import advantage, cube, kept_credit
 from tests.loss_inputs import LOSSES
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
-from tests.stubs import WordWorld
+from tests.stubs import Unrewarding, WordWorld
 
 
 class Recorder(Updates):
@@ -194,6 +194,8 @@ def accumulated(module, batch, budget):
     return torch.cat([p.grad.flatten() for p in module.model.parameters()]), len(parts)
 
 
+OF_EACH_KIND = ("rec", "dapo", "loop turn", "nft", "sdpo", "clip cov", "kl cov")
+"""Of losses: by token, by turn, by what becomes of an episode, over pairs, by marks of the whole update."""
 MANY = {"clip cov": ClipCov(drop_fraction=0.2, cov_low=0.0, cov_high=9.0), "kl cov": KLCov(penalised_fraction=0.2)}
 
 
@@ -202,7 +204,10 @@ MANY = {"clip cov": ClipCov(drop_fraction=0.2, cov_low=0.0, cov_high=9.0), "kl c
     [{}, pytest.param({"terms": [EntropyBonus(coefficient=0.1)]}, marks=pytest.mark.slow)],
     ids=["alone", "with terms"],
 )
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in OF_EACH_KIND)) for name in LOSSES],
+)
 def test_the_token_budget_does_not_change_the_gradient_of_any_loss(trained, name, terms, monkeypatch):
     module, batch = trained
     for key, value in ({"loss": MANY.get(name, LOSSES[name][0])} | terms).items():
@@ -219,18 +224,6 @@ def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path):
     first, *_, last = [values["train/divergence"] for values in recorder.values]
     assert first == pytest.approx(0.0, abs=1e-6)
     assert last != 0.0
-
-
-class Unrewarding(WordWorld):
-    """In every other pack all rewards are 0."""
-
-    def reset(self, *, seed=None, options=None):
-        self.worthless = int(options["task"].id.partition(".")[0]) % 2 == 1
-        return super().reset(options=options)
-
-    def step(self, action):
-        text, reward, *rest = super().step(action)
-        return text, reward * (not self.worthless), *rest
 
 
 def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_out_of_the_mean(tmp_path):

@@ -107,10 +107,17 @@ def test_fit_validate_test_and_predict_run_in_half_precision(tmp_path, precision
     assert watch.predicted == 300
 
 
-@HALF
-def test_the_rows_of_an_update_and_its_loss_stay_in_float32(tmp_path, precision):
-    module, data, lightning, watch = online(tmp_path, precision)
+@pytest.fixture(scope="module", params=["bf16-true", pytest.param("bf16-mixed", marks=pytest.mark.slow)])
+def trained(request, tmp_path_factory):
+    """Module, DataModule and what was watched after a training, its credit, and what gives a table its credit."""
+    module, data, lightning, watch = online(tmp_path_factory.mktemp("run"), request.param)
+    credited, credits = module.credited, kept_credit(module)
     lightning.fit(module, data)
+    return module, data, watch, credits, credited
+
+
+def test_the_rows_of_an_update_and_its_loss_stay_in_float32(trained):
+    module, data, watch, *_ = trained
     (_, groups), *_ = [played for played in watch.groups if played[0] == "train"]
     index = {group.pack.id: g for g, group in enumerate(groups)}
     sampled = collate(segments_of(groups[:2]), credit_table(groups), index, pad_id=data.chat.pad_id)
@@ -126,13 +133,10 @@ def test_the_rows_of_an_update_and_its_loss_stay_in_float32(tmp_path, precision)
         assert not torch.equal(inputs.policy_logprobs, inputs.policy_logprobs.bfloat16().float())
 
 
-@HALF
-def test_advantages_do_not_depend_on_the_precision(tmp_path, precision):
-    module, data, lightning, _ = online(tmp_path, precision)
-    credited, inside = module.credited, kept_credit(module)
-    lightning.fit(module, data)
-    assert inside
-    for found in inside:
+def test_advantages_do_not_depend_on_the_precision(trained):
+    *_, credits, credited = trained
+    assert credits
+    for found in credits:
         expected = credited(found.table)
         assert found.values.dtype == torch.float32
         assert torch.equal(found.values, expected.values)
@@ -164,9 +168,8 @@ def test_the_log_probs_of_other_models_are_computed_in_the_precision_of_training
     assert set(first.tolist()) <= set(scored.tolist())
 
 
-def test_rotary_frequencies_are_moved_and_never_cast(tmp_path):
-    module, data, lightning, _ = online(tmp_path, "bf16-true")
-    lightning.fit(module, data)
+def test_rotary_frequencies_are_moved_and_never_cast(trained):
+    module, data, *_ = trained
     rotary = module.model.base_model.rotary_emb
     fresh: Any = TinyPolicy(**TINY).model(data.chat.tokenizer).base_model
     exact = fresh.rotary_emb.inv_freq

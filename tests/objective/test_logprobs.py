@@ -5,7 +5,7 @@ import torch
 
 from cod_lightning.objective import logprobs
 from cod_lightning.objective.logprobs import action_logprobs
-from tests.benchmarks import bench_logprobs as bench
+from examples.studies.speed import bench_logprobs as bench
 from tests.dense_logprobs import token_logprobs
 
 

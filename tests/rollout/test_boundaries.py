@@ -107,8 +107,13 @@ def raising(error):
     return does
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("method", ["reset", "step", "rules", "success", "status", "close"])
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        *(("step", error) for error in ERRORS),
+        *((method, SystemExit) for method in ("reset", "rules", "success", "status", "close")),
+    ],
+)
 def test_whatever_an_environment_raises_costs_its_lifecycles_alone(method, error):
     found = groups(BadWorld(method, raising(error)))
     assert lost(found) == [False, True, False]
@@ -116,8 +121,9 @@ def test_whatever_an_environment_raises_costs_its_lifecycles_alone(method, error
     assert others_are_the_same(found)
 
 
-@pytest.mark.parametrize("error", [*ERRORS, StopAsyncIteration])
-@pytest.mark.parametrize("method", ["reset", "step"])
+@pytest.mark.parametrize(
+    ("method", "error"), [("reset", KeyboardInterrupt), *(("step", error) for error in (*ERRORS, StopAsyncIteration))]
+)
 def test_what_an_environment_raises_in_a_thread_costs_its_lifecycles_alone(method, error):
     world = BadWorld(method, raising(error))
     world.traits = Traits(blocking=True)
@@ -209,8 +215,13 @@ class BadContext(PlainContext):
         return super().update(state, rules, episode, tokens)
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("method", ["empty", "text", "prepare", "feedback", "on_turn", "update"])
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        *(("update", error) for error in ERRORS),
+        *((method, SystemExit) for method in ("empty", "text", "prepare", "feedback", "on_turn")),
+    ],
+)
 def test_whatever_a_mechanism_raises_is_a_context_failure_and_not_the_environment_s(method, error):
     found = groups(mechanism=BadContext(method, raising(error)), num_packs=1)
     assert count_faults(found) == {"ContextFailure": 2}

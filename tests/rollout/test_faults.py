@@ -77,12 +77,13 @@ def test_turns_before_the_deadline_are_kept():
     assert len(group.lifecycles[0].episodes[0].turns) == 2
 
 
-def test_without_deadlines_nobody_is_in_a_hurry():
-    class Slow(FunctionEngine):
-        async def generate(self, request):
-            await asyncio.sleep(0.05)
-            return await super().generate(request)
+class Slow(FunctionEngine):
+    async def generate(self, request):
+        await asyncio.sleep(0.05)
+        return await super().generate(request)
 
+
+def test_without_deadlines_nobody_is_in_a_hurry():
     assert faults(live(Slow(lambda _: SAY_W1))) == [[], [], []]
 
 

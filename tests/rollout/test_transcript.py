@@ -99,7 +99,7 @@ def groups(draw: st.DrawFn) -> Group:
     return Group(pack=drawn, lifecycles=lifecycles)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(groups(), max_size=3))
 def test_what_is_dumped_is_loaded_again_to_the_last_bit(written: list[Group]) -> None:
     lines = [line for step, one in enumerate(written) for line in dump(one, step=step)]

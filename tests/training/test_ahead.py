@@ -140,7 +140,9 @@ def test_a_validation_within_a_rollout_waits_for_the_one_under_way_and_plays_the
     assert recorder.versions == [[1]] * 2 * UPDATES
 
 
-@pytest.mark.parametrize(("engine", "more"), [(Slow, ()), (TransformersEngine, (Waits(),))])
+@pytest.mark.parametrize(
+    ("engine", "more"), [(Slow, ()), pytest.param(TransformersEngine, (Waits(),), marks=pytest.mark.slow)]
+)
 def test_figures_and_weights_do_not_depend_on_who_is_faster(usual, tmp_path, engine, more):
     module, recorder = fit(tmp_path, made(engine=engine()), more=more)
     assert recorder.values == usual[1].values

@@ -108,7 +108,7 @@ class Straggling(WordWorld):
         return super().reset(options=options)
 
 
-@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("in_order", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_straggler_holds_up_no_other_group_and_out_of_order_no_update_until_it_would_be_too_old(
     server, tmp_path, in_order
 ):

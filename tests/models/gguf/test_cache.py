@@ -73,7 +73,10 @@ def test_another_content_under_the_same_name_is_another_checkpoint(kept, tmp_pat
     assert checkpoint_folder(str(file), KEY) != first
 
 
-@pytest.mark.parametrize("damage", ["a flipped bit", "a file less", "nothing but a folder", "a foreign record"])
+RARE = [pytest.param(one, marks=pytest.mark.slow) for one in ("a file less", "nothing but a folder")]
+
+
+@pytest.mark.parametrize("damage", ["a flipped bit", "a foreign record", *RARE])
 def test_a_damaged_entry_is_made_anew(damage, kept, made, monkeypatch, tmp_path):
     file = str(tiny_file(tmp_path / "tiny.gguf"))
     folder = kept / checkpoint_folder(file, KEY).rpartition("/")[2]
@@ -180,6 +183,7 @@ def test_adapters_and_teachers_take_a_file_too(tmp_path):
     assert teacher.num_weight_bytes() > 0
 
 
+@pytest.mark.slow  # test_header.py refuses it without a run
 def test_fit_refuses_a_truncated_file_in_one_line_before_it_trains(tmp_path):
     file = tiny_file(tmp_path / "tiny.gguf")
     file.write_bytes(file.read_bytes()[:-100])

@@ -1,6 +1,6 @@
 """Python's part of a rollout: processor time of a turn where the engine answers at once.
 
-    PYTHONPATH=. python tests/benchmarks/bench_turns.py [--packs 32] [--repeats 25]
+    PYTHONPATH=. python examples/studies/speed/bench_turns.py [--packs 32] [--repeats 25]
 
 Lifecycles of the quick start's warm start on 3x3 lakes, eight siblings a pack, played once by the real engine; then the same again,
 with its recorded completions for an engine. One thread; microseconds of the process over all turns. Compare two checkouts by
@@ -14,8 +14,8 @@ from typing import Any
 
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.transformers import TransformersEngine
-from tests.benchmarks.quick_start import QuickStart
-from tests.benchmarks.results import Table, report, spread
+from examples.studies.speed.quick_start import QuickStart
+from examples.studies.speed.results import Table, report, spread
 
 SIBLINGS = 8
 

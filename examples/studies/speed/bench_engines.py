@@ -1,6 +1,6 @@
 """Engines beside each other in one rollout of fixed work: ours, `model.generate` afresh every turn, and vLLM where it is installed.
 
-    PYTHONPATH=. python tests/benchmarks/bench_engines.py [--lifecycles 32 256] [--repeats 5] [--threads 2]
+    PYTHONPATH=. python examples/studies/speed/bench_engines.py [--lifecycles 32 256] [--repeats 5] [--threads 2]
 
 Packs of two tasks of 6 turns, 4 tokens a turn, a tiny Qwen3 whose heads vLLM can serve, random weights. vLLM is in an environment
 of its own (`tests/vllm/make_venv.sh`): run this file with the Python of that one. A repeat plays the same packs with each engine.
@@ -25,11 +25,11 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from tests.benchmarks.fixed_work import Endless, FixedWork
-from tests.benchmarks.generate_engine import GenerateEngine
-from tests.benchmarks.packs import training_packs
-from tests.benchmarks.quick_start import num_sampled
-from tests.benchmarks.results import Table, report, spread
+from examples.studies.speed.fixed_work import Endless, FixedWork
+from examples.studies.speed.generate_engine import GenerateEngine
+from examples.studies.speed.packs import training_packs
+from examples.studies.speed.quick_start import num_sampled
+from examples.studies.speed.results import Table, report, spread
 
 SIBLINGS, TASKS, TURNS, TOKENS = 8, 2, 6, 4
 

@@ -1,4 +1,4 @@
-"""The page of what differs from the published settings: `PYTHONPATH=. python tests/as_published.py` writes docs/as_published.md.
+"""The page of what differs from the published settings: `PYTHONPATH=. python examples/studies/as_published.py` writes it.
 
 Our values are those that a config resolves to; theirs, with their keys, are in as_published.yaml.
 """
@@ -16,16 +16,16 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.modules import GRPOModule
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "as_published.md"
-TABLE = yaml.safe_load((ROOT / "tests" / "as_published.yaml").read_text())
+TABLE = yaml.safe_load((Path(__file__).with_suffix(".yaml")).read_text())
 ABOUT = f"""# As published, setting for setting
 
 After this page you know what each of our configs of the paper's runs sets as the official release does, and what differs.
 
-`PYTHONPATH=. python tests/as_published.py` writes this page, and a test holds our configs to it. Theirs are the files of the
+`PYTHONPATH=. python examples/studies/as_published.py` writes this page, and a test holds our configs to it. Theirs are the files of the
 [release]({TABLE["release"]}), at the commit that each table names; *workflow* is their code. Tables have what differs, and what
-differs as in setting A is listed there alone; the settings that are equal, with their keys, are in `tests/as_published.yaml`."""
+differs as in setting A is listed there alone; the settings that are equal, with their keys, are in `as_published.yaml` beside that script."""
 
 
 class Row(NamedTuple):

@@ -13,7 +13,7 @@ import torch
 
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.models.memory_plan import GIB
-from tests.gpu.parts import (
+from examples.studies.gpu.parts import (
     Rows,
     attempt,
     loss_of,
@@ -24,9 +24,9 @@ from tests.gpu.parts import (
     sampled,
     synced,
 )
-from tests.gpu.sizes import Sizes
+from examples.studies.gpu.sizes import Sizes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def sleep(sizes: Sizes) -> Rows:

@@ -1,6 +1,6 @@
 """Training steps of this project, one for every line on standard input; what `bench_end_to_end.py` drives.
 
-PYTHONPATH=. python tests/benchmarks/our_steps.py --model FOLDER --turns 6 --threads 2 [--per_turn]
+PYTHONPATH=. python examples/studies/speed/our_steps.py --model FOLDER --turns 6 --threads 2 [--per_turn]
 """
 
 import argparse
@@ -23,7 +23,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Episode, Group
-from tests.benchmarks.fixed_work import Endless, FixedWork, Scale
+from examples.studies.speed.fixed_work import Endless, FixedWork, Scale
 
 
 def apart(episode: Episode) -> Episode:

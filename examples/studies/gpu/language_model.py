@@ -16,10 +16,10 @@ import yaml
 
 from cod_lightning.envs.code_labels import CodeLabels
 from cod_lightning.envs.levers.wording import NaturalLevers
-from tests.gpu.parts import Rows, attempt
-from tests.gpu.sizes import Sizes
+from examples.studies.gpu.parts import Rows, attempt
+from examples.studies.gpu.sizes import Sizes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KEPT = ("evaluation.json", "metrics.csv", "output.txt", "report.html")
 """Files of a run that are kept beside the page, its recorded lifecycles too."""
 _TWIN_TIME = "00:00:01:00"

@@ -1,6 +1,6 @@
 """Faults of weight syncs, planted in every precision, and clean syncs; writes docs/results/syncs.json and syncs.md.
 
-PYTHONPATH=. python tests/soak/syncs.py --out docs/results [--precisions NF4]
+PYTHONPATH=. python examples/studies/syncs.py --out docs/results [--precisions NF4]
 
 Of the precisions that are not named the file's rows stay.
 """
@@ -23,7 +23,7 @@ says what was first to name it at that sync: **d**igests of the engine's own ten
 earlier sync, or the **s**elf-test), `.` where nothing did. The first letter is with the digests, the second for an engine that
 is known by its samples alone.
 
-    PYTHONPATH=. python tests/soak/syncs.py --out docs/results
+    PYTHONPATH=. python examples/studies/syncs.py --out docs/results
 
 {table}
 

@@ -1,13 +1,13 @@
 """A whole training step, ours against TRL's GRPOTrainer and against one training sample a turn: equal work, steps in turn.
 
-    PYTHONPATH=. python tests/benchmarks/bench_end_to_end.py [--turns 6 24] [--long] [--repeats 7] [--threads 2] [--trl PYTHON]
+    PYTHONPATH=. python examples/studies/speed/bench_end_to_end.py [--turns 6 24] [--long] [--repeats 7] [--trl PYTHON]
 
 A step is 256 solve episodes (32 prompts, 8 siblings) of a fixed number of turns and of 4 sampled tokens a turn, and one
 optimizer update; TRL has no lifecycles, so packs have one task. The tiny Qwen3 of the quick start, the same weights, prompts and
 number of tokens for all. With --long it is 8 dialogues of 2,000 tokens, a sixth of them sampled, by a Qwen3 of 25 million
-parameters in bfloat16: a stand-in for a language model. TRL runs in an environment of its own
-(`tests/benchmarks/make_trl_venv.sh`), in its two ways of many turns (long dialogues: in the faster one); of the micro-batch sizes
-tried its fastest counts. A step of each is made in turn, so that all see the same machine.
+parameters in bfloat16: a stand-in for a language model. TRL runs in an environment of its own (`make_trl_venv.sh`), in its two
+ways of many turns (long dialogues: in the faster one); of the micro-batch sizes tried its fastest counts. A step of each is
+made in turn, so that all see the same machine.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.models import TinyPolicy
-from tests.benchmarks.fixed_work import RULE_WORDS, FixedWork, Scale, scale_of, text
-from tests.benchmarks.results import Table, report, spread
-from tests.benchmarks.workers import Worker, in_turn
+from examples.studies.speed.fixed_work import RULE_WORDS, FixedWork, Scale, scale_of, text
+from examples.studies.speed.results import Table, report, spread
+from examples.studies.speed.workers import Worker, in_turn
 
 HERE = Path(__file__).parent
 TEMPLATE = (

@@ -1,8 +1,8 @@
 """`make gpu`: what a GPU does, part by part, into docs/results/gpu.md. Each part has a process and a time limit of its own.
 
-    python tests/gpu/measure.py                          # all parts, at most 30 minutes
-    python tests/gpu/measure.py --parts gap,speed        # some; the others' figures stay on the page
-    python tests/gpu/measure.py --small --out /tmp/gpu   # a dry run on the CPU at small sizes
+    python examples/studies/gpu/measure.py                          # all parts, at most 30 minutes
+    python examples/studies/gpu/measure.py --parts gap,speed        # some; the others' figures stay on the page
+    python examples/studies/gpu/measure.py --small --out /tmp/gpu   # a dry run on the CPU at small sizes
 
 A part that cannot run says why on the page, and the rest goes on. Only what was measured is written.
 """
@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PARTS = {  # name: module, most seconds
     "gap": ("parts", 60),
     "graphs": ("parts", 60),
@@ -69,9 +69,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def rows_of(name: str, *, small: bool) -> Iterable[dict[str, Any]]:
     """The part's rows as it measures them, in this process."""
-    from tests.gpu.sizes import REAL, SMALL
+    from examples.studies.gpu.sizes import REAL, SMALL
 
-    return getattr(import_module(f"tests.gpu.{PARTS[name][0]}"), name)(SMALL if small else REAL)
+    return getattr(import_module(f"examples.studies.gpu.{PARTS[name][0]}"), name)(SMALL if small else REAL)
 
 
 def run(name: str, *, small: bool) -> list[dict[str, Any]]:
@@ -128,9 +128,9 @@ def page(record: dict[str, Any]) -> str:
     text += [f"All parts: {one}." for one in machines] if len(machines) == 1 else []
     for name in (name for name in PARTS if name in record["parts"]):
         part = record["parts"][name]
-        module = import_module(f"tests.gpu.{PARTS[name][0]}")
+        module = import_module(f"examples.studies.gpu.{PARTS[name][0]}")
         about = " ".join((getattr(module, name).__doc__ or "").split())
-        command = f"`python tests/gpu/measure.py --parts {name}`, {part['seconds']:.0f} s"
+        command = f"`python examples/studies/gpu/measure.py --parts {name}`, {part['seconds']:.0f} s"
         command += "." if len(machines) == 1 else f"; {part['machine']}."
         tables: dict[tuple[str, ...], list[list[str]]] = {}
         for row in (row for row in part["rows"] if "suite" not in row):  # figures of a policy, many

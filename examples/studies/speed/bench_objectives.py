@@ -1,6 +1,6 @@
 """What each option of the objective costs, in time and memory, relative to method=rec on the same recorded rollout.
 
-    PYTHONPATH=. python tests/benchmarks/bench_objectives.py [--packs 16] [--siblings 8] [--repeats 5] [--threads 1] [--device cpu]
+    PYTHONPATH=. python examples/studies/speed/bench_objectives.py [--packs 16] [--siblings 8] [--repeats 5] [--device cpu]
 
 Every file of configs/loss, credit and regulariser, and every baseline, is one option, changed alone. A repeat makes one update
 with each of them, so that all see the same machine; figures are medians over repeats of the ratio within one. Memory is the most
@@ -45,11 +45,11 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
-from tests.benchmarks.packs import training_packs
-from tests.benchmarks.recorded import train_on
-from tests.benchmarks.results import Table, report, spread, write
+from examples.studies.speed.packs import training_packs
+from examples.studies.speed.recorded import train_on
+from examples.studies.speed.results import Table, report, spread, write
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 MAX_NEW_TOKENS, PACK_SIZE = 8, 4
 ABOUT = (
     "Every file of configs/method, every credit rule, baseline and term, changed alone, on one recorded rollout of levers. "
@@ -230,7 +230,7 @@ def main() -> None:
     table = Table(name="what each option costs, relative to method=rec", about=ABOUT, note=note, rows=rows)
     report(table)
     if args.out is not None:
-        command = "PYTHONPATH=. python tests/benchmarks/bench_objectives.py --out docs/results/objectives.json"
+        command = "PYTHONPATH=. python examples/studies/speed/bench_objectives.py --out docs/results/objectives.json"
         write(args.out, command, table)
 
 

@@ -1,6 +1,6 @@
 """All benchmarks of speed one after the other, and docs/results/performance.json of what they say.
 
-    PYTHONPATH=. python tests/benchmarks/performance.py [--only NAME ...] [--trl PYTHON] [--vllm PYTHON] [--out FILE]
+    PYTHONPATH=. python examples/studies/speed/performance.py [--only NAME ...] [--trl PYTHON] [--vllm PYTHON] [--out FILE]
 
 Nothing else should run on the machine meanwhile. A benchmark that fails is named there, and the others are there anyway. With
 --only the file keeps the tables of those that are not run again.
@@ -14,10 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-from tests.benchmarks.results import Table, tables_of, write
+from examples.studies.speed.results import Table, tables_of, write
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = HERE.parents[2]
 BENCHMARKS = (
     "bench_end_to_end",
     "bench_rollout_roof",
@@ -46,7 +46,7 @@ def run(name: str, python: Path, arguments: list[str]) -> list[Table]:
     except (OSError, subprocess.CalledProcessError) as error:
         failure = f"Did not run: {error}."
     print(f"{name}: {failure or f'{time.perf_counter() - begun:.0f} s'}", file=sys.stderr, flush=True)
-    shown = f"`PYTHONPATH=. python tests/benchmarks/{' '.join([f'{name}.py', *arguments])}`"
+    shown = f"`PYTHONPATH=. python examples/studies/speed/{' '.join([f'{name}.py', *arguments])}`"
     if failure:
         return [Table(name=name.removeprefix("bench_"), about=shown, note=failure)]
     tables = [Table(**table) for table in tables_of(output).values()]

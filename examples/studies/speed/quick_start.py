@@ -21,7 +21,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
-from tests.benchmarks.packs import training_packs
+from examples.studies.speed.packs import training_packs
 
 PACK_SIZE, MAX_NEW_TOKENS = 4, 8
 

@@ -1,6 +1,6 @@
 """Rollout against its roof: a bare batched decode loop that replays the ids of the same rollout and does nothing else.
 
-    PYTHONPATH=. python tests/benchmarks/bench_rollout_roof.py [--lifecycles 8 32 256 1024] [--repeats 5] [--threads 2]
+    PYTHONPATH=. python examples/studies/speed/bench_rollout_roof.py [--lifecycles 8 32 256 1024] [--repeats 5] [--threads 2]
 
 Whole lifecycles of the quick start's warm start on 3x3 lakes. *Roof*: every dialogue's ids from the first one on, at the engine's
 steps, in the rectangles that a batched loop has: tokens in flight in one pass, prompts of similar length in another, padded on the
@@ -33,10 +33,10 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import Rows
 from cod_lightning.types import Pack
-from tests.benchmarks.generate_engine import GenerateEngine
-from tests.benchmarks.quick_start import QuickStart, num_sampled
-from tests.benchmarks.rectangles import RectangleCache, feed, rectangle
-from tests.benchmarks.results import Table, report, spread
+from examples.studies.speed.generate_engine import GenerateEngine
+from examples.studies.speed.quick_start import QuickStart, num_sampled
+from examples.studies.speed.rectangles import RectangleCache, feed, rectangle
+from examples.studies.speed.results import Table, report, spread
 
 SIBLINGS = 8
 

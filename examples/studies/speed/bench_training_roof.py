@@ -1,6 +1,6 @@
 """An update against its roof: forward and backward of the same rows without padding, and nothing else.
 
-    PYTHONPATH=. python tests/benchmarks/bench_training_roof.py [--lifecycles 32 256] [--long] [--repeats 7] [--threads 2]
+    PYTHONPATH=. python examples/studies/speed/bench_training_roof.py [--lifecycles 32 256] [--long] [--repeats 7] [--threads 2]
 
 Rows are those of a recorded rollout of the quick start; with --long, of 8 dialogues of 2,000 tokens in 8 turns, a sixth of them
 sampled, by a Qwen3 of 25 million parameters in bfloat16. *Ours* is `training_step`: credit, choice of rows, micro-batches, loss,
@@ -32,10 +32,10 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Split
-from tests.benchmarks.fixed_work import Endless, FixedWork, scale_of
-from tests.benchmarks.quick_start import QuickStart
-from tests.benchmarks.recorded import train_on
-from tests.benchmarks.results import Table, report, spread
+from examples.studies.speed.fixed_work import Endless, FixedWork, scale_of
+from examples.studies.speed.quick_start import QuickStart
+from examples.studies.speed.recorded import train_on
+from examples.studies.speed.results import Table, report, spread
 
 SIBLINGS, LONG_TURNS = 8, 8
 

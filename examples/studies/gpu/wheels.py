@@ -1,7 +1,7 @@
 """What a machine lacks of this project's packages, as pinned wheels; with `--to` they are downloaded, for one without an index.
 
     ssh gpu python3 -m pip freeze >there.txt
-    python tests/gpu/wheels.py --there there.txt --extra qlora --python 3.12 --to wheels
+    python examples/studies/gpu/wheels.py --there there.txt --extra qlora --python 3.12 --to wheels
     ssh gpu python3 -m pip install --no-deps wheels/*.whl
 
 Packages that are there stay, in whatever version: pip resolves the project beside them, and what it would add is listed. Without an
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 
 

@@ -22,7 +22,7 @@ from cod_lightning.models.memory_plan import GIB, plan_memory
 from cod_lightning.models.sizes import RunSizes, sizes_of
 from cod_lightning.objective.logprobs import action_logprobs, scores_bytes
 from cod_lightning.training.stochastic_adamw import STEP_SLICE, StochasticAdamW, noise
-from tests.gpu.sizes import Sizes, random_model
+from examples.studies.gpu.sizes import Sizes, random_model
 
 Rows = Iterable[dict[str, Any]]
 

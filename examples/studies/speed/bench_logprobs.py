@@ -3,7 +3,7 @@
 Each way runs in a process of its own; its memory is how far the peak resident size rises above that before it, with an
 allocator that gives freed arrays back (glibc otherwise keeps holes of 0.3 GiB and more).
 
-    PYTHONPATH=. python tests/benchmarks/bench_logprobs.py [--num_tokens 4096]
+    PYTHONPATH=. python examples/studies/speed/bench_logprobs.py [--num_tokens 4096]
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from cod_lightning.objective.logprobs import action_logprobs
-from tests.benchmarks.results import Table, report
+from examples.studies.speed.results import Table, report
 from tests.dense_logprobs import token_logprobs
 
 VOCABULARY, WIDTH = 151_936, 64

@@ -1,6 +1,6 @@
 """Size of a deployed agent's folder after many tasks, for every memory; writes them into docs/results/store_sizes.json.
 
-PYTHONPATH=. python tests/soak/store_sizes.py --tasks 2000 --out docs/results/store_sizes.json
+PYTHONPATH=. python examples/studies/store_sizes.py --tasks 2000 --out docs/results/store_sizes.json
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """What `doctor` names in trainings with planted causes and in healthy ones; writes docs/results/doctor.json and doctor.md.
 
-PYTHONPATH=. python tests/soak/doctor.py --out docs/results [--work FOLDER] [--runs NAME ...]
+PYTHONPATH=. python examples/studies/doctor.py --out docs/results [--work FOLDER] [--runs NAME ...]
 
 A training that `--work` holds already is examined again, not run again. Of runs that are not asked for the file's rows stay.
 """
@@ -20,7 +20,7 @@ PAGE = """# What doctor names
 **How often does `doctor` ([guide](../guides/doctor.md)) name what is wrong, and how often what is not?** Figures are in
 [doctor.json](doctor.json).
 
-    PYTHONPATH=. python tests/soak/doctor.py --out docs/results
+    PYTHONPATH=. python examples/studies/doctor.py --out docs/results
 
 Of {num} planted causes {named} are named first, with {beside} others beside them. Causes named in {runs} healthy runs: {alarms},
 and what was seen there is so.
