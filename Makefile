@@ -127,6 +127,7 @@ lock:
 
 # torch comes after what it needs, so that pip takes nothing else with it but what a build for GPUs brings.
 .venv/installed: .ci/lock/build.txt .ci/lock/run.txt pyproject.toml | .venv/bin/python
+	@echo "Installing what .ci/lock/run.txt lists, one to three minutes"
 	$(LOCKED) -r .ci/lock/build.txt
 	$(LOCKED) -r .ci/lock/run.txt
 	@echo "Installing $(TORCH): $(if $(CPU_INDEX),a CPU build if $(CPU_INDEX) can be reached,as the package index has it)"

@@ -1,7 +1,7 @@
 """One exception per boundary that something can go wrong at; stdlib only.
 
 `ConfigError` is for the person who typed the config: it names the key, the value, what was expected and the remedy.
-`EngineFailure`, `EnvironmentFailure`, `ContextFailure` and `OutOfTime` mark where a failure came from; the rollout turns them
+`EngineFailure`, `EnvironmentFailure`, `ContextFailure` and `EpisodeTimeout` mark where a failure came from; the rollout turns them
 into an episode's status, counts them by the name of their class, and the run goes on.
 """
 
@@ -42,12 +42,13 @@ class ConfigError(CodLightningError, ValueError):
 
 @contextlib.contextmanager
 def answering(refused: Callable[[str], ConfigError], expected: str) -> Iterator[None]:
-    """What a part of the config raises becomes `refused(expected)` with what it said, and where; its own `ConfigError` stays."""
+    """What a part of the config raises becomes `refused(expected)` with what it said, and where; its own `ConfigError` stays, and
+    what comes from outside (`ends_the_run`)."""
     try:
         yield
-    except ConfigError:
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ConfigError) or ends_the_run(error):
+            raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}, {frame.filename}:{frame.lineno}"
         raise refused(f"{expected} ({said})") from error
@@ -114,16 +115,8 @@ class ForgedRole(CodLightningError):
     """A text would begin or end a message in the policy's prompt, and cannot be broken up so that it does not."""
 
 
-class OutOfTime(CodLightningError):
-    """A lifecycle was broken off because a deadline was over."""
-
-
-class EpisodeTimeout(OutOfTime):
+class EpisodeTimeout(CodLightningError):
     """An episode took longer than `data.deadlines.episode_s`."""
-
-
-class PackTimeout(OutOfTime):
-    """A lifecycle took longer than `data.deadlines.pack_s`."""
 
 
 class TooManyFailures(CodLightningError):

@@ -47,12 +47,16 @@ def is_trusted() -> bool:
 
 
 def read_config(path: Path, check: Callable[[Any], None] | None = None) -> Any:
-    """What a YAML file holds, its nodes looked at by `check` first.
-
-    Raises `OSError`, `RecursionError`, `yaml.YAMLError`, for one that is too large `ValueError`, and what `check` raises.
-    """
+    """What a YAML file holds. Raises `OSError`, and what `parsed` raises."""
     with path.open("rb") as file:
-        content = file.read(_MOST_BYTES + 1)
+        return parsed(file.read(_MOST_BYTES + 1), check)
+
+
+def parsed(content: bytes, check: Callable[[Any], None] | None = None) -> Any:
+    """What the YAML says, its nodes looked at by `check` first.
+
+    Raises `RecursionError`, `yaml.YAMLError`, for what is too large `ValueError`, and what `check` raises.
+    """
     if len(content) > _MOST_BYTES:
         raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
     loader = yaml.SafeLoader(content.decode())

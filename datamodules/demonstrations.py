@@ -25,14 +25,14 @@ from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranges import Count
 from cod_lightning.ranks import share
+from cod_lightning.rollout.between_tasks import run_update_episode, run_write_episode
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
+from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.text import run_write_episode
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Episode, Group, Lifecycle, Pack, Split, Task
@@ -91,6 +91,10 @@ class DemonstrationDataModule(ItemDataModule):
 
     def check_with(self, policy: Policy) -> None:
         """Raise `ConfigError` for demonstrations that the policy cannot read, or could not say within the run's bounds."""
+        if type(beside(self.context, Scripted)) is Scripted:
+            expected = "a mechanism in which a demonstrator can write: one with a Scripted among its companions"
+            remedy = "Give it one (docs/guides/your_own_context.md), or add --warm_start null."
+            raise ConfigError("data.context", type(self.context).__name__, expected, remedy)
         self._speak_as(policy)
         first = first_pack(self.env, self.pack_size, self.seed)
         check_ids(self.env, first, self.seed)

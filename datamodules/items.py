@@ -16,7 +16,7 @@ from cod_lightning.contexts.base import Budget, ContextMechanism, Words
 from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import Players, Reference, TextEnv, Tools, Vocabulary, beside
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.lifecycles import Program, asks
+from cod_lightning.lifecycles import Program, asks, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rewards import Rewards, SiblingReward
@@ -28,7 +28,7 @@ from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.stream import Sealed
-from cod_lightning.types import Message, Pack, Split, text_of
+from cod_lightning.types import EpisodeKind, Message, Pack, Split, text_of
 
 if TYPE_CHECKING:
     from cod_lightning.rollout.player import Player
@@ -98,11 +98,14 @@ class ItemDataModule(L.LightningDataModule):
 
 
 def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
-    """No part compares siblings where attempts, which have none, count beside them, or where each proposes its own tasks."""
+    """No part compares siblings where attempts, which have none, count beside them, or where siblings do not solve the tasks of a
+    pack in their order: each proposes its own, or solves one again."""
     for key, part in rewards.items():
-        chooses = any(ask.chooses_task for ask in asks(program, pack_size))
-        if isinstance(part, SiblingReward) and (program.beside or chooses):
-            expected = f"none with data.program={type(program).__name__}, whose attempts or proposed tasks siblings do not share"
+        others = any(ask.chooses_task for ask in asks(program, pack_size))
+        solves = [step for step in outline(program, pack_size) if step.kind is EpisodeKind.SOLVE]
+        others = others or any(step.task != step.position for step in solves)
+        if isinstance(part, SiblingReward) and (program.beside or others):
+            expected = f"none with data.program={type(program).__name__}, whose attempts or tasks siblings do not share"
             raise ConfigError(f"data.rewards.{key}", type(part).__name__, expected, "Leave out one of the two.")
 
 

@@ -339,8 +339,9 @@ class RolloutDataModule(ItemDataModule):
         if label != "train":
             return run_groups(packs, num_siblings, self._setting(), label=label)
         setting = self._training_setting()
-        num_ids = setting.sampler.num_ids or self.chat.num_ids
-        collected = self.packs.collected(packs, num_siblings, self.engine.policy_version, num_ids)
+        sampler = setting.sampler
+        sizes = sampler.num_ids or self.chat.num_ids, sampler.window
+        collected = self.packs.collected(packs, num_siblings, self.engine.policy_version, *sizes)
         return run_groups(packs, num_siblings, setting, label=label) if collected is None else collected
 
     def _training_setting(self) -> Setting:

@@ -39,7 +39,6 @@ def answered(
     responses: Sequence[str] | str,
     *,
     state=None,
-    num_tokens: int = 10,
     special_tokens=frozenset(),
     position: int = 0,
 ) -> ContextUpdate:
@@ -52,7 +51,7 @@ def answered(
     next(dialogue)
     for response in [responses] if isinstance(responses, str) else responses:
         try:
-            dialogue.send(Answer(response=response, num_tokens=num_tokens, cut_off=False))
+            dialogue.send(Answer(response=response, cut_off=False))
         except StopIteration as stop:
             return stop.value
     raise AssertionError("the mechanism asks for more than these responses")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cod_lightning.adapters import ADAPTER, synced_weights
 from cod_lightning.callbacks import WeightSync
+from cod_lightning.engines.decoder import Decoder
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy, TinyPolicy
@@ -48,10 +49,11 @@ class Planted(TransformersEngine):
         now = {name: tensor.clone() for name, tensor in named}
         if self.first:
             named = self.fault.weights(self, named)
-        known = self._openings
+        known = [decoder._openings for decoder in self.decoders.values()]
         super().update_weights(named, policy_version)
         if self.fault.keeps_prefixes:
-            self._openings = known
+            for decoder, openings in zip(self.decoders.values(), known, strict=True):
+                decoder._openings = openings
         if self.first:
             self.fault.afterwards(self)
         self.first, self.before = self.first or now, now
@@ -60,11 +62,16 @@ class Planted(TransformersEngine):
         if part == "kv_cache" and self.first and self.policy_version > 1:
             self.fault.woken(self)
 
-    def _keep_pumping(self, loop: Any) -> None:
-        known = self._openings
-        super()._keep_pumping(loop)
+    def bind(self, *given: Any, **named: Any) -> None:
+        super().bind(*given, **named)
+        for decoder in self.decoders.values():
+            decoder._keep_pumping = partial(self._keep_pumping, decoder, decoder._keep_pumping)
+
+    def _keep_pumping(self, decoder: Decoder, keep_pumping: Callable[[Any], None], loop: Any) -> None:
+        known = decoder._openings
+        keep_pumping(loop)
         if self.fault.keeps_prefixes:
-            self._openings = known
+            decoder._openings = known
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +15,12 @@ from cod_lightning.types import Pack, Split
 class StallingEngine(TransformersEngine):
     """Hangs in the decoding of a training rollout under policy version 2, unless the file named by STALLED_NOTE is there."""
 
-    def _advance(self, in_flight: Any, joining: Any) -> None:
+    def bind(self, *given: Any, **named: Any) -> None:
+        super().bind(*given, **named)
+        for decoder in self.decoders.values():
+            decoder._advance = partial(self._advance, decoder._advance)
+
+    def _advance(self, advance: Callable[[Any, Any], None], in_flight: Any, joining: Any) -> None:
         note = Path(os.environ["STALLED_NOTE"])
         if (
             self.policy_version == 2
@@ -22,7 +29,7 @@ class StallingEngine(TransformersEngine):
         ):
             note.touch()
             decoding_hangs()
-        super()._advance(in_flight, joining)
+        advance(in_flight, joining)
 
 
 def decoding_hangs() -> None:

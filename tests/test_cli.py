@@ -133,6 +133,28 @@ def test_the_help_of_a_command_fits_a_screen_and_points_to_groups(capsys):
     assert [line.split()[-1] for line in lines if "fit --help" in line] == ["trainer", "model", "data", "warm_start"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "shown", "more"),
+    [
+        (
+            ["--model.credit.help", "EpisodeCredit"],
+            "--model.credit.discount",
+            ["cod_lightning.credit.returns.EpisodeCredit"],
+        ),
+        (["--data.rewards.help", "ContextReward"], "Help for --data.rewards.help", []),
+        (["--warm_start.help"], "--warm_start.num_updates", []),
+    ],
+    ids=["class", "class in a mapping", "dataclass"],
+)
+def test_help_on_a_class_shows_its_keys(capsys, asked, shown, more):
+    with pytest.raises(SystemExit):
+        cli.main(["fit", *asked])
+    answer = capsys.readouterr().out
+    assert all(one in answer for one in (shown, *more))
+    assert "__main__" not in answer
+    assert "keys: " not in answer
+
+
 def test_help_on_a_group_or_a_key_shows_all_of_it_and_nothing_else(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["fit", "--help", "data.deadlines"])

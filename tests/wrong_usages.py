@@ -137,6 +137,7 @@ references --worlds levers --num_packs 2 --env.patience 3 ## --env NAME
 check --config broken.yaml
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
+fit --config smoke loss=Gspo ## model.loss | Gspo | Did you mean GSPO?
 fit --config smoke env='' ## env | empty
 fit --config smoke env=nowhere.yaml
 play --env faulty.Built ## faulty.py:7 | no database

@@ -67,7 +67,8 @@ def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, ac
         remedy = "Undo the changes, or add --accept_changes true to go on with them."
         raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
     states = (value for value in checkpoint.content.values() if isinstance(value, Mapping))
-    begun = any(isinstance(state.get("stream"), Mapping) and state["stream"]["left"] > 0 for state in states)
+    streams = (stream for state in states if isinstance(stream := state.get("stream"), Mapping))
+    begun = any(stream.get("left") not in (0, None) for stream in streams)
     if begun and (keys := [key for key, _ in changed if key in _EPOCH]):
         expected = f"a checkpoint from the end of an epoch, since {', '.join(keys)} changed ({listed})"
         raise ConfigError("ckpt_path", checkpoint.path, expected, "An epoch that was begun keeps its length.")

@@ -12,10 +12,12 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from msgspec import Meta, Struct
 from torch import Tensor
 from torch.distributed.checkpoint import metadata as metadata_records
 from torch.distributed.checkpoint.api import CheckpointException
@@ -137,6 +139,28 @@ _IN_METADATA = {
 """Beside the records of `torch.distributed.checkpoint.metadata`, and dtypes."""
 
 
+class _Config(Struct):
+    data: dict[str, Any]
+    model: dict[str, Any]
+    trainer: dict[str, Any] = {}
+
+
+class _RunConfig(Struct):
+    config: _Config
+    num_processes: int
+    code: dict[str, str] = {}
+
+
+class _Content(Struct):
+    """What is read of a checkpoint, beside what Lightning reads; whoever wrote it may have written anything."""
+
+    cod_lightning: dict[str, Any]
+    global_step: Annotated[int, Meta(ge=0)] = 0
+    state_dict: dict[str, Tensor] = {}
+    run_config: _RunConfig | None = None
+    base: BaseWeights | None = None
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint that this project wrote; weights stay on disk until they are read."""
@@ -164,7 +188,7 @@ class Checkpoint:
             dtype: What mapped weights are rounded to.
         """
         weights = _renamed(self.module_state(mapped, dtype), "model.")
-        if not weights:
+        if not any(weight.is_floating_point() for weight in weights.values()):
             raise DataError(f"{self.path} holds no weights of a policy. Use a checkpoint of a `fit` run.")
         return weights
 
@@ -240,6 +264,10 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
         raise _unreadable(Path(path), error, key) from error
     if not isinstance(content, dict) or not isinstance(content.get("cod_lightning"), dict):
         raise DataError(f"{key} is {path}; it was not written by cod_lightning. Use a checkpoint of a `fit` run.")
+    try:
+        msgspec.convert(content, _Content)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{key} is {path}; it is damaged ({error}). Use another.") from error
     return Checkpoint(Path(path), content)
 
 

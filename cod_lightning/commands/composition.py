@@ -26,7 +26,9 @@ def check_single(key: str, value: str) -> None:
     """Raise `ConfigError` for several choices where one is made."""
     if value.startswith("["):
         expected = "one choice, since the last of several takes the place of the others"
-        raise ConfigError(key, value, expected, f"Choose one; sweep ... {key}={value[1:-1]} trains each.")
+        raise ConfigError(
+            key, f"{value:.200}", expected, f"Choose one; sweep ... {key}={value[1:-1]:.200} trains each."
+        )
 
 
 def composed(path: Path, choices: Sequence[str]) -> Composed:

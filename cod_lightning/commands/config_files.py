@@ -32,7 +32,7 @@ from cod_lightning.commands.shipped import (
 )
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.files import scratch_prefix
-from cod_lightning.trusted import read_config
+from cod_lightning.trusted import parsed, read_config
 
 _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_run")
 """Options without a value."""
@@ -160,7 +160,7 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     # a world is found by its path alone
     is_name = "." in value and not value.endswith((".yaml", ".yml", ".py"))
     is_name |= group != "env" and value[:1].isupper() and value.isidentifier()
-    if is_name or value == "null" or value[:1] == "{" or (Path(value).is_file() and not value.endswith(".py")):
+    if is_name or value == "null" or value[:1] == "{" or (_is_file(value) and not value.endswith(".py")):
         return value
     files = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path, as in my_file.MyWorld"
     meant = did_you_mean(value, [*shipped]) or (
@@ -168,22 +168,32 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     )
     listed = "See `worlds`." if group == "env" else f"`fit --help {CLASS_KEYS[group]}` says more."
     expected = files if shipped else "a class by its name, as in credit=TaskCredit"
-    raise ConfigError(key, value or "empty", expected, f"{meant}{listed}")
+    raise ConfigError(key, f"{value:.200}" or "empty", expected, f"{meant}{listed}")
+
+
+def _is_file(name: str | Path) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # no file has a name so long
+        return False
 
 
 def class_of(value: str) -> Any:
     """What a typed class is in a config."""
     if value == "null" or value[:1] == "{":
         return _read(value)
-    return read_yaml(Path(value), "command line", value) if Path(value).is_file() else {"class_path": value}
+    return read_yaml(Path(value), "command line", value) if _is_file(value) else {"class_path": value}
 
 
 def _read(value: str) -> Any:
     """A typed value; as it is where it is no YAML, which the parser answers."""
     try:
-        return yaml.safe_load(value)
+        return parsed(value.encode("utf-8", "surrogateescape"))
     except yaml.YAMLError:
         return value
+    except (ValueError, RecursionError) as error:
+        said = " ".join(str(error).split())
+        raise ConfigError("command line", f"{value:.60} ...", "a value that a config can hold", f"{said}.") from error
 
 
 # ---------------------------------------------------------------------- configs
@@ -195,17 +205,17 @@ def find_config(name: str) -> Path:
 
 
 def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> Path:
-    if Path(name).is_file():
+    if _is_file(name):
         return Path(name)
     stem = name.removesuffix(".yaml").removeprefix("configs/").removeprefix(group)
     for folder in config_folders():
-        if (path := folder / f"{group}{stem}.yaml").is_file():
+        if _is_file(path := folder / f"{group}{stem}.yaml"):
             return path
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
     beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml"))] if name else []
     meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
-    raise ConfigError(key, name or "empty", expected, f"{meant}{listed}")
+    raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")
 
 
 def read_configs(

@@ -10,7 +10,7 @@ from argparse import SUPPRESS, Action
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -93,14 +93,16 @@ class OneLineParser(OneLine, LightningArgumentParser):
             shipped = f"\nGROUP: {', '.join(choosable())},\n       as in method=grpo, credit=TaskCredit, env=my.World\n"
             return head + "\n".join([*(_in_a_line(action) for action in own), *lines]) + "\n" + shipped
         chosen = [a for a, name in zip(keys, names, strict=True) if f"{name}.".startswith(f"{self.about}.")]
-        if not chosen:
+        of_a_class = getattr(self, "_inner_parser", False)
+        if not chosen and not of_a_class:
             expected = "a group of keys or a key of this command"
             meant = did_you_mean(self.about, [*names, *(name.partition(".")[0] for name in names)])
             raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
         formatter = self._get_formatter()
         formatter.add_arguments(chosen)
         more = "Keys of a class: --KEY.help CLASS_PATH, where a --KEY.help is listed."
-        return f"{formatter.format_help()}\n{more}\n"
+        head = f"{self.description}\n\n" if of_a_class else ""
+        return f"{head}{formatter.format_help()}\n{more}\n"
 
 
 class CodCLI(LightningCLI):
@@ -302,10 +304,14 @@ def _in_a_line(action: Action) -> str:
 
 
 def help_topic(argv: Sequence[str]) -> str:
-    """What stands behind `--help`, as in `fit --help model`."""
-    asked = next((i for i, arg in enumerate(argv) if arg in ("-h", "--help")), None)
-    topic = "" if asked is None else next(iter(argv[asked + 1 :]), "")
-    return topic.removeprefix("--")
+    """What stands behind `--help`, as in `fit --help model`, or before `.help`, as in `fit --model.credit.help TaskCredit`."""
+    for arg, behind in pairwise([*argv, ""]):
+        if arg in ("-h", "--help"):
+            return behind.removeprefix("--")
+        key = arg.partition("=")[0]
+        if key.startswith("--") and key.endswith(".help"):
+            return key.removeprefix("--").removesuffix(".help")
+    return ""
 
 
 def quieten() -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from jsonargparse import ArgumentParser
+from jsonargparse._typehints import get_all_subclass_paths, get_subclass_types
 
-from cod_lightning.errors import CodLightningError, ConfigError
+from cod_lightning.commands.shipped import import_named
+from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean
 from cod_lightning.trusted import OWN, is_trusted
 
 SplitName = Literal["train", "validation", "test"]
@@ -67,6 +69,11 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
         return f"Choose the class first, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     if "is abstract" in message:
         return f"Name a class that has the whole contract, as class_path: MODULE.CLASS. {listed}"
+    if "dot import path" in message:
+        import_named("--help")  # all classes
+        kinds = get_subclass_types(getattr(parser._option_string_actions.get(f"--{key}"), "_typehint", None)) or ()
+        names = [path.rpartition(".")[2] for kind in kinds for path in get_all_subclass_paths(kind)]
+        return f"{did_you_mean(message.rpartition(': ')[2], names)}{listed}"
     unknown = "accept" in message or "nrecognized" in message
     return f"{_nearest(parser, message) if unknown else ''}{listed}"
 

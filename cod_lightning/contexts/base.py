@@ -66,8 +66,6 @@ class Answer(Struct, frozen=True, kw_only=True):
     """One response of the policy in an update dialogue."""
 
     response: str
-    num_tokens: int
-    """Of the response, its stop token included."""
     cut_off: bool
     """Whether the response ended without a stop token."""
 
@@ -78,7 +76,7 @@ class ContextUpdate(Struct, frozen=True, kw_only=True):
     state: Any
     """The state that the next task gets."""
     reward: float
-    """Format and length reward, at most 0."""
+    """For the form of the answers, at most 0."""
     parsed: bool
     reason: str = ""
     """What was refused, and why; empty if nothing was."""

@@ -3,13 +3,12 @@
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cod_lightning.contexts.base import TokenView
 from cod_lightning.contexts.hint_wording import fenced, record, suggested_length
-from cod_lightning.contexts.worded import Wording
-from cod_lightning.hostile_text import hidden_letter
+from cod_lightning.contexts.worded import Wording, text_between, unkept
 from cod_lightning.types import Episode, Message, Role
 
 KEEP = "keep"
@@ -31,34 +30,25 @@ class OperationsWording(Wording, ABC):
         self.most, self.response_limit = most, response_limit
 
     @abstractmethod
-    def read(self, response: str) -> tuple[list[Any], str]:
-        """The operations, or why there are none to be read."""
-
-    @abstractmethod
     def operation(self, text: str) -> Any:
         """One operation as it is read; `malformed` where it cannot be."""
 
     @abstractmethod
-    def write(self, operations: Sequence[Any]) -> str:
-        """A well-formed response with these operations."""
-
-    @abstractmethod
     def spelled(self, operation: Any) -> str:
         """One operation in this wording."""
-
-    @abstractmethod
-    def parts(self, note: str) -> list[str]:
-        """The note as what is kept apart: its entries, or its skills."""
 
 
 class NaturalOperations(OperationsWording):
     """An operation a line, between two marker lines; a line of a note is a part, without a bullet before it."""
 
     def read(self, response: str) -> tuple[list[Any], str]:
-        lines, reason = lines_between(response, self.start, self.end)
-        return [self.operation(line) for line in lines], reason
+        """The operations, or why there are none to be read."""
+        text, reason = text_between(response, self.start, self.end)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return [self.operation(line) for line in lines], reason if lines or reason else "there is no operation"
 
     def write(self, operations: Sequence[Any]) -> str:
+        """A well-formed response with these operations."""
         lines = [self.spelled(operation) for operation in operations] or [KEEP]
         return "\n".join(["Here is what I change.", self.start, *lines, self.end])
 
@@ -84,6 +74,7 @@ class NaturalOperations(OperationsWording):
         )
 
     def parts(self, note: str) -> list[str]:
+        """The note as what is kept apart: its entries, or its skills."""
         lines = [re.sub(r"^\s*[-*]\s+", "", line).strip() for line in note.splitlines()]
         return list(dict.fromkeys(line for line in lines if line))
 
@@ -94,8 +85,15 @@ class CompactOperations(OperationsWording):
     start, end = "<ops>", "</ops>"
 
     def read(self, response: str) -> tuple[list[Any], str]:
-        parts, reason = words_between(response, self.start, self.end)
-        return [self.operation(part) for part in parts], reason
+        words = response.split()
+        if (
+            words[:1] != [self.start]
+            or words[-1:] != [self.end]
+            or words.count(self.start) + words.count(self.end) != 2
+        ):
+            return [], f"expected {self.start} OPERATIONS {self.end} and nothing else"
+        parts = [part.strip() for part in " ".join(words[1:-1]).split(" ; ") if part.strip()]
+        return list(map(self.operation, parts)), "" if parts else "there is no operation"
 
     def write(self, operations: Sequence[Any]) -> str:
         return f"{self.start} {' ; '.join(map(self.spelled, operations)) or KEEP} {self.end}"
@@ -104,48 +102,12 @@ class CompactOperations(OperationsWording):
         return list(dict.fromkeys(note.split()))
 
 
-def lines_between(response: str, start: str, end: str) -> tuple[list[str], str]:
-    """(lines between the marks, "") or ([], which rule was broken): each mark occurs once, in order, with nothing after the second.
-
-    >>> lines_between("Well. <<\\n keep\\n>>", "<<", ">>")
-    (['keep'], '')
-    """
-    for marker in (start, end):
-        if (count := response.count(marker)) != 1:
-            return [], f"'{marker}' occurs {count} times; expected exactly once"
-    before, _, rest = response.partition(start)
-    inside, _, after = rest.partition(end)
-    if end in before:
-        return [], f"'{end}' does not come after '{start}'"
-    if after.strip():
-        return [], f"there is text after '{end}'"
-    lines = [line.strip() for line in inside.splitlines() if line.strip()]
-    return lines, "" if lines else "there is no operation"
-
-
-def words_between(response: str, start: str, end: str) -> tuple[list[str], str]:
-    """As `lines_between` for single words: parts are divided by ` ; `, and nothing stands around the marks.
-
-    >>> words_between("<ops> keep ; delete #1 </ops>", "<ops>", "</ops>")
-    (['keep', 'delete #1'], '')
-    """
-    words = response.split()
-    if words[:1] != [start] or words[-1:] != [end] or words.count(start) + words.count(end) != 2:
-        return [], f"expected {start} OPERATIONS {end} and nothing else"
-    inside = [part.strip() for part in " ".join(words[1:-1]).split(" ; ")]
-    return [part for part in inside if part], "" if any(inside) else "there is no operation"
-
-
-def faults(text: str, tokens: TokenView, marks: Sequence[str], what: str) -> Iterator[str]:
-    """What no kept text may hold: nothing at all, control characters, letters that only a model sees, control tokens, and the
-    wording's own marks (patterns)."""
+def fault(text: str, tokens: TokenView, marks: Sequence[str], what: str) -> str:
+    """Why an entry cannot be kept: it is empty, or has control characters, what `unkept` names, or the wording's own marks
+    (patterns). Empty where it can."""
     if not text.strip():
-        yield f"the {what} is empty"
+        return f"the {what} is empty"
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
-        yield f"the {what} has a control character"
-    if letter := hidden_letter(text):
-        yield f"the {what} has the letter {letter}, which no reader sees"
-    if token := tokens.control_token(text):
-        yield f"the {what} has the control token '{token}'"
-    if any(re.search(mark, text) for mark in marks):
-        yield f"the {what} has a mark of the context's own"
+        return f"the {what} has a control character"
+    marked = any(re.search(mark, text) for mark in marks)
+    return unkept(what, text, tokens) or (f"the {what} has a mark of the context's own" if marked else "")

@@ -20,6 +20,7 @@ from cod_lightning.contexts.base import (
 from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
 from cod_lightning.hostile_text import hidden_letter, normal_form, with_tags_read
+from cod_lightning.ranges import NonNegative
 from cod_lightning.types import Episode, Message
 
 _READINGS: tuple[Callable[[str], str], ...] = (str, normal_form, lambda text: normal_form(with_tags_read(text)))
@@ -65,10 +66,8 @@ class CheckedContext(WrappedContext):
         inside: ContextMechanism,
         forbidden: list[str] | None = None,
         kept: list[str] | None = None,
-        penalty: float = 0.1,
+        penalty: NonNegative = 0.1,
     ) -> None:
-        if not 0 <= penalty < float("inf"):
-            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
         super().__init__(inside)
         self.penalty = penalty
         self.forbidden = _compiled("forbidden", forbidden, regex.IGNORECASE)

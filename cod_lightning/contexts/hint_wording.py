@@ -4,34 +4,12 @@ Only the wording differs; `HintContext` runs the same code for both.
 """
 
 import re
-from abc import ABC, abstractmethod
 
 from cod_lightning.contexts.worded import Wording
 from cod_lightning.types import Episode, Message, Role
 
 
-class HintWording(Wording, ABC):
-    """How a hint is shown, asked for and delimited."""
-
-    start: str
-    end: str
-    lost: str
-    """What replaces a hint that was lost."""
-
-    @abstractmethod
-    def inject(self, rules: str, hint: str, response_limit: int | None) -> str:
-        """System text of a solve episode."""
-
-    @abstractmethod
-    def ask(self, rules: str, episode: Episode, response_limit: int | None) -> tuple[Message, Message]:
-        """System and user message of an update episode."""
-
-    @abstractmethod
-    def write(self, hint: str) -> str:
-        """A well-formed response."""
-
-
-class NaturalWording(HintWording):
+class NaturalWording(Wording):
     """For language models. The layout and the two delimiter lines follow the reference; the sentences are our own.
 
     Whatever a policy or a world said is shown to an update between fences that it cannot close.
@@ -40,9 +18,11 @@ class NaturalWording(HintWording):
     start = "--- Start of updated hints ---"
     end = "--- End of updated hints ---"
     lost = "No hints are available."
+    """What replaces a hint that was lost."""
     opens = "You live through a sequence of different but related tasks in one environment."
 
     def inject(self, rules: str, hint: str, response_limit: int | None) -> str:
+        """System text of a solve episode."""
         parts = [rules]
         if hint:
             parts.append(
@@ -53,6 +33,7 @@ class NaturalWording(HintWording):
         return "\n\n".join(parts + suggested_length(response_limit))
 
     def ask(self, rules: str, episode: Episode, response_limit: int | None) -> tuple[Message, Message]:
+        """System and user message of an update episode."""
         system = "\n\n".join(
             [
                 f"{self.opens} You do not solve a task now. Your job is to rewrite the hints that you will be given in the tasks "
@@ -73,10 +54,11 @@ class NaturalWording(HintWording):
         return Message(Role.SYSTEM, system), Message(Role.USER, user)
 
     def write(self, hint: str) -> str:
+        """A well-formed response."""
         return f"Here is what I know now.\n{self.start}\n{hint}\n{self.end}"
 
 
-class CompactWording(HintWording):
+class CompactWording(Wording):
     """For tiny policies: `update HINT | FEEDBACK`, answered by `<hints> HINT </hints>`.
 
     The trajectory is left out, because the world's compact feedback already lists what was seen.
@@ -137,4 +119,4 @@ def fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-WORDINGS: dict[str, HintWording] = {"natural": NaturalWording(), "compact": CompactWording()}
+WORDINGS: dict[str, NaturalWording | CompactWording] = {"natural": NaturalWording(), "compact": CompactWording()}

@@ -4,37 +4,27 @@ A block of the policy's own stands at the beginning of its response: between two
 each of which occurs once. What follows it is the action.
 """
 
-from abc import ABC, abstractmethod
-
 from cod_lightning.contexts.base import TokenView
 from cod_lightning.contexts.hint_wording import fenced
-from cod_lightning.contexts.worded import Wording
-from cod_lightning.hostile_text import hidden_letter
+from cod_lightning.contexts.worded import Wording, unkept
 
 
-class ResumedWording(Wording, ABC):
-    """How a task goes on without its history."""
+class NaturalResumed:
+    """How a task goes on without its history: the latest observation as it is, then the first one between fences."""
 
-    @abstractmethod
     def resumed(self, task: str, latest: str) -> str:
         """The user's message for a task that began with the one observation, and whose latest is the other."""
-
-
-class NaturalResumed(ResumedWording):
-    """The latest observation as it is, then the first one between fences."""
-
-    def resumed(self, task: str, latest: str) -> str:
         return f"{latest}\n\nThe task began with:\n{fenced(task)}"
 
 
-class CompactResumed(ResumedWording):
+class CompactResumed:
     """Both observations, in order of time."""
 
     def resumed(self, task: str, latest: str) -> str:
         return f"{task} {latest}"
 
 
-class BlockWording(ResumedWording):
+class BlockWording(Wording):
     """How a response begins with a block."""
 
     start: str
@@ -69,9 +59,5 @@ class BlockWording(ResumedWording):
 
 def unfit(what: str, text: str, budget: int, tokens: TokenView) -> str:
     """Why a text that the policy wrote within a task cannot be kept; empty where it can."""
-    if token := tokens.control_token(text):
-        return f"the {what} has the control token '{token}'"
-    if letter := hidden_letter(text):
-        return f"the {what} has the letter {letter}, which no reader sees"
     count = tokens.count(text)
-    return f"the {what} has {count} tokens of {budget}" if count > budget else ""
+    return unkept(what, text, tokens) or (f"the {what} has {count} tokens of {budget}" if count > budget else "")

@@ -8,7 +8,6 @@ spelling that a reader takes for it, is refused when it is written, and left out
 import json
 import re
 
-from cod_lightning.errors import ConfigError
 from cod_lightning.hostile_text import normal_form
 
 _PATTERNS = {
@@ -26,14 +25,9 @@ class Provenance:
     Args:
         shown: Whether it is.
         protocol: natural or compact.
-
-    Raises:
-        ConfigError: For a value of `shown` that is no truth value, with the key `data.context.provenance`.
     """
 
     def __init__(self, shown: bool, protocol: str) -> None:
-        if not isinstance(shown, bool):
-            raise ConfigError("data.context.provenance", shown, "true or false", "false is the default.")
         self.shown, self.natural, self._pattern = shown, protocol == "natural", _PATTERNS[protocol]
 
     def of(self, task: int, solved: bool | None) -> str:

@@ -1,7 +1,6 @@
 """What mechanisms share that keep records of past tasks, which are made from the episodes: nothing is asked of the policy."""
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -43,35 +42,12 @@ class Record(Struct, frozen=True):
         return " ".join(part for part in (self.task, self.done, self.feedback) if part)
 
 
-class RecordWording(Wording, ABC):
-    """How records are made, shown and measured. A record is text of others, and stands between fences or marks."""
-
-    @abstractmethod
-    def record(self, episode: Episode, position: int, most: int | None) -> Record:
-        """The record of an episode; with `most`, the shortened one, in which each part has about so many tokens at most."""
-
-    @abstractmethod
-    def shown(self, record: Record, provenance: Provenance = HIDDEN) -> str:
-        """The record as it stands in a prompt."""
-
-    @abstractmethod
-    def inject(self, rules: str, records: Sequence[Record], about: str, provenance: Provenance = HIDDEN) -> str:
-        """System text of a solve episode; `about` says which records these are."""
-
-    @abstractmethod
-    def size(self, text: str) -> int:
-        """About as many tokens as the text takes, without a tokenizer."""
-
-    @abstractmethod
-    def parts(self, note: str) -> list[str]:
-        """The note as records."""
-
-
-class NaturalRecordWording(RecordWording):
-    """For language models: sections, each with fenced texts."""
+class NaturalRecordWording(Wording):
+    """How records are made, shown and measured for language models: sections, each with fenced texts."""
 
     def record(self, episode: Episode, position: int, most: int | None) -> Record:
-        """Shortened, each part has its beginning and its end; answers and later observations share the room of one part."""
+        """The record of an episode. With `most` each part has about so many tokens, its beginning and its end; answers and later
+        observations share the room of one part."""
         turns = episode.turns
         share = most and most // max(1, 2 * len(turns) - 1)
         said: list[str] = []
@@ -84,7 +60,7 @@ class NaturalRecordWording(RecordWording):
         return Record(position, first, done, feedback, *_outcome(episode))
 
     def shown(self, record: Record, provenance: Provenance = HIDDEN) -> str:
-        """Where it comes from stands before the fence, which nothing in it can close."""
+        """The record in a prompt; where it comes from stands before the fence, which nothing in it can close."""
         origin = provenance.of(record.position, record.solved)
         if record.position < 0:
             return f"{origin}\n{fenced(record.feedback)}".strip()
@@ -94,6 +70,7 @@ class NaturalRecordWording(RecordWording):
         return f"{heading}\n{fenced(inside)}"
 
     def inject(self, rules: str, records: Sequence[Record], about: str, provenance: Provenance = HIDDEN) -> str:
+        """System text of a solve episode; `about` says which records these are."""
         if not records:
             return rules
         return "\n\n".join(
@@ -106,7 +83,7 @@ class NaturalRecordWording(RecordWording):
         )
 
     def size(self, text: str) -> int:
-        """A token for four letters, or for a word where words are shorter.
+        """About as many tokens as the text takes: one for four letters, or for a word where words are shorter.
 
         >>> NaturalRecordWording().size("a b c d"), NaturalRecordWording().size("x" * 400)
         (4, 100)
@@ -114,10 +91,11 @@ class NaturalRecordWording(RecordWording):
         return max(len(text.split()), len(text) // 4)
 
     def parts(self, note: str) -> list[str]:
+        """The note as records."""
         return [line.strip() for line in note.splitlines() if line.strip()]
 
 
-class CompactRecordWording(RecordWording):
+class CompactRecordWording(Wording):
     """For tiny policies: `past FIRST-OBSERVATION FEEDBACK` a record; unshortened, with all that was said and seen between."""
 
     def record(self, episode: Episode, position: int, most: int | None) -> Record:
@@ -147,7 +125,10 @@ class CompactRecordWording(RecordWording):
         return ("past",)
 
 
-WORDINGS: dict[str, RecordWording] = {"natural": NaturalRecordWording(), "compact": CompactRecordWording()}
+WORDINGS: dict[str, NaturalRecordWording | CompactRecordWording] = {
+    "natural": NaturalRecordWording(),
+    "compact": CompactRecordWording(),
+}
 
 
 R = TypeVar("R", bound="RecordContext")

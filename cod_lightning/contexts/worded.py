@@ -1,12 +1,13 @@
 """What mechanisms share that speak with a policy in one of two wordings: for language models, or for tiny policies."""
 
-import math
+import re
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
-from cod_lightning.contexts.base import ContextMechanism, Scripted, Words
+from cod_lightning.contexts.base import ContextMechanism, Scripted, TokenView, Words
 from cod_lightning.contexts.provenance import HIDDEN, Provenance
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
+from cod_lightning.hostile_text import hidden_letter
 from cod_lightning.types import Message, Role
 
 
@@ -59,14 +60,29 @@ class WordedContext(ContextMechanism):
     def __init__(
         self, protocol: str, wordings: Collection[str], penalty: float = 0.0, response_limit: int | None = None
     ) -> None:
-        check_protocol(protocol, wordings)
-        if not (math.isfinite(penalty) and penalty >= 0):
-            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
-        check_at_least("data.context.response_limit", response_limit, 1, "Null says nothing.")
+        if protocol not in wordings:
+            raise ConfigError("data.context.protocol", protocol, " or ".join(wordings), "Use natural for real models.")
         self.penalty, self.response_limit = penalty, response_limit
 
 
-def check_protocol(protocol: str, wordings: Collection[str]) -> None:
-    """Raise `ConfigError` unless there is a wording of that name."""
-    if protocol not in wordings:
-        raise ConfigError("data.context.protocol", protocol, " or ".join(wordings), "Use natural for real models.")
+def text_between(response: str, start: str, end: str) -> tuple[str, str]:
+    """(the text between the marks, "") or ("", which rule was broken): each occurs once, in order, with nothing after the second.
+
+    >>> text_between("Well. << a b >>", "<<", ">>")
+    ('a b', '')
+    """
+    for mark in (start, end):
+        if (count := len(re.findall(f"(?={re.escape(mark)})", response))) != 1:  # two lines of dashes can share one
+            return "", f"'{mark}' occurs {count} times; expected exactly once"
+    inside, found, after = response.partition(start)[2].partition(end)
+    if not found:
+        return "", f"'{end}' does not come after '{start}'"
+    return ("", f"there is text after '{end}'") if after.strip() else (inside.strip(), "")
+
+
+def unkept(what: str, text: str, tokens: TokenView) -> str:
+    """Why a text that the policy wrote cannot be kept; empty where it can."""
+    if token := tokens.control_token(text):
+        return f"the {what} has the control token '{token}'"
+    letter = hidden_letter(text)
+    return f"the {what} has the letter {letter}, which no reader sees" if letter else ""

@@ -45,7 +45,6 @@ class DeployedAgent:
     ) -> None:
         self.setting, self.store, self._on_episode = setting, store, on_episode
         self.life = Life(setting, "deploy", env=setting.env)
-        self.life.known = store.num_solved() > 0
         self._resumed = False
         self._left: tuple[str | None, Any] = (None, None)
         """The state that the latest episode left, as it was dumped and as it is."""
@@ -94,6 +93,8 @@ class DeployedAgent:
         """What the program has at this task, each episode in the store as it ends; with `solved`, what comes after that."""
         life = self.life
         life.name, life.state, life.index, life.tasks = f"deploy/{task.id}", self._state(), 0, {position: task}
+        if position or solved is not None:
+            life.described = life.state
         before, after = ([Task(id=str(n), seed=n, spec=None) for n in of] for of in (range(position), [position + 1]))
         pack = Pack(id="deploy", split=Split.TRAIN, world_seed=0, tasks=(*before, task, *after))
         here = _OneTask(life, position, solved, partial(self._keep, task))

@@ -22,7 +22,10 @@ class WrongTokenizer(Cause):
     """
 
     surprise, unread = 1.0, 0.8
-    remedy = "Use the tokenizer, template and protocol of the weights: the warm start's own config, model.policy.path, data.env."
+    remedy = (
+        "Use the tokenizer, template and protocol of the weights: the warm start's own config, model.policy.path, data.env. "
+        "A warm start that was too short looks alike: raise warm_start.num_updates."
+    )
     explains = ("format collapse", "truncated answers", "dead groups", "context ignored", "contexts independent")
 
     def seen(self, run: Evidence) -> Seen | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from cod_lightning.diagnosis.notes import Dependence
@@ -18,6 +19,8 @@ from cod_lightning.types import Episode, EpisodeKind
 
 _LATE = 0.75
 """From this share of the updates on, a run is late."""
+_STILL_RISING = 0.02
+"""Gain from one validation to the next; at the end of the quick start it was .005."""
 _HEAD, _TAIL = 2**22, 2**23
 """Bytes that are read of each file of lifecycles, from its beginning and up to its end."""
 
@@ -94,7 +97,23 @@ class Evidence:
     def in_training(self) -> str:
         """The ends as a sentence, by which a reader sees whether a policy solves more or is only surer; empty without any."""
         said = ", ".join(f"{label} {first:.3f} to {late:.3f}" for label, (first, late) in self.ends.items())
-        return f"In training, first update to last quarter: {said} (nats a token)." if said else ""
+        found = [f"In training, first update to last quarter: {said} (nats a token)."] if said else []
+        if (gained := self.last_gain) is not None and gained >= _STILL_RISING:
+            found.append(
+                f"Success on validation packs rose by {gained:+.3f} from the last validation but one to the last: the training "
+                "may have ended early, and goes on with --ckpt_path last and a larger trainer.max_epochs."
+            )
+        return "\n".join(found)
+
+    @property
+    def last_gain(self) -> float | None:
+        """Success on validation packs (mean over positions), last validation minus the one before; None without two."""
+        curves = [values for name, values in self.metrics.items() if name.startswith("val/success/position_")]
+        steps = sorted(set.intersection(*map(set, curves))) if curves else []
+        if len(steps) < 2:
+            return None
+        before, last = (fmean(values[step] for values in curves) for step in steps[-2:])
+        return last - before
 
     @property
     def first_groups(self) -> list[PlayedGroup]:

@@ -93,7 +93,7 @@ class Served:
 
 
 NO_MODEL = (
-    "the engine has no model yet; add the callback WeightSync to the Trainer (callbacks=[callbacks.WeightSync()]), or without a "
+    "the engine has no model yet; add the callback WeightSync to the Trainer (cod_lightning.callbacks.WeightSync()), or without a "
     "Trainer call bind(model, stop_ids) first"
 )
 

@@ -119,14 +119,20 @@ def largest_gap(
         for temperature in _TEMPERATURES
     ]
     completions = asyncio.run(sampled(engine, requests))
-    with context():
-        scored, half = _score(model, prompt, [completion.action_ids for completion in completions], inside)
-    strict = engine.precision == "float32" and not half
+    actions = [list(completion.action_ids) for completion in completions]
+    rows = [[*prompt, *action, *[0] * (max(map(len, actions)) - len(action))] for action in actions]
     gaps: list[Gap] = []
-    for completion, own in zip(completions, scored, strict=True):
-        for t, (theirs, ours) in enumerate(zip(completion.behaviour_logprobs, own, strict=True)):
-            size = abs(theirs - ours)
-            gaps.append(Gap(size if size == size else float("inf"), t, theirs, ours, strict))
+    with context():
+        logits = training_logits(model, rows, slice(len(prompt) - 1, -1), inside)
+        strict = engine.precision == "float32" and logits.dtype == torch.float32
+        for temperature, completion, action, own in zip(
+            _TEMPERATURES, completions, actions, logits.float(), strict=True
+        ):
+            logprobs = torch.log_softmax(own[: len(action)] / (temperature or 1.0), dim=-1)
+            ours = logprobs.gather(1, torch.tensor(action, device=logits.device)[:, None]).squeeze(1).tolist()
+            for t, (theirs, our) in enumerate(zip(completion.behaviour_logprobs, ours, strict=True)):
+                size = abs(theirs - our)
+                gaps.append(Gap(size if size == size else float("inf"), t, theirs, our, strict))
     return max(gaps, key=lambda gap: gap.size)
 
 
@@ -159,21 +165,6 @@ def training_logits(
         return inside(model, forward)
     finally:
         model.train(training)
-
-
-def _score(
-    model: PreTrainedModel, prompt: list[int], actions: list[tuple[int, ...]], inside: Inside
-) -> tuple[list[list[float]], bool]:
-    """Log-probs of each action's tokens by the training forward, at its temperature, and whether that is less than float32."""
-    longest = max(map(len, actions))
-    rows = [[*prompt, *action, *[0] * (longest - len(action))] for action in actions]
-    logits = training_logits(model, rows, slice(len(prompt) - 1, -1), inside)
-    scored = []
-    for temperature, action, own in zip(_TEMPERATURES, actions, logits.float(), strict=True):
-        logprobs = torch.log_softmax(own[: len(action)] / (temperature or 1.0), dim=-1)
-        chosen = torch.tensor(action, device=logits.device)[:, None]
-        scored.append(logprobs.gather(1, chosen).squeeze(1).tolist())
-    return scored, logits.dtype != torch.float32
 
 
 def _cause(engine: Engine, fresh: Gap, tolerance: float) -> str:

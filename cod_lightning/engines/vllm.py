@@ -5,7 +5,6 @@ keys and values belong to the weights before.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Literal
 
 from torch import Tensor, nn
@@ -17,7 +16,7 @@ from cod_lightning.engines.checkpoint_form import CheckpointForm
 from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
 from cod_lightning.engines.vllm_sampling import STOPS
-from cod_lightning.engines.vllm_start import check_experts, check_four_bit, check_installed, served_of, start
+from cod_lightning.engines.vllm_start import check_installed, check_served, served_of, start
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranges import Count, Positive, PositiveShare
 
@@ -67,11 +66,7 @@ class VLLMEngine(Engine):
         """A vLLM that goes with what is installed, a model that it can serve, room for the adapter, and what a base in 4 bits
         needs."""
         check_installed(type(self).__name__)
-        check_experts(served)
-        if served.adapter_rank:
-            room_for(served.adapter_rank)
-        if not self.dequantise:
-            check_four_bit(replace(served, dtype=self.dtype or served.dtype), type(self).__name__)
+        check_served(served, type(self).__name__, self.dtype, adapter=True, dequantise=self.dequantise)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start vLLM for this model's architecture, with a window of `window` tokens."""

@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_rank, has_adapter, is_four_bit
 from cod_lightning.engines.base import Served
+from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import memory_folder, write_config, write_four_bit
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import scratch_prefix
@@ -54,7 +56,10 @@ def start(
         num_adapters: Those that are served side by side, if any.
         four_bit: Serve the model's base in its 4 bits.
     """
-    _prepare_environment()
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the engine has to run in this process
+    usual = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    for name, value in usual.items():
+        os.environ.setdefault(name, value)  # what the person has set stays
     parent = memory_folder()
     folders = tempfile.TemporaryDirectory(prefix=scratch_prefix("start", parent), dir=parent)
     with _process_left_alone(), _class_left_alone(type(model.base_model)), folders as folder:
@@ -128,6 +133,15 @@ def check_installed(engine: str) -> None:
         raise ConfigError("data.engine", f"{engine} with {shown}", f"{_OLDEST} or newer", _INSTALL)
 
 
+def check_served(served: Served, engine: str, dtype: str | None, *, adapter: bool, dequantise: bool) -> None:
+    """Raise `ConfigError` for a model that vLLM cannot serve: its adapter apart or merged in, its 4 bits as they are or in full."""
+    check_experts(served)
+    if adapter and served.adapter_rank:
+        room_for(served.adapter_rank)
+    if adapter and not dequantise:
+        check_four_bit(replace(served, dtype=dtype or served.dtype), engine)
+
+
 def check_four_bit(served: Served, engine: str) -> None:
     """Raise `ConfigError` where vLLM cannot serve a base in the very 4 bits that it is trained in."""
     or_not = (
@@ -178,14 +192,6 @@ def _check(model: PreTrainedModel, window: int, *, on_cpu: bool) -> None:
         expected = f"one of {', '.join(map(str, sizes))} for vLLM on a CPU"
         remedy = "Set hidden_size and num_heads of model.policy so, or choose engine=TransformersEngine."
         raise ConfigError("model.policy (hidden_size / num_heads)", size, expected, remedy)
-
-
-def _prepare_environment() -> None:
-    """vLLM is configured by the environment; what the person has set stays, except that the engine has to run in this process."""
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
 
 
 def _tolerate_foreign_modules() -> None:

@@ -1,7 +1,6 @@
 """Strict reading of `<answer>...</answer>`: one rule for every world that uses it."""
 
 import re
-import string
 from collections.abc import Callable
 from functools import cache
 
@@ -71,14 +70,23 @@ def _reader(noun: str, num_codes: int) -> Callable[[str], tuple[int, str]]:
     return text_cache(code_in)
 
 
-_KEPT = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - {"<", ">", "|"}
+_UNSHOWN = re.compile(r"[^ -~\n]|[<>|]")
+
+
+def clean(text: str, most: int | None = None) -> str:
+    """A policy's text made fit to be shown again: plain ASCII without tags, cut after `most` letters.
+
+    >>> clean("<|end|> caf\u00e9", most=5)
+    '??end\\n...'
+    """
+    return _UNSHOWN.sub("?", text if most is None or len(text) <= most else f"{text[:most]}\n...")
 
 
 def quoted(text: str, max_length: int = 60) -> str:
-    """A policy's text made fit to be shown again: plain ASCII without tags, shortened.
+    """The same in one line and in quotes.
 
     >>> quoted("<|im_end|> caf\u00e9")
     "'??im_end?? caf?'"
     """
-    shown = "".join(letter if letter in _KEPT else "?" for letter in text[:max_length])
+    shown = clean(text[:max_length]).replace("\n", "?")
     return f"'{shown}{'...' if len(text) > max_length else ''}'"

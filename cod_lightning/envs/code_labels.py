@@ -4,9 +4,7 @@ Answers are a noun and a name, as in `Lever 3`. Where labels vary, both are draw
 template. Codes themselves are always 1, 2, 3, 4.
 """
 
-import random
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of, code_of
@@ -86,14 +84,3 @@ class CodeLabels(Unchanging):
             return 0, f"the answer is not '{self.noun}' and a name"
         named = [code for code, name in enumerate(self.names, start=1) if name.lower() == match[1].lower()]
         return (named[0], "") if named else (0, f"the name is not one of {', '.join(self.names)}")
-
-
-def drawn_names(
-    rng: random.Random, nouns: Sequence[str], names: Sequence[tuple[str, ...]] = NAMES
-) -> tuple[str, tuple[str, ...]]:
-    """A noun and four names.
-
-    >>> drawn_names(random.Random(0), ["Move"], [("A", "B", "C", "D")])
-    ('Move', ('A', 'B', 'C', 'D'))
-    """
-    return rng.choice(nouns), rng.choice(names)

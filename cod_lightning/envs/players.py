@@ -43,7 +43,7 @@ class Play(ABC, Generic[F]):
         """Each fact kept with that probability, else anything in its place."""
 
     def earlier(self, truth: F, rng: random.Random) -> F:
-        """What of the truth a demonstrated context may know."""
+        """What of the truth a demonstrated context may know, as an earlier task might have left it."""
         return truth
 
     def junk(self, rng: random.Random) -> F:
@@ -118,14 +118,11 @@ class Teacher(_Player[F], Demonstrator):
     def context(self, rng: random.Random) -> str:
         draw = rng.random()
         if draw < self.dials.context_true:
-            return self.play.write(self.play.noisy(self.earlier(rng), self.dials.context_accuracy, rng))
+            earlier = self.play.earlier(self.truth, rng)
+            return self.play.write(self.play.noisy(earlier, self.dials.context_accuracy, rng))
         if draw < self.dials.context_true + self.dials.context_junk:
             return self.play.write(self.play.junk(rng))
         return ""
-
-    def earlier(self, rng: random.Random) -> F:
-        """What may truly be known before a task."""
-        return self.play.earlier(self.truth, rng)
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         trusting = rng.random() < self.dials.follow

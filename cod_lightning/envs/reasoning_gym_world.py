@@ -29,6 +29,8 @@ _RULES = (
 )
 _GRADER = "cod_lightning.envs.reasoning_gym_grading:grader"
 _GRADING_S, _GRADING_MB = 10.0, 1024
+_SEED = 0
+"""Of the datasets, whose questions stay the same in every run."""
 
 
 class GymVariants(Variants["ReasoningGym"]):
@@ -52,7 +54,6 @@ class ReasoningGym(QuestionWorld):
             draws any questions of its level. A rule belongs to one split, without rules a question does.
         levels: Settings of the dataset for each difficulty, the easiest first; a pack has one level. Null: its defaults.
         num_questions: Questions that are generated for each level.
-        dataset_seed: Questions of other seeds are others.
         asked: Further parameters of `QuestionWorld`; some datasets give a share of 1 to an answer that is nearly right.
     """
 
@@ -67,21 +68,20 @@ class ReasoningGym(QuestionWorld):
         group: str | None = None,
         levels: list[dict[str, Any]] | None = None,
         num_questions: int = 1000,
-        dataset_seed: int = 0,
         **asked: Any,
     ) -> None:
         require("reasoning-gym", "data.env.dataset", dataset)
         check_at_least("data.env.num_questions", num_questions, 3, "1000 is the default.")
         super().__init__(dataset, f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", **asked)
-        self.dataset, self.num_questions, self.dataset_seed = dataset, num_questions, dataset_seed
+        self.dataset, self.num_questions = dataset, num_questions
         self._levels = tuple(json.dumps(level, sort_keys=True) for level in (levels or [{}]))
-        datasets = [[dataset, level, dataset_seed, num_questions] for level in self._levels]
+        datasets = [[dataset, level, _SEED, num_questions] for level in self._levels]
         self._sandbox = Sandbox(_GRADER, [datasets], path=sys.path, time_s=_GRADING_S, memory_mb=_GRADING_MB)
         self._drawn_levels = tuple(range(len(self._levels)))
         self._tasks = [GroupedTasks(self._named(n, group), "data.env.num_questions") for n in self._drawn_levels]
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        world_seed = derive_seed(self.name, self.dataset_seed, str(split), seed, index)
+        world_seed = derive_seed(self.name, _SEED, str(split), seed, index)
         rng = random.Random(world_seed)
         drawn = self._tasks[rng.choice(self._drawn_levels)].draw(rng, split, num_tasks)
         return self._pack(split, index, seed, world_seed, map(self._task_of, drawn))
@@ -129,10 +129,10 @@ class ReasoningGym(QuestionWorld):
         return QuestionTask(question=self._entry(key["level"], key["index"])["question"], key=text)
 
     def _dataset(self, level: int) -> Any:
-        return _dataset(self.dataset, self._levels[level], self.dataset_seed, self.num_questions)
+        return _dataset(self.dataset, self._levels[level], _SEED, self.num_questions)
 
     def _entry(self, level: int, index: int) -> dict[str, Any]:
-        return _entry(self.dataset, self._levels[level], self.dataset_seed, self.num_questions, index)
+        return _entry(self.dataset, self._levels[level], _SEED, self.num_questions, index)
 
 
 @lru_cache(maxsize=64)

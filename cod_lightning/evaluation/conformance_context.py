@@ -40,6 +40,9 @@ def check_context(mechanism: ContextMechanism) -> Iterator[Verdict]:
         ("methods change no state in place", lambda: _in_place(mechanism)),
     ):
         yield verdict_on(rule, look)
+    if not _takes_notes(mechanism):
+        remark = "it has no Scripted among its companions: there are no references with it, and no warm start of a tiny policy"
+        yield Verdict("policies without a model can write its contexts", remark=remark, look=True)
 
 
 def _takes_notes(mechanism: ContextMechanism) -> bool:
@@ -115,7 +118,7 @@ def _updated(mechanism: ContextMechanism) -> Broken:
         for _ in range(100):
             said = beside(mechanism, Scripted).write("gamma=3", messages) if text is None else text
             try:
-                asked = dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
+                asked = dialogue.send(Answer(response=said, cut_off=False))
                 messages += [Message(Role.ASSISTANT, said), Message(Role.USER, str(asked))]
             except StopIteration as ended:
                 update = ended.value

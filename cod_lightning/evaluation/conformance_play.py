@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.base import Players, Reference, TextEnv, Variants, Vocabulary, beside
@@ -10,7 +11,7 @@ from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
 from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
-from cod_lightning.types import EpisodeKind, Lifecycle, Pack
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
 _LEAST_GAIN = 0.05
 _SIBLINGS, _MOST_ALIKE = 8, 0.9
@@ -34,7 +35,10 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
         row = rows[kind] = summarise(kind, lives[kind])
         failed = {e.error: (life, e) for life in reversed(lives[kind]) for e in life.episodes if e.error}
         broken = [f"{life.pack_id}, task {e.position}: {error[:200]}" for error, (life, e) in failed.items()]
-        broken += [f"{row.num_malformed} answers were malformed"] if row.num_malformed else []
+        unread = (e for life in lives[kind] for e in life.solves if e.status is EpisodeStatus.MALFORMED)
+        for turn in [e.turns[-1] for e in islice(unread, 1) if e.turns]:
+            found = f"{turn.response!r:.80} to {turn.observation!r:.80}"
+            broken.append(f"{row.num_malformed} answers were malformed, the first {found}")
         yield Verdict(
             f"{kind.value} play is legal",
             tuple(broken[:MOST_EXAMPLES]),

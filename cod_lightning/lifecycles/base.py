@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
 
 MOST_EPISODES = 100_000
@@ -198,6 +198,8 @@ class _Noting(Agent):
             self.steps.append(OutlineStep(EpisodeKind.UPDATE, solved.position, self._solved[solved.position]))
 
     async def write(self, task: Task, ask: Ask, **_: Any) -> Written:
+        if not isinstance(ask, Ask):
+            raise TypeError(f"a {type(ask).__name__} in place of an Ask")
         self.asks.append(ask)
         return Written(self._failed(EpisodeKind.WRITE, len(self._solved), task), None)
 
@@ -224,12 +226,15 @@ def _noted(program: Program, num_tasks: int, updates: bool) -> _Noting:
     tasks = tuple(Task(id=str(n), seed=n, spec=None) for n in range(num_tasks))
     pack = Pack(id="outline", split=Split.TRAIN, world_seed=0, tasks=tasks)
     agent, name = _Noting(pack, updates), f"{type(program).__name__} for {num_tasks} tasks"
-    lifecycle = program(agent, pack)
-    try:
-        lifecycle.send(None)  # nothing that the agent does takes time, so the program is over
-    except StopIteration:
-        pass
-    else:
+    with answering(
+        lambda said: ConfigError("data.program", name, said, "Correct it."), "a program that raises nothing"
+    ):
+        lifecycle = program(agent, pack)
+        try:
+            lifecycle.send(None)  # nothing that the agent does takes time, so the program is over
+        except StopIteration:
+            lifecycle = None
+    if lifecycle is not None:
         lifecycle.close()
         raise ConfigError("data.program", name, "a program that waits for its agent alone", "Correct it.")
     if not any(step.kind is EpisodeKind.SOLVE for step in agent.steps):

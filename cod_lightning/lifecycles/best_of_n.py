@@ -4,8 +4,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from cod_lightning.errors import check_at_least
 from cod_lightning.lifecycles.base import Agent, Program
+from cod_lightning.ranges import Several
 from cod_lightning.types import AttemptKind, Pack
 
 
@@ -18,11 +18,8 @@ class BestOfN(Program):
     too, and show pass@k for k up to n.
     """
 
-    n: int = 4
+    n: Several = 4
     """Attempts at a task, the lifecycle's own solve episode included."""
-
-    def __post_init__(self) -> None:
-        check_at_least("data.program.n", self.n, 2, "4 is the default; ConnectTheDots makes one attempt.")
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         for task in pack.tasks:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from cod_lightning.errors import check_at_least
 from cod_lightning.lifecycles.base import Agent, Program
+from cod_lightning.ranges import Count
 from cod_lightning.types import Pack
 
 
@@ -11,11 +11,8 @@ from cod_lightning.types import Pack
 class ConnectTheDots(Program):
     """solve_0 -> rewrite_0 -> solve_1 -> ... -> solve_{N-1} (arXiv 2606.20002, figure 1), or with rarer rewrites."""
 
-    every: int | None = 1
+    every: Count | None = 1
     """Tasks from one rewrite of the context to the next; 1 is the paper's. Null: none, for contexts written within tasks."""
-
-    def __post_init__(self) -> None:
-        check_at_least("data.program.every", self.every, 1, "1 rewrites the context after every task.")
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         for number, task in enumerate(pack.tasks, start=1):

@@ -48,12 +48,12 @@ class _Controlled:
             return Written.skipped(self._position)
         return await self._agent.write(task, ask, shown=self._shown, context=self._context())
 
-    async def rewrite(self, solved: Episode) -> Episode | None:
-        return await self._agent.rewrite(solved, skip=self._contexts is not None)
+    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+        return await self._agent.rewrite(solved, skip=skip or self._contexts is not None)
 
     def fork(self, *_: Any, **__: Any) -> None:
         """No attempt."""
 
     def _context(self) -> Any:
-        """What the next task begins with; None: its own."""
-        return None if self._contexts is None else self._contexts[self._position]
+        """What the next task begins with; None: its own, or that it is left out."""
+        return None if self._contexts is None else next(iter(self._contexts[self._position :]), None)

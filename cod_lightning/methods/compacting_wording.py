@@ -1,12 +1,13 @@
 """How a task is summarised: what asks for the summary, and how it is shown."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any
 
-from cod_lightning.contexts.inside_wording import CompactResumed, NaturalResumed, ResumedWording
+from cod_lightning.contexts.inside_wording import CompactResumed, NaturalResumed
+from cod_lightning.contexts.worded import Wording
 
 
-class SummaryWording(ResumedWording):
+class SummaryWording(Wording, ABC):
     """How the history of a task is asked for as a summary, within the task, and how the summary is shown."""
 
     def __init__(self, summary_budget: int) -> None:

@@ -30,7 +30,6 @@ class EpisodesState(Struct, frozen=True):
     """Records from the oldest to the newest, and what each is worth."""
 
     records: tuple[Record, ...] = ()
-    """Never changed in place, so that an index of it can be kept."""
     worth: tuple[float, ...] = ()
     """[n] moving average of the rewards of the tasks that were shown the record."""
     shown: tuple[int, ...] = ()

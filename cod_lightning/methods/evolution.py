@@ -22,8 +22,8 @@ from cod_lightning.contexts.base import Stored
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import EnvironmentFailure, described
+from cod_lightning.rollout.between_tasks import run_update_episode
 from cod_lightning.rollout.boundaries import FAULTS, crossing
-from cod_lightning.rollout.episode import run_update_episode
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Entries, Prepared, TokenView, UpdateDialogue
-from cod_lightning.contexts.blocks import faults
+from cod_lightning.contexts.blocks import fault
 from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.contexts.worded import WordedContext, WordedScripted
 from cod_lightning.methods.notebook_wording import WORDINGS, Operation, OperationKind
@@ -167,7 +167,7 @@ class NotebookContext(WordedContext):
             return f"there is no entry {operation.number}"
         if operation.kind not in (OperationKind.ADD, OperationKind.REPLACE):
             return ""
-        if reason := next(faults(operation.text, tokens, self.wording.marks, "entry"), ""):
+        if reason := fault(operation.text, tokens, self.wording.marks, "entry"):
             return reason
         if self.provenance.spelled_in(operation.text):
             return "the entry has a mark of the context's own"

@@ -23,7 +23,7 @@ from cod_lightning.contexts.base import (
     TokenView,
     UpdateDialogue,
 )
-from cod_lightning.contexts.blocks import KEEP, faults
+from cod_lightning.contexts.blocks import KEEP, fault
 from cod_lightning.contexts.worded import WordedContext
 from cod_lightning.methods.skills_scripted_wording import SkillsScripted
 from cod_lightning.methods.skills_wording import NONE, WORDINGS, Skill, SkillOperation
@@ -162,7 +162,7 @@ class SkillsContext(WordedContext):
         if name == NONE or not re.fullmatch(self.wording.name_form, name) or (names and name not in names):
             return f"a name has {self.wording.name_rule}"
         for what, text in (("clause", operation.when), ("text of the steps", operation.steps)):
-            if reason := next(faults(text, tokens, self.wording.marks, what), ""):
+            if reason := fault(text, tokens, self.wording.marks, what):
                 return reason
         counted = [*(one for other, one in skills.items() if other != name), operation]
         if (total := sum(tokens.count(f"{one.when} {one.steps}") for one in counted)) > self.budget:

@@ -32,8 +32,8 @@ class EndpointModel(PreTrainedModel):
 class EndpointPolicy(Policy):
     """A chat model behind an endpoint, to be evaluated and deployed with `OpenAIEngine`; it cannot be trained.
 
-    Prompts and responses are sent as text. Their lengths (the window, the length rewards of a context, token counts of a
-    transcript) are counted in this tokenizer; `data.max_new_tokens` is sent to the endpoint, which counts in its own.
+    Prompts and responses are sent as text. Their lengths (the window, rewards of length, token counts of a transcript) are
+    counted in this tokenizer; `data.max_new_tokens` is sent to the endpoint, which counts in its own.
 
     Args:
         tokenizer_path: Folder or hub name of the endpoint's tokenizer; null counts bytes, about 4 for a token of English.

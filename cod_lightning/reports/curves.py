@@ -56,6 +56,7 @@ _TITLES = {
     "rollout/token_drift": "Token drift",
     "rollout/num_rewritten": "Turns before which the template rewrote history",
     "engine/self_test_gap": "Log-prob gap in the engine's self-test, largest",
+    "engine/policy_moved": "Change of a fixed prompt's log-probs by a rollout's updates (nats, mean)",
 }
 """Panels in the order in which they are shown; columns that are not named here come after them, under their own name."""
 
@@ -155,11 +156,13 @@ def read_checkpoint_curves(folder: Path) -> Panels:
 def _placed(column: str) -> tuple[str, str]:
     """Panel and label of a column.
 
-    >>> _placed("val/success/position_2"), _placed("time/rollout_s"), _placed("train/loss")
-    (('val/success', 'position 2'), ('time', 'rollout'), ('train/loss', ''))
+    >>> _placed("val/success/position_2"), _placed("train/pass_at/8"), _placed("time/rollout_s"), _placed("train/loss")
+    (('val/success', 'position 2'), ('train/pass_at', 'k = 8'), ('time', 'rollout'), ('train/loss', ''))
     """
     if match := re.fullmatch(r"(.+)/position_(\d+)", column):
         return match[1], f"position {match[2]}"
+    if match := re.fullmatch(r"(.+/pass_at)/(\d+)", column):
+        return match[1], f"k = {match[2]}"
     if match := re.fullmatch(r"(time|throughput)/(.+?)(_tokens)?_s", column):
         return match[1], match[2]
     if column.startswith("faults/"):

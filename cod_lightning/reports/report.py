@@ -12,7 +12,7 @@ from cod_lightning.reports.lines import LifecycleFile, PlayedGroup
 from cod_lightning.reports.records import Shelf, ShortGroup, short_group
 from cod_lightning.reports.run import RunFolder, read_run, run_names
 
-MOST_READ = 32_000_000
+MOST_READ = 48_000_000
 """Bytes of lifecycles that are read of all runs together; of more, whole groups are left out evenly, with a note in the report."""
 
 

@@ -51,7 +51,11 @@ class BrokenRule(Reward):
         kinds: list[Literal["solve", "update"]] | None = None,
         weight: float = 1.0,
     ) -> None:
-        _check_pattern("data.rewards.BrokenRule.pattern", pattern)
+        try:
+            regex.compile(_FIELD.sub("x", pattern))
+        except regex.error as error:
+            expected = f"a regular expression ({error})"
+            raise ConfigError("data.rewards.BrokenRule.pattern", pattern, expected, "Correct it.") from None
         self.pattern, self.penalty, self.weight = pattern, penalty, weight
         self.kinds = frozenset(EpisodeKind(kind) for kind in kinds or ("solve",))
 
@@ -102,19 +106,10 @@ class LengthReward(Reward):
         reward = episode.reward or 0.0
         if reward <= 0 or not episode.turns:
             return 0.0
-        ramps = [self._ramp(len(turn.action_ids)) for turn in episode.turns]
-        response_penalty = sum(ramps) / len(ramps)
+        response_penalty = 0.0
+        if self.zero_tokens is not None and self.full_tokens is not None:
+            width = self.full_tokens - self.zero_tokens
+            ramps = [(len(turn.action_ids) - self.zero_tokens) / width for turn in episode.turns]
+            response_penalty = sum(min(1.0, max(0.0, one)) for one in ramps) / len(ramps)
         episode_penalty = 0.0 if self.max_turns is None else len(episode.turns) / self.max_turns
         return max(0.0, reward - self.coefficient * (response_penalty + episode_penalty)) - reward
-
-    def _ramp(self, num_tokens: int) -> float:
-        if self.zero_tokens is None or self.full_tokens is None:
-            return 0.0
-        return min(1.0, max(0.0, (num_tokens - self.zero_tokens) / (self.full_tokens - self.zero_tokens)))
-
-
-def _check_pattern(key: str, pattern: str) -> None:
-    try:
-        regex.compile(_FIELD.sub("x", pattern))
-    except regex.error as error:
-        raise ConfigError(key, pattern, f"a regular expression ({error})", "Correct it.") from None

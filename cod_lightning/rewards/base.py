@@ -28,7 +28,7 @@ from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Task
 
 _MOST_SCORES = 64
 """Of one part, by name."""
-_LARGEST = 1e30
+LARGEST = 1e30
 """Sum of parts; training computes in float32, which ends at 3e38."""
 _T = TypeVar("_T")
 Rewards = Mapping[str, "RewardPart"]
@@ -100,7 +100,7 @@ class WorldReward(Reward):
 
 
 class ContextReward(WorldReward):
-    """What the context mechanism gave a rewrite for format and length; the part `context`.
+    """What the context mechanism gave a rewrite for its form; the part `context`.
 
     Args:
         weight: Factor of this part.
@@ -153,17 +153,35 @@ async def compared(group: Group, rewards: Rewards, limit_s: float | None = None)
     parts = {name: part for name, part in rewards.items() if isinstance(part, SiblingReward)}
     if not parts:
         return group
-    places = zip(*(lifecycle.episodes for lifecycle in group.lifecycles), strict=True)
-    played = await asyncio.gather(*(_at_place(place, group.pack.tasks, parts, limit_s) for place in places))
-    lifecycles = zip(group.lifecycles, zip(*played, strict=True), strict=True)
-    return structs.replace(group, lifecycles=tuple(structs.replace(one, episodes=own) for one, own in lifecycles))
+    places: dict[tuple[EpisodeKind, int], list[tuple[int, int]]] = {}
+    for k, lifecycle in enumerate(group.lifecycles):
+        for e, one in enumerate(lifecycle.episodes):
+            places.setdefault((one.kind, one.position), []).append((k, e))
+    made = [list(lifecycle.episodes) for lifecycle in group.lifecycles]
+    together = ([made[k][e] for k, e in place] for place in places.values())
+    played = await asyncio.gather(*(_at_place(of, group.pack.tasks, parts, limit_s) for of in together))
+    for place, found in zip(places.values(), played, strict=True):
+        for (k, e), one in zip(place, found, strict=True):
+            made[k][e] = one
+    lifecycles = zip(group.lifecycles, made, strict=True)
+    return structs.replace(
+        group, lifecycles=tuple(structs.replace(one, episodes=tuple(own)) for one, own in lifecycles)
+    )
 
 
 async def _at_place(
     episodes: Sequence[Episode], tasks: Sequence[Task], parts: Mapping[str, SiblingReward], limit_s: float | None
 ) -> list[Episode]:
     """The siblings' episodes with these parts."""
-    kind, task = episodes[0].kind, tasks[episodes[0].position]
+    kind, position = episodes[0].kind, episodes[0].position
+    if position >= len(tasks):
+        expected = (
+            f"a program that solves the {len(tasks)} tasks of a pack once each beside parts that compare siblings"
+        )
+        raise ConfigError(
+            "data.program", f"one with a task {position}, counted from 0", expected, "Leave the part out."
+        )
+    task = tasks[position]
     known = [episode for episode in episodes if episode.reward is not None]
     asked = {name: _of_siblings(part, known, task) for name, part in parts.items() if known and kind in part.kinds}
     if not asked:
@@ -195,8 +213,8 @@ async def _all_of(asked: Mapping[str, Coroutine[Any, Any, _T]], limit_s: float |
 def summed(episode: Episode, parts: dict[str, float], failures: Sequence[RewardFailure]) -> Episode:
     """The episode with these weighted parts and their sum as its reward; failed where a part failed or the sum is not finite."""
     total = math.fsum(parts.values()) if all(map(math.isfinite, parts.values())) else math.inf
-    if not failures and not abs(total) <= _LARGEST:
-        failures = [RewardFailure(f"the parts {parts} have no finite sum, or one above {_LARGEST:g}")]
+    if not failures and not abs(total) <= LARGEST:
+        failures = [RewardFailure(f"the parts {parts} have no finite sum, or one above {LARGEST:g}")]
     if failures:
         for failure in failures:
             note_fault(failure)
@@ -231,7 +249,7 @@ async def _scores(name: str, part: Reward, episode: Episode, task: Task) -> dict
     """Scores by full name."""
     scores = await part(episode, task)
     if isinstance(scores, Mapping):
-        if len(scores) > _MOST_SCORES or not all(map(_is_name, scores)):
+        if len(scores) > _MOST_SCORES or not all(map(is_name, scores)):
             raise ValueError(f"scores have at most {_MOST_SCORES} names, of letters, digits, '.', '_' and '-'")
         return {f"{name}.{key}": part.weight * _number(score) for key, score in scores.items()}
     return {name: part.weight * _number(scores)}
@@ -246,7 +264,7 @@ async def _of_siblings(part: SiblingReward, episodes: Sequence[Episode], task: T
     return [None if score is None else part.weight * _number(score) for score in scores]
 
 
-def _is_name(key: object) -> bool:
+def is_name(key: object) -> bool:
     """Whether a score can be called so: it becomes a column of tables, and part of a metric's name."""
     return isinstance(key, str) and re.fullmatch(r"[\w.-]{1,64}", key, re.ASCII) is not None
 

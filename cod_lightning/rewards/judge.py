@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from cod_lightning.clients import ChatAnswer, ChatClient
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count
 from cod_lightning.rewards.base import Reward
 from cod_lightning.types import Episode, EpisodeKind, Task
 
@@ -62,13 +63,12 @@ class Grader:
         base_url: str | None = None,
         api_key_variable: str = "JUDGE_API_KEY",
         temperature: float | None = 0.0,
-        max_tokens: int = 1000,
+        max_tokens: Count = 1000,
         *,
         where: str,
         instruction: str,
         **settings: Any,
     ) -> None:
-        check_at_least(f"{where}.max_tokens", max_tokens, 1, "1000 is the default.")
         self.client = ChatClient(
             model,
             base_url,

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 from jinja2 import TemplateError
 
@@ -26,7 +26,7 @@ _FORM = '<answer>\n{"name": NAME, "arguments": {...}}\n</answer>'
 
 
 class AskedDialogue(Dialogue):
-    """A dialogue that is asked chat requests."""
+    """A dialogue that is asked chat requests; without a prompt before the first."""
 
     said: Sequence[dict[str, Any]] = ()
     """The latest request, and its answer."""
@@ -34,20 +34,8 @@ class AskedDialogue(Dialogue):
     _text = ""
     """The latest prompt, where it was rendered whole."""
 
-    @classmethod
-    def begun(
-        cls,
-        sampler: Sampler,
-        identity: str,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[Any],
-        see: Callable[[str], None],
-    ) -> Self:
-        """The dialogue with its first request. Raises what `ask` raises."""
-        text, listed = _whole(sampler.chat, messages, tools, see)
-        made = cls(sampler, identity, listed, sampler.chat.encode(text))
-        made.said, made.tools, made._text = messages, tools, text
-        return made
+    def __init__(self, sampler: Sampler, identity: str) -> None:
+        super().__init__(sampler, identity, (), ())
 
     def ask(self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], see: Callable[[str], None]) -> None:
         """Put the request: after what was said, or as a new prompt. Raises one of `NOT_RENDERED`, and `ForgedRole`.
@@ -74,23 +62,15 @@ class AskedDialogue(Dialogue):
                 self.put([*self.messages, *new], chat.ids_after(text, self._ids[-1]), extends=True)
                 self.said = messages
                 return
-        self._text, listed = _whole(chat, messages, tools, see)
-        self.put(listed, chat.encode(self._text), extends=False)
-        self.said, self.tools = messages, tools
-
-
-def _whole(
-    chat: Chat, messages: Sequence[dict[str, Any]], tools: Sequence[Any], see: Callable[[str], None]
-) -> tuple[str, list[Message]]:
-    """A prompt as the template renders it, and its messages for who has no template."""
-    text, listed = chat.asked(messages, tools), spoken(messages)
-    for tool in tools[:1]:
-        if str(tool.get("function", {}).get("name", "")) not in text:
-            raise ValueError("it shows no tools; choose a policy whose template does")
-    for one in listed:
-        if one.role is not Role.ASSISTANT:
-            see(one.content)
-    return text, listed
+        text, listed = chat.asked(messages, tools), spoken(messages)
+        for tool in tools[:1]:
+            if str(tool.get("function", {}).get("name", "")) not in text:
+                raise ValueError("it shows no tools; choose a policy whose template does")
+        for one in listed:
+            if one.role is not Role.ASSISTANT:
+                see(one.content)
+        self.put(listed, chat.encode(text), extends=False)
+        self.said, self.tools, self._text = messages, tools, text
 
 
 class ToolDialogue(AskedDialogue):
@@ -103,7 +83,10 @@ class ToolDialogue(AskedDialogue):
         request = ChatRequest(messages=[], tools=list(self.tools))
         self._reply = Reply.of(turn, self._num_turns - 1, request, style_of(self.sampler.chat), 0)
         self.said = [*self.said, self._reply.listed]
-        return in_lines(self._reply) if self._reply.calls else turn.response
+        if not self._reply.calls:
+            return turn.response
+        lines = STYLES["json"].spelled(self._reply.calls).replace("<", r"\u003c")  # nothing in them can end the answer
+        return f"<answer>\n{lines}\n</answer>"
 
     def say(self, text: str, parts: tuple[Part, ...] = (), results: Sequence[str] = ()) -> None:
         """Append what each call showed, or the user's next message, in text: no world shows images beside tools. Raises
@@ -119,12 +102,6 @@ class ToolDialogue(AskedDialogue):
             self.ask([*self.said, *new], self.tools, _unseen)
 
 
-def in_lines(reply: Reply) -> str:
-    """The calls of a reply as environments take them, in which nothing that was written can end the answer."""
-    lines = STYLES["json"].spelled(reply.calls).replace("<", r"\u003c")
-    return f"<answer>\n{lines}\n</answer>"
-
-
 def _unseen(text: str) -> None:
     """Nothing: the episode has seen it."""
 
@@ -132,12 +109,14 @@ def _unseen(text: str) -> None:
 def opened(sampler: Sampler, identity: str, system: str, observation: Message, tools: Sequence[Any]) -> Dialogue:
     """A solve episode's dialogue. Raises `ForgedRole`, and `EnvironmentFailure`."""
     if not tools:
-        return sampler.open(identity, (Message(Role.SYSTEM, system), observation))
+        return Dialogue(sampler, identity, (Message(Role.SYSTEM, system), observation))
     messages = first_messages(sampler.chat, system, observation.content, tools, by_template=sampler.engine.has_weights)
     if not sampler.engine.has_weights or not shows_tools(sampler.chat):
-        return sampler.open(identity, messages)
+        return Dialogue(sampler, identity, messages)
     with _taking("the tools"):
-        return ToolDialogue.begun(sampler, identity, _listed(messages), tools, _unseen)
+        dialogue = ToolDialogue(sampler, identity)
+        dialogue.ask(_listed(messages), tools, _unseen)
+        return dialogue
 
 
 def first_ids(chat: Chat, system: str, observation: str, tools: Sequence[Any]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, History, Intervention, Prepared, Words
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, History, Intervention, Words
 from cod_lightning.engines.base import Completion
 from cod_lightning.envs.base import TextEnv, Tools, Vocabulary, beside
 from cod_lightning.errors import (
@@ -22,8 +22,8 @@ from cod_lightning.errors import (
     ContextFailure,
     EngineFailure,
     EnvironmentFailure,
+    EpisodeTimeout,
     ForgedRole,
-    OutOfTime,
     described,
     ends_the_run,
     note_fault,
@@ -45,7 +45,7 @@ from cod_lightning.types import (
 )
 
 _T = TypeVar("_T")
-FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, ForgedRole, OutOfTime)
+FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, ForgedRole, EpisodeTimeout)
 """They cost their lifecycle; anything else ends the run."""
 _LONGEST_TEXT = 1_000_000
 """Characters of an observation, of rules, of a system text or a message of an update; longer ones would fill the memory."""
@@ -196,11 +196,11 @@ def checked_opening(found: object, mechanism: ContextMechanism) -> tuple[Message
     return messages
 
 
-def check_prepared(prepared: object, mechanism: ContextMechanism) -> None:
-    """Raise `ContextFailure` unless a mechanism's `prepare` gave what it has to."""
-    if not (isinstance(prepared, Prepared) and isinstance(prepared.state, mechanism.State)):
-        raise ContextFailure(f"{type(mechanism).__name__}.prepare gave no Prepared with a {mechanism.State.__name__}")
-    checked_text(prepared.system, mechanism, ContextFailure)
+def check_result(found: Any, kind: type[Any], mechanism: ContextMechanism, method: str) -> None:
+    """Raise `ContextFailure` unless a mechanism's method gave a `kind` that holds a state of its own."""
+    if not (isinstance(found, kind) and isinstance(found.state, mechanism.State)):
+        name = type(mechanism).__name__
+        raise ContextFailure(f"{name}.{method} gave no {kind.__name__} with a {mechanism.State.__name__}")
 
 
 def context_text(mechanism: ContextMechanism, state: Any) -> str:
@@ -208,12 +208,9 @@ def context_text(mechanism: ContextMechanism, state: Any) -> str:
     return checked_text(mechanism.text(state), mechanism, ContextFailure)
 
 
-def check_intervention(found: object, mechanism: ContextMechanism) -> None:
+def check_intervention(found: Any, mechanism: ContextMechanism) -> None:
     """Raise `ContextFailure` unless a mechanism's `on_turn` gave what it has to."""
-    if not (isinstance(found, Intervention) and isinstance(found.state, mechanism.State)):
-        raise ContextFailure(
-            f"{type(mechanism).__name__}.on_turn gave no Intervention with a {mechanism.State.__name__}"
-        )
+    check_result(found, Intervention, mechanism, "on_turn")
     if found.reply is not None:
         checked_text(found.reply, mechanism, ContextFailure)
     if not isinstance(found.action, str | None):
@@ -222,12 +219,11 @@ def check_intervention(found: object, mechanism: ContextMechanism) -> None:
         )
 
 
-def check_history(found: object, mechanism: ContextMechanism, before: Sequence[Message]) -> None:
+def check_history(found: Any, mechanism: ContextMechanism, before: Sequence[Message]) -> None:
     """Raise `ContextFailure` unless a mechanism's `before_turn` gave a dialogue that any chat template can render, with no images
     but those of the messages before."""
     who = f"{type(mechanism).__name__}.before_turn"
-    if not (isinstance(found, History) and isinstance(found.state, mechanism.State)):
-        raise ContextFailure(f"{who} gave no History with a {mechanism.State.__name__}")
+    check_result(found, History, mechanism, "before_turn")
     messages = found.messages
     if not (isinstance(messages, tuple) and all(isinstance(message, Message) for message in messages)):
         raise ContextFailure(f"{who} gave a history that is no tuple of messages")
@@ -242,12 +238,9 @@ def check_history(found: object, mechanism: ContextMechanism, before: Sequence[M
             raise ContextFailure(f"{who} gave a message with an image that the dialogue does not have")
 
 
-def check_update(found: object, mechanism: ContextMechanism) -> None:
+def check_update(found: Any, mechanism: ContextMechanism) -> None:
     """Raise `ContextFailure` unless a mechanism's `update` returned what it has to."""
-    if not (isinstance(found, ContextUpdate) and isinstance(found.state, mechanism.State)):
-        raise ContextFailure(
-            f"{type(mechanism).__name__}.update gave no ContextUpdate with a {mechanism.State.__name__}"
-        )
+    check_result(found, ContextUpdate, mechanism, "update")
     if not math.isfinite(found.reward):
         raise ContextFailure(f"{type(mechanism).__name__}.update gave reward {found.reward}, not a finite number")
 

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -126,6 +127,7 @@ def spoken(messages: Sequence[dict[str, Any]]) -> list[Message]:
     return out
 
 
+@lru_cache(maxsize=8)
 def style_of(chat: Chat) -> ToolStyle:
     """How the policy's chat template spells calls of tools, read from what it makes of one; Qwen's where it shows none."""
     dialogue = [

@@ -5,10 +5,12 @@ segment begins: the engine knows it as another dialogue, and its turn does not e
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
-from typing import Any
+
+from msgspec import structs
 
 from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
 from cod_lightning.errors import ConfigError, EngineFailure, TurnTimeout
@@ -52,18 +54,9 @@ class Sampler:
     liveness: Liveness = field(default_factory=Liveness)
     """Where its live episodes are."""
 
-    @property
-    def ends(self) -> TurnEnd | None:
-        """What ends a turn before a stop token does."""
-        return TurnEnd(self.stop_strings, self.chat.text) if self.stop_strings else None
-
     def by_kind(self, kinds: Sequence[EpisodeKind]) -> "dict[EpisodeKind, Sampler]":
         """Of each of these kinds of episodes, which have adapters of their own, the sampler with that adapter."""
         return {kind: replace(self, adapter=kind.role) for kind in kinds}
-
-    def open(self, identity: str, messages: Sequence[Message]) -> "Dialogue":
-        """Begin a dialogue; `identity` (pack, sibling, episode) keys its noise."""
-        return Dialogue(self, identity, messages)
 
 
 class Dialogue:
@@ -71,7 +64,7 @@ class Dialogue:
 
     Args:
         sampler: The policy.
-        identity: Of the episode; it keys the noise.
+        identity: Of the episode (pack, sibling, episode); it keys the noise.
         messages: What is asked first.
         ids: The prompt, where another than the chat has made it.
     """
@@ -102,25 +95,42 @@ class Dialogue:
         """The prompt as text, where it may be rewritten."""
         self._name = identity
         """The engine's key for the dialogue: within one name, prompts extend each other."""
-        self._ends = sampler.ends
+        self._ends = TurnEnd(sampler.stop_strings, sampler.chat.text) if sampler.stop_strings else None
 
     @property
     def ids(self) -> Sequence[int]:
         """The prompt so far, with the latest action at its end."""
         return self._ids
 
-    def turn(self, most_tokens: int | None = None) -> Coroutine[Any, Any, Turn]:
-        """The policy's next turn, of no more than `most_tokens`. Without room for a single token it is empty and stops with WINDOW.
+    async def turn(self, most_tokens: int | None = None) -> Turn:
+        """The policy's next turn, within the time that one may take, of no more than `most_tokens`. Without room for a single token
+        it is empty and stops with WINDOW. Raises `EngineFailure`.
 
         A thought that is open when `thinking_budget` is used up is closed by tokens that the policy has not sampled. What it then
         says is a turn of its own, the one that is returned; the one before is in `thought`.
         """
-        wanted, budget, self.thought = self.sampler.max_new_tokens, self.sampler.thinking_budget, None
+        sampler, limit = self.sampler, asyncio.timeout(self.sampler.deadlines.turn_s)
+        wanted, budget, self.thought = sampler.max_new_tokens, sampler.thinking_budget, None
         if most_tokens is not None:
             wanted = max(1, min(most_tokens, wanted))
-        if budget is None or budget >= wanted:
-            return self._sampled(wanted, self.messages[-1].content)
-        return self._sampled_with_thought(wanted, budget)
+        sampler.liveness.at(self.identity, "engine")
+        try:
+            async with limit:
+                if budget is None or budget >= wanted:
+                    turn = await self._sampled(wanted, self.messages[-1].content)
+                else:
+                    turn = await self._sampled_with_thought(wanted, budget)
+        except ConfigError:
+            raise
+        except BaseException as error:
+            if limit.expired() and isinstance(error, TimeoutError):
+                limit_s = sampler.deadlines.turn_s
+                raise TurnTimeout(
+                    f"{type(sampler.engine).__name__} did not answer in data.deadlines.turn_s={limit_s:g} s"
+                ) from None
+            blame(EngineFailure, error, sampler.engine)
+        sampler.liveness.at(self.identity, "environment")
+        return turn
 
     async def _sampled_with_thought(self, wanted: int, budget: int) -> Turn:
         """The next turn, where a thought may have to be closed first."""
@@ -144,19 +154,20 @@ class Dialogue:
         self._digest = digest(self._ids[self._num_digested :], self._digest)
         self._num_digested = len(self._ids)
         room = sampler.window - len(self._ids)
+        turn = Turn(
+            new_ids=self._new_ids,
+            extends=self._extends,
+            action_ids=(),
+            behaviour_logprobs=(),
+            stop=StopReason.WINDOW,
+            policy_version=sampler.policy_version,
+            prompt_digest=self._digest,
+            observation=observation,
+            parts=self._new_parts,
+        )
         if room < 1:
             self.response = ""
-            return Turn(
-                new_ids=self._new_ids,
-                extends=self._extends,
-                action_ids=(),
-                behaviour_logprobs=(),
-                stop=StopReason.WINDOW,
-                policy_version=sampler.policy_version,
-                prompt_digest=self._digest,
-                observation=observation,
-                parts=self._new_parts,
-            )
+            return turn
         noise_seed = derive_seed(sampler.seed, sampler.policy_version, self.identity, self._num_turns)
         most = min(room, wanted)
         completion = await sampler.engine.generate(
@@ -183,17 +194,13 @@ class Dialogue:
         completion = cut(completion, self._ends)
         cut_by_window = completion.stop is StopReason.LENGTH and room < wanted
         self.response = sampler.chat.decode(completion.action_ids)
-        turn = Turn(
-            new_ids=self._new_ids,
-            extends=self._extends,
+        turn = structs.replace(
+            turn,
             action_ids=completion.action_ids,
             behaviour_logprobs=completion.behaviour_logprobs,
             stop=StopReason.WINDOW if cut_by_window else completion.stop,
             policy_version=completion.policy_version,
-            prompt_digest=completion.prompt_digest,
-            observation=observation,
             response=self.response,
-            parts=self._new_parts,
         )
         self.messages.append(Message(Role.ASSISTANT, self.response))
         self._ids.extend(completion.action_ids)
@@ -235,48 +242,22 @@ class Dialogue:
         self._ids.extend(ids)
 
     def close(self) -> None:
-        """The episode is over."""
-        self.sampler.engine.release(self._name)
+        """Give the engine's place back. Raises `EngineFailure`."""
+        crossing(EngineFailure, partial(self.sampler.engine.release, self._name), self.sampler.engine)
 
     def _begin_again(self, ids: tuple[int, ...]) -> None:
         """Begin a new segment with this prompt, of which the ids so far are no prefix."""
-        self.sampler.engine.release(self._name)
-        self._num_rewrites += 1
-        self._name = f"{self.identity}#{self._num_rewrites}"
+        if self._ids:
+            self.close()
+            self._num_rewrites += 1
+            self._name = f"{self.identity}#{self._num_rewrites}"
         self._extends = False
         self._new_ids, self._new_parts = ids, _parts(self.messages)
         self._ids, self._digest, self._num_digested = list(self._new_ids), 0, 0
 
 
-async def sampled_turn(dialogue: Dialogue, most_tokens: int | None = None) -> Turn:
-    """The policy's next response, within the time that a turn may take, of no more than `most_tokens`."""
-    sampler, limit = dialogue.sampler, None
-    sampler.liveness.at(dialogue.identity, "engine")
-    try:
-        if sampler.deadlines.turn_s is None:
-            turn = await dialogue.turn(most_tokens)
-        else:
-            limit = asyncio.timeout(sampler.deadlines.turn_s)
-            async with limit:
-                turn = await dialogue.turn(most_tokens)
-    except ConfigError:
-        raise
-    except BaseException as error:
-        if limit is not None and limit.expired() and isinstance(error, TimeoutError):
-            engine, limit_s = type(sampler.engine).__name__, sampler.deadlines.turn_s
-            raise TurnTimeout(f"{engine} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
-        blame(EngineFailure, error, sampler.engine)
-    sampler.liveness.at(dialogue.identity, "environment")
-    return turn
-
-
 def _parts(messages: Sequence[Message]) -> tuple[Part, ...]:
     return tuple(chain.from_iterable(message.parts for message in messages))
-
-
-def close(dialogue: Dialogue) -> None:
-    """Give the engine's place back."""
-    crossing(EngineFailure, dialogue.close, dialogue.sampler.engine)
 
 
 def thought_marks(chat: Chat) -> tuple[int, int]:

@@ -1,21 +1,19 @@
-"""The policy behind HTTP on the loopback, for agent programs: what one task's program asks, under its own key, is recorded.
+"""The policy behind HTTP on the loopback, for agent programs: what a task's program asks, at its own port, is recorded.
 
     POST /v1/chat/completions      the chat dialect of OpenAI; text, tools, streams
     POST /inference/v1/generate    token ids in, ids and log-probs out
     GET  /v1/models                the one model
 
-Bodies are bounded, and the time that one may take to arrive; a request without a live key is refused before its body is read.
+Bodies are bounded, and the time that one may take to arrive; a request without the key is refused before its body is read.
 """
 
 import asyncio
 import json
 import logging
 import secrets
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 from aiohttp import web
@@ -23,16 +21,16 @@ from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
 from cod_lightning.envs.own_loop import Access
-from cod_lightning.errors import EnvironmentFailure
+from cod_lightning.errors import EnvironmentFailure, described
 from cod_lightning.rollout.chat_request import BadRequest, ChatRequest
 from cod_lightning.rollout.recorder import Closed, Recorder
 from cod_lightning.types import StopReason
 
 MOST_BYTES = 2 * 2**20
 """Of a request's body; one that is compressed is read as it is, and is no JSON."""
-MOST_CONNECTIONS = 512
-"""At a time, and as many as come at one moment, for each takes a file of this process. Further ones close others, so that a program
-which floods starves no other."""
+MOST_CONNECTIONS = 128
+"""Of one program at a time, and as many as come at one moment, for each takes a file of this process. A further one closes the
+oldest."""
 BODY_S = 30.0
 """Within which it has to arrive."""
 _CLOSE_S = 0.5
@@ -52,51 +50,28 @@ class _TokenRequest(Struct):
     sampling_params: _SamplingParams = msgspec.field(default_factory=_SamplingParams)
 
 
-class PolicyEndpoint:
-    """Serves the policy to the programs of the tasks under way; one server for each event loop, as long as it runs."""
+@asynccontextmanager
+async def serving(recorder: Recorder) -> AsyncIterator[Access]:
+    """The recorder answers under this access until the block ends, at a port of its own: no program can take another's connections.
 
-    def __init__(self) -> None:
-        self._servers: dict[asyncio.AbstractEventLoop, _Server] = {}
-
-    @asynccontextmanager
-    async def serving(self, recorder: Recorder) -> AsyncIterator[Access]:
-        """The recorder answers under this access until the block ends. Raises what the engine raises as it closes."""
-        loop = asyncio.get_running_loop()
-        if (server := self._servers.get(loop)) is None:
-            server = self._servers[loop] = _Server()
-            server.life = self._closing(loop, server)
-            await anext(server.life)
-        await server.ready.wait()
-        if not server.port:
-            raise EnvironmentFailure("no server for its program could be started on 127.0.0.1")
-        key = secrets.token_urlsafe(24)
-        server.recorders[key] = recorder
+    Raises `EnvironmentFailure` where no server can be started, and what the engine raises as it closes.
+    """
+    server = _Server(recorder, secrets.token_urlsafe(24))
+    try:
+        yield Access(base_url=f"http://127.0.0.1:{await server.start()}/v1", key=server.key)
+    finally:
         try:
-            yield Access(base_url=f"http://127.0.0.1:{server.port}/v1", key=key)
-        finally:
-            del server.recorders[key]
             await recorder.close()
-
-    async def _closing(self, loop: asyncio.AbstractEventLoop, server: "_Server") -> AsyncGenerator[None, None]:
-        """Holds the server until the loop ends: `asyncio.run` closes the generators that it has seen."""
-        try:
-            await server.start()
-            yield
         finally:
-            del self._servers[loop]
             await server.close()
 
 
 class _Server:
-    """An HTTP server, and who records under which key."""
+    """An HTTP server for one task's program."""
 
-    def __init__(self) -> None:
-        self.recorders: dict[str, Recorder] = {}
-        self.port = 0
-        self.ready = asyncio.Event()
-        self.life: AsyncGenerator[None, None] | None = None
+    def __init__(self, recorder: Recorder, key: str) -> None:
+        self.recorder, self.key = recorder, key
         self._listening: asyncio.Server | None = None
-        self._keys: WeakKeyDictionary[asyncio.BaseTransport, str] = WeakKeyDictionary()
         app = web.Application(client_max_size=MOST_BYTES)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/inference/v1/generate", self._tokens)
@@ -110,30 +85,24 @@ class _Server:
             auto_decompress=False,
         )
 
-    async def start(self) -> None:
+    async def start(self) -> int:
+        """Its port. Raises `EnvironmentFailure`."""
         try:
             await self.runner.setup()
             self._listening = await asyncio.get_running_loop().create_server(self._connected, "127.0.0.1", 0)
-            self.port = self._listening.sockets[0].getsockname()[1]
-        except OSError:  # a task that waits for `ready` finds no port
-            pass
-        finally:
-            self.ready.set()
+        except OSError as error:
+            raise EnvironmentFailure(
+                f"no server for its program could be started on 127.0.0.1: {described(error)}"
+            ) from error
+        return self._listening.sockets[0].getsockname()[1]
 
     def _connected(self) -> asyncio.BaseProtocol:
         serves = self.runner.server
         assert serves is not None
         lines = [one.transport for one in serves.connections if one.transport and not one.transport.is_closing()]
-        for _ in range(len(lines) - MOST_CONNECTIONS + 1):
-            self._spare(lines).abort()
-            lines = [line for line in lines if not line.is_closing()]
+        for line in lines[: max(0, len(lines) - MOST_CONNECTIONS + 1)]:
+            line.abort()
         return serves()
-
-    def _spare(self, lines: Sequence[asyncio.Transport]) -> asyncio.Transport:
-        """The oldest connection that has shown no live key; where all have, the oldest of the key that has most of them."""
-        keys = [key if (key := self._keys.get(line)) in self.recorders else None for line in lines]
-        most = None if None in keys else Counter(keys).most_common(1)[0][0]
-        return lines[keys.index(most)]
 
     async def close(self) -> None:
         if self._listening is not None:
@@ -141,9 +110,9 @@ class _Server:
         await self.runner.cleanup()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        async def answer(recorder: Recorder, body: bytes) -> web.StreamResponse:
+        async def answer(body: bytes) -> web.StreamResponse:
             asked = ChatRequest.read(body)
-            reply = await recorder.chat(asked)
+            reply = await self.recorder.chat(asked)
             if not asked.stream:
                 return web.json_response(reply.body())
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
@@ -156,12 +125,12 @@ class _Server:
         return await self._answered(request, answer)
 
     async def _tokens(self, request: web.Request) -> web.StreamResponse:
-        async def answer(recorder: Recorder, body: bytes) -> web.StreamResponse:
+        async def answer(body: bytes) -> web.StreamResponse:
             try:
                 asked = msgspec.json.decode(body, type=_TokenRequest)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise BadRequest(f"the body is no token request: {error}") from None
-            turn = await recorder.tokens(asked.token_ids, asked.sampling_params.max_tokens)
+            turn = await self.recorder.tokens(asked.token_ids, asked.sampling_params.max_tokens)
             scored = zip(turn.action_ids, turn.behaviour_logprobs, strict=True)
             listed: list[dict[str, Any]] = [{"token": f"token_id:{one}", "logprob": p} for one, p in scored]
             choice = {
@@ -170,20 +139,20 @@ class _Server:
                 "logprobs": {"content": listed},
                 "finish_reason": "stop" if turn.stop is StopReason.STOP else "length",
             }
-            return web.json_response({"request_id": f"turn-{len(recorder.turns)}", "choices": [choice]})
+            return web.json_response({"request_id": f"turn-{len(self.recorder.turns)}", "choices": [choice]})
 
         return await self._answered(request, answer)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        if self._recorder(request) is None:
-            return _error(401, "no task is under way with this key")
+        if not self._knows(request):
+            return _error(401, "this is not the task's key")
         return web.json_response({"object": "list", "data": [{"id": "policy", "object": "model", "created": 0}]})
 
     async def _answered(
-        self, request: web.Request, answer: Callable[[Recorder, bytes], Awaitable[web.StreamResponse]]
+        self, request: web.Request, answer: Callable[[bytes], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if (recorder := self._recorder(request)) is None:
-            return _error(401, "no task is under way with this key")
+        if not self._knows(request):
+            return _error(401, "this is not the task's key")
         try:
             async with asyncio.timeout(BODY_S):
                 body = await request.read()
@@ -194,7 +163,7 @@ class _Server:
         except web.HTTPRequestEntityTooLarge:
             return _error(413, f"the body has more than {MOST_BYTES:,} bytes")
         try:
-            return await answer(recorder, body)
+            return await answer(body)
         except BadRequest as error:
             return _error(400, str(error))
         except Closed:
@@ -202,13 +171,11 @@ class _Server:
                 410, "the task is over: its turns are used up, the policy's window is full, or its engine failed"
             )
 
-    def _recorder(self, request: web.Request) -> Recorder | None:
-        """Who records under the request's key."""
+    def _knows(self, request: web.Request) -> bool:
+        """Whether the request has the task's key."""
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        key = bearer or request.headers.get("X-Session-ID", "")
-        if key in self.recorders and request.transport is not None:
-            self._keys[request.transport] = key
-        return self.recorders.get(key)
+        shown = bearer or request.headers.get("X-Session-ID", "")
+        return secrets.compare_digest(shown.encode("utf-8", "surrogateescape"), self.key.encode())
 
 
 def _error(status: int, message: str) -> web.StreamResponse:

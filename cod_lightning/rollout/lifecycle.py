@@ -11,21 +11,22 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 from msgspec import structs
 
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
-from cod_lightning.lifecycles import Ask, Shown, Written, check_ends
+from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, answering, described, note_fault
+from cod_lightning.lifecycles import Ask, Program, Shown, Written, check_ends
 from cod_lightning.rewards import scored, summed
+from cod_lightning.rewards.base import is_name
+from cod_lightning.rollout.between_tasks import run_update_episode, run_write_episode
 from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
-from cod_lightning.rollout.deadlines import pack_ends
-from cod_lightning.rollout.entries import EntriesOf, entry_events
-from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
+from cod_lightning.rollout.entries import entry_events
+from cod_lightning.rollout.episode import after_feedback, run_solve_episode
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.text import run_write_episode
 from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
 
 
@@ -50,22 +51,19 @@ class Life:
         """The context before the first episode, as its mechanism dumped it; None: the empty one."""
         self.previous: Any = None
         """The context's state before the latest update."""
-        self.entries_of = EntriesOf(setting.mechanism)
-        self.known = False
-        """Whether the events of earlier episodes say what the context holds."""
+        self.described: Any = None
+        """The context's state that the events of earlier episodes describe."""
         self.begun: Any = None
         """The context's state before the latest solve episode that was not one of the same again."""
         self.tasks: dict[int, Task] = {}
         """What was solved, by position."""
-        self.ends: float | None = None
-        """When the episodes have to be over, by the clock of the event loop."""
-        self.failed = False
-        """Whether an episode has failed since they began."""
+        self.failed = self.playing = False
+        """Whether an episode has failed since they began, and whether one is being played."""
         self.forks: list[asyncio.Task[Attempt]] = []
 
     def begin(self) -> None:
         """Episodes begin now, of a pack or of a task."""
-        self.ends, self.failed, self.episodes = pack_ends(self.setting.sampler.deadlines), False, []
+        self.failed, self.episodes = False, []
 
     async def solve(
         self,
@@ -79,31 +77,64 @@ class Life:
     ) -> Episode:
         position = self.position
         self.position += 1
-        play = partial(self._solve, position, task, again, shown, context, note)
-        return await self._episode(EpisodeKind.SOLVE, position, play, context is None, shown, compared_with)
+
+        async def play(env: TextEnv, who: str) -> Episode:
+            self.tasks[position] = task
+            if again:
+                self.state = self.begun
+            self.begun = self.state
+            self.state = self.state if context is None else context
+            solved = await run_solve_episode(env, task, self.state, self.setting, who, position, shown, note)
+            solved = after_feedback(self.setting.mechanism, await self._scored(solved, task))
+            self.state = solved.state_after
+            return solved
+
+        return await self._episode(EpisodeKind.SOLVE, position, play, shown, compared_with)
 
     def skip(self, kind: EpisodeKind) -> Episode:
         self.position += kind is EpisodeKind.SOLVE
         return self._append(Episode(kind=kind, position=self.position - 1, status=EpisodeStatus.SKIPPED))
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
-        if skip or not self.setting.mechanism.updates:
-            return self.skip(EpisodeKind.UPDATE) if self.setting.mechanism.updates else None
-        return await self._episode(EpisodeKind.UPDATE, solved.position, partial(self._rewrite, solved))
+        if not self.setting.mechanism.updates:
+            return None
+        if skip:
+            return self.skip(EpisodeKind.UPDATE)
+
+        async def play(env: TextEnv, who: str) -> Episode:
+            updated = await run_update_episode(env, solved, self.setting, who)
+            updated = await self._scored(updated, self.tasks[solved.position])
+            self.previous, self.state = self.state, updated.state_after
+            return updated
+
+        return await self._episode(EpisodeKind.UPDATE, solved.position, play)
 
     async def write(self, task: Task, ask: Ask, *, shown: Shown = Shown.OWN, context: Any = None) -> Written:
-        values: list[Any] = []
-        play = partial(self._write, task, ask, shown, context, values)
-        episode = await self._episode(EpisodeKind.WRITE, self.position, play, context is None, shown)
-        return Written(episode, values[0] if values else None)
+        value: Any = None
+
+        async def play(env: TextEnv, who: str) -> Episode:
+            nonlocal value
+            state = self.state if context is None else context
+            episode, value = await run_write_episode(ask, env, task, state, self.setting, who, self.position, shown)
+            return await self._scored(episode, task)
+
+        return Written(await self._episode(EpisodeKind.WRITE, self.position, play, shown), value)
 
     def pay(self, episode: Episode, came_of: Sequence[Episode], **parts: float) -> None:
+        if not all(is_name(name) and isinstance(value, Real) for name, value in parts.items()):
+            raise _broken(
+                self.setting.program, "a program that pays numbers under names of letters, digits, '.', '_', '-'"
+            )
+        parts = {name: float(value) for name, value in parts.items()}
         paid = structs.replace(episode, paid=True)
         lost = next((one for one in came_of if one.reward is None), None)
         if episode.reward is not None and lost is not None:
             paid = structs.replace(paid, status=EpisodeStatus.FAILED, reward=None, success=None, error=lost.error)
         elif episode.reward is not None:
             paid = summed(paid, episode.parts | parts, [])
+        own = any(one is episode for one in self.episodes)
+        if not own and episode.status is not EpisodeStatus.SKIPPED:  # which a control leaves out
+            raise _broken(self.setting.program, "a program that pays an episode of its own lifecycle, and once")
         self.episodes = [paid if one is episode else one for one in self.episodes]
 
     async def attempts(self) -> Sequence[Episode]:
@@ -113,44 +144,60 @@ class Life:
     def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
         if self.failed:
             return
+        position, mechanism = self.position, self.setting.mechanism
         who = f"{self.name}.{self.index}+{sum(of.get_name() == str(self.index) for of in self.forks)}"
         try:
             self._start()
             env: Any = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.env))
         except FAULTS as error:
             env = error
-        state = self.state if context == "own" else self.previous
-        state = self.setting.mechanism.empty() if context == "empty" else state
-        play = partial(self._attempt, task, state, env, who, self.position)
+        state = {"own": self.state, "previous": self.previous}[context] if context != "empty" else mechanism.empty()
 
-        async def attempt(position: int) -> Attempt:
+        async def play() -> Episode:
+            if isinstance(env, BaseException):
+                raise env
+            try:
+                episode = await run_solve_episode(env, task, state, self.setting, who, position)
+                return after_feedback(mechanism, await self._scored(episode, task))
+            finally:
+                await closed(env, self.setting.sampler.deadlines.episode_s)
+
+        async def attempt() -> Attempt:
             return Attempt(kind=kind, episode=await _guarded(EpisodeKind.SOLVE, position, play))
 
-        self.forks.append(asyncio.create_task(attempt(self.position), name=str(self.index)))
-
-    async def _attempt(self, task: Task, state: Any, env: Any, who: str, position: int) -> Episode:
-        if isinstance(env, BaseException):
-            raise env
-        try:
-            episode = await run_solve_episode(env, task, state, self.setting, who, position, self.ends)
-            return after_feedback(self.setting.mechanism, await self._scored(episode, task))
-        finally:
-            await closed(env, self.setting.sampler.deadlines.episode_s)
+        self.forks.append(asyncio.create_task(attempt(), name=str(self.index)))
 
     async def _episode(
         self,
         kind: EpisodeKind,
         position: int,
         play: Callable[[TextEnv, str], Awaitable[Episode]],
-        own: bool = True,
         shown: Shown = Shown.OWN,
         compared_with: str = "",
     ) -> Episode:
-        """The next episode, appended; it is skipped after one that failed. `own` is False with a context from elsewhere."""
+        """The next episode, appended; it is skipped after one that failed."""
         if self.failed:
             skipped = Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED, compared_with=compared_with)
             return self._append(skipped)
-        episode = await _guarded(kind, position, partial(self._played, play, own, shown))
+        if not isinstance(compared_with, str):
+            raise _broken(
+                self.setting.program, f"a program that compares by a text, not a {type(compared_with).__name__}"
+            )
+        if self.playing:
+            raise _broken(self.setting.program, "a program that waits for each episode before it begins the next")
+
+        async def played() -> Episode:
+            self._start()
+            assert self.env is not None
+            episode = await play(self.env, f"{self.name}.{self.index}")
+            mechanism, known = self.setting.mechanism, episode.state_before is self.described
+            events = entry_events(mechanism, episode, known=known, shown=shown is Shown.OWN)
+            self.described = episode.state_after
+            return structs.replace(episode, entries=events)
+
+        self.playing = True
+        episode = await _guarded(kind, position, played)
+        self.playing = False
         if compared_with:
             episode = structs.replace(episode, compared_with=compared_with)
         self.failed = episode.status is EpisodeStatus.FAILED
@@ -163,15 +210,6 @@ class Life:
         self.episodes.append(episode)
         return episode
 
-    async def _played(self, play: Callable[[TextEnv, str], Awaitable[Episode]], own: bool, shown: Shown) -> Episode:
-        """The episode, with what it had to do with the entries of the context."""
-        self._start()
-        assert self.env is not None
-        episode = await play(self.env, f"{self.name}.{self.index}")
-        events = entry_events(self.entries_of, episode, known=self.known and own, shown=shown is Shown.OWN)
-        self.known = True
-        return structs.replace(episode, entries=events)
-
     def _start(self) -> None:
         """Before the first episode, make the environment and the context. Raises one of `FAULTS`."""
         if self.env is None:
@@ -180,44 +218,6 @@ class Life:
             mechanism, kept = self.setting.mechanism, self.begins_with
             first = mechanism.empty if kept is None else partial(beside(mechanism, Stored).load, kept)
             self.state = self.previous = crossing(ContextFailure, first, mechanism)
-
-    async def _write(
-        self, task: Task, ask: Ask, shown: Shown, context: Any, values: list[Any], env: TextEnv, who: str
-    ) -> Episode:
-        state = self.state if context is None else context
-        asked = (ask, env, task, state, self.setting, who, self.position, self.ends, shown)
-        episode, value = await run_write_episode(*asked)
-        values.append(value)
-        return await self._scored(episode, task)
-
-    async def _solve(
-        self,
-        position: int,
-        task: Task,
-        again: bool,
-        shown: Shown,
-        context: Any,
-        note: str,
-        env: TextEnv,
-        who: str,
-    ) -> Episode:
-        self.tasks[position] = task
-        if not again:
-            self.begun = self.state
-        elif self.state is not self.begun:
-            self.state, self.known = self.begun, False
-        self.state = self.state if context is None else context
-        solved = await run_solve_episode(env, task, self.state, self.setting, who, position, self.ends, shown, note)
-        solved = after_feedback(self.setting.mechanism, await self._scored(solved, task))
-        self.state = solved.state_after
-        return solved
-
-    async def _rewrite(self, solved: Episode, env: TextEnv, who: str) -> Episode:
-        self.known = self.known and solved.state_after is self.state  # an attempt began with the same, and left another
-        updated = await run_update_episode(env, solved, self.setting, who, self.ends)
-        updated = await self._scored(updated, self.tasks[solved.position])
-        self.previous, self.state = self.state, updated.state_after
-        return updated
 
     async def _scored(self, episode: Episode, task: Task) -> Episode:
         """The episode that was played, with all parts of its reward but those that compare siblings."""
@@ -239,13 +239,18 @@ async def _guarded(kind: EpisodeKind, position: int, play: Callable[[], Awaitabl
         return Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
 
 
+def _broken(program: Program, expected: str) -> ConfigError:
+    return ConfigError("data.program", type(program).__name__, expected, "Correct the program.")
+
+
 async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle:
     """One agent through the pack, with the attempts beside it."""
     agent = Life(setting, f"{pack.id}#{sibling}", sibling=sibling)
     agent.begins_with = pack.context
     agent.begin()
     try:
-        await setting.program(agent, pack)
+        with answering(partial(_broken, setting.program), "a program that raises nothing"):
+            await setting.program(agent, pack)
     finally:
         episodes = agent.episodes
         try:
@@ -253,6 +258,11 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
     attempts = tuple([await begun for begun in agent.forks])
+    solved = {one.position for one in episodes if one.kind is EpisodeKind.SOLVE}
+    if not (solved or agent.failed):
+        raise _broken(setting.program, "a program that solves a task")
+    if not {attempt.episode.position for attempt in attempts} <= solved:
+        raise _broken(setting.program, "a program that solves each task beside which it begins an attempt")
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=attempts)
     setting.monitor.lifecycle(lifecycle)
     return lifecycle

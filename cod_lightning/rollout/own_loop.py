@@ -6,31 +6,27 @@ from functools import partial
 from cod_lightning.envs.own_loop import OwnLoop
 from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.rollout.boundaries import check_reward, checked_text, crossing, see_known
-from cod_lightning.rollout.endpoint import PolicyEndpoint
+from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.endpoint import serving
 from cod_lightning.rollout.recorder import Recorder
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.threads import in_thread
-from cod_lightning.types import EpisodeKind, Task
+from cod_lightning.types import Task, Turn
 
-_ENDPOINT = PolicyEndpoint()
 _STOP_S = 10.0
 """In which a program has to be gone that was interrupted."""
 
 
-def recorder_of(env: OwnLoop, task: Task, system: str, setting: Setting, identity: str) -> Recorder:
-    """What will record the program of this task, as the policy that plays solve episodes answers it."""
-    sampler, shown = setting.sampler_of(EpisodeKind.SOLVE), "" if env.shows_context else system
+async def play(
+    env: OwnLoop, task: Task, system: str, sampler: Sampler, identity: str, turns: list[Turn]
+) -> tuple[str, float | None]:
+    """Feedback and reward; no reward where the program was ended because its turns or the policy's window were used up.
+
+    The turns are put into `turns` as they come. Raises what ended the program from the policy's side, and `EnvironmentFailure`.
+    """
     see = partial(see_known, chat=sampler.chat, who=env, method="program")
     most = env.max_turns if task.max_turns is None else min(env.max_turns, task.max_turns)
-    return Recorder(sampler, identity, shown, most, see)
-
-
-async def play(env: OwnLoop, system: str, recorder: Recorder) -> tuple[str, float] | None:
-    """Feedback and reward; None where the program was ended because its turns or the policy's window were used up.
-
-    Raises what ended it from the policy's side, and `EnvironmentFailure`.
-    """
-    async with _ENDPOINT.serving(recorder) as access:
+    recorder = Recorder(sampler, identity, "" if env.shows_context else system, most, see, turns)
+    async with serving(recorder) as access:
         program = asyncio.ensure_future(
             in_thread(partial(crossing, EnvironmentFailure, partial(env.play, system, access)), bounded=True)
         )
@@ -47,7 +43,7 @@ async def play(env: OwnLoop, system: str, recorder: Recorder) -> tuple[str, floa
     if recorder.fault is not None:
         raise recorder.fault
     if recorder.full or recorder.spent:
-        return None
+        return "The policy's window is full." if recorder.full else f"All {most} turns are used up.", None
     feedback, reward = await program
     check_reward(float(reward), env)
     return checked_text(feedback, env), float(reward)

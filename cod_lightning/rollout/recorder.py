@@ -11,7 +11,7 @@ from typing import Any
 from cod_lightning.errors import CodLightningError
 from cod_lightning.rollout.asked import AskedDialogue
 from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, style_of
-from cod_lightning.rollout.dialogue import Sampler, close, sampled_turn
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.types import Message, Role, StopReason, Turn
 
 MOST_WAITING = 64
@@ -31,20 +31,27 @@ class Recorder:
         system: Put before the system message of each chat request; empty where the program shows the context itself.
         most_turns: Requests that are answered; a further one ends the task.
         see: Called with every new text of a prompt; what it raises ends the run.
+        turns: What is answered is put there.
     """
 
     def __init__(
-        self, sampler: Sampler, identity: str, system: str, most_turns: int, see: Callable[[str], None]
+        self,
+        sampler: Sampler,
+        identity: str,
+        system: str,
+        most_turns: int,
+        see: Callable[[str], None],
+        turns: list[Turn],
     ) -> None:
         self.sampler, self.identity, self.system, self.most_turns, self.see = sampler, identity, system, most_turns, see
-        self.turns: list[Turn] = []
+        self.turns = turns
         self.fault: BaseException | None = None
         """What ended the task from this side: of the engine, or of what the program said."""
         self.full = self.spent = False
         """Whether the policy's window is full, and whether all turns were asked for."""
         self.ended = asyncio.Event()
         """Set when the task can go on no more."""
-        self._dialogue: AskedDialogue | None = None
+        self._dialogue = AskedDialogue(sampler, identity)
         self._turn, self._waiting, self._running = asyncio.Lock(), 0, set[asyncio.Task[Any]]()
 
     async def chat(self, request: ChatRequest) -> Reply:
@@ -53,17 +60,15 @@ class Recorder:
 
         async def answered() -> Reply:
             try:
-                self._ask(messages, tools)
+                self._dialogue.ask(messages, tools, self.see)
             except CodLightningError:
                 raise
             except Exception as error:  # templates and what they are given raise what they like
                 raise BadRequest(f"the policy's chat template does not take these messages: {error}") from None
             turn = await self._sampled(request.most_tokens)
-            style, dialogue = style_of(self.sampler.chat), self._dialogue
-            assert dialogue is not None
-            prompt_tokens = len(dialogue.ids) - len(turn.action_ids)
-            reply = Reply.of(turn, len(self.turns) - 1, request, style, prompt_tokens)
-            dialogue.said = [*messages, reply.listed]
+            prompt_tokens = len(self._dialogue.ids) - len(turn.action_ids)
+            reply = Reply.of(turn, len(self.turns) - 1, request, style_of(self.sampler.chat), prompt_tokens)
+            self._dialogue.said = [*messages, reply.listed]
             return reply
 
         return await self._in_turn(answered)
@@ -75,16 +80,12 @@ class Recorder:
             raise BadRequest(f"token_ids have to be ids from 0 to {num_ids - 1:,}, at least one")
 
         async def answered() -> Turn:
-            before = self._dialogue
-            extends = before is not None and list(ids[: len(before.ids)]) == list(before.ids)
-            new = tuple(ids[len(before.ids) :]) if before is not None and extends else tuple(ids)
-            text = self.sampler.chat.decode(new)
-            listed = [*(before.messages if before and extends else ()), Message(Role.USER, text)]
-            if self._dialogue is None:
-                self._dialogue = AskedDialogue(self.sampler, self.identity, listed, new)
-            else:
-                self._dialogue.put(listed, new, extends=extends)
-            self._dialogue.said = ()
+            dialogue, num = self._dialogue, len(self._dialogue.ids)
+            extends = num > 0 and list(ids[:num]) == list(dialogue.ids)
+            new = tuple(ids[num:]) if extends else tuple(ids)
+            message = Message(Role.USER, self.sampler.chat.decode(new))
+            dialogue.put([*(dialogue.messages if extends else ()), message], new, extends=extends)
+            dialogue.said = ()
             return await self._sampled(most_tokens)
 
         return await self._in_turn(answered)
@@ -96,8 +97,8 @@ class Recorder:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
-        if self._dialogue is not None:
-            close(self._dialogue)
+        if self._dialogue.ids:
+            self._dialogue.close()
 
     async def _in_turn(self, answered: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, after those to earlier requests."""
@@ -135,17 +136,9 @@ class Recorder:
         text = "\n\n".join([self.system, *(one["content"] for one in messages[:num])])
         return [{"role": "system", "content": text}, *messages[num:]]
 
-    def _ask(self, messages: list[dict[str, Any]], tools: Sequence[Any]) -> None:
-        """Put the request to the policy: after what was said, or as a dialogue of its own."""
-        if self._dialogue is None:
-            self._dialogue = AskedDialogue.begun(self.sampler, self.identity, messages, tools, self.see)
-        else:
-            self._dialogue.ask(messages, tools, self.see)
-
     async def _sampled(self, most_tokens: int | None) -> Turn:
         """The next turn. Raises `Closed` where the window is full, and what the engine raises."""
-        assert self._dialogue is not None
-        turn = await sampled_turn(self._dialogue, most_tokens)
+        turn = await self._dialogue.turn(most_tokens)
         self.turns.append(turn)
         if turn.stop is StopReason.WINDOW:
             self.full = True

@@ -72,7 +72,7 @@ class Sandbox:
 
     def __init__(
         self,
-        entry: str = "cod_lightning.sandbox.programs:program",
+        entry: str = "cod_lightning.sandbox.template:program",
         arguments: Sequence[Any] = (),
         path: Sequence[str] | None = None,
         time_s: float = 5.0,

@@ -21,6 +21,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from cod_lightning.sandbox import system_calls, walls
@@ -34,6 +35,17 @@ _MOST_DESCRIPTORS = 4096
 HEADER = struct.Struct("!II")
 """Before a job: lengths of the request and of the standard input. After it: of a JSON object with `ended` and `code`, and of the
 output; errors follow."""
+
+
+def program() -> SandboxJob:
+    """A job that runs its request as `python program.py` would; its standard input is what the sandbox was given."""
+
+    def run(request: bytes) -> None:
+        sys.argv[:] = ["program.py"]
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(request.decode(), "program.py", "exec"), main.__dict__)
+
+    return run
 
 
 class Running:

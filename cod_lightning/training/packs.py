@@ -6,18 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import isfinite
 from typing import Any
 
 from msgspec import structs
 
 from cod_lightning.credit.credited import Credited
+from cod_lightning.engines.base import Completion
 from cod_lightning.envs.base import TextEnv, Variants, beside
-from cod_lightning.errors import ConfigError, answering
-from cod_lightning.rollout.segments import count_drift
+from cod_lightning.errors import BadCompletion, ConfigError, answering
+from cod_lightning.markdown import visible
+from cod_lightning.rewards.base import LARGEST
+from cod_lightning.rollout.boundaries import check_completion
+from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.transcript import plain
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Group, Lifecycle, Pack, Split
+from cod_lightning.types import EpisodeKind, Group, Image, Lifecycle, Pack, Split, Turn
 
 _VISIT = "~"
 """Before the number of the visit, at the end of a pack's id."""
@@ -157,11 +160,11 @@ class TrainingPacks:
         return drawn
 
     def collected(
-        self, packs: Sequence[Pack], num_siblings: int, policy_version: int, num_ids: int
+        self, packs: Sequence[Pack], num_siblings: int, policy_version: int, num_ids: int, window: int
     ) -> list[Group] | None:
         """The groups of these packs that the source has from elsewhere; None where the engine is to play them.
 
-        Token ids are below `num_ids`, the size of the policy's vocabulary.
+        Token ids are below `num_ids`, the size of the policy's vocabulary, and no row is longer than its `window`.
         """
         with self._checked("collected"):
             found = self.source.collected(packs, num_siblings, policy_version)
@@ -175,6 +178,8 @@ class TrainingPacks:
         for life in chain.from_iterable(group.lifecycles for group in found):
             if wrong := _damage(life, num_ids):
                 raise self._error(f"whole lifecycles; sibling {life.sibling} of {life.pack_id} has {wrong}")
+        if (longest := max((len(row.token_ids) for row in segments_of(found)), default=0)) > window:
+            raise self._error(f"rows of at most model.policy.window={window:,} tokens; the longest has {longest:,}")
         if drift := count_drift(found):
             raise self._error(f"turns that continue the ids of their prompts, and {drift:,} tokens do not")
         return [structs.replace(group, pack=pack) for group, pack in zip(found, packs, strict=True)]
@@ -242,19 +247,37 @@ class TrainingPacks:
 def _damage(life: Lifecycle, num_ids: int) -> str:
     """What a lifecycle from elsewhere has that no rollout gives it, such as ids of another vocabulary; empty: nothing."""
     solved = sorted(one.position for one in life.solves)
-    beside = {one.position for one in life.episodes} - {*solved, len(solved)}
-    if (
-        not solved
-        or solved != list(range(len(solved)))
-        or beside
-        or {a.episode.position for a in life.attempts} - {*solved}
-    ):
+    written = {one.position for one in life.episodes if one.kind is EpisodeKind.WRITE}
+    others = {one.position for one in (*life.updates, *(attempt.episode for attempt in life.attempts))}
+    if not solved or solved != list(range(len(solved))) or others - {*solved} or written - {*solved, len(solved)}:
         return "episodes of which some belong to no solve episode"
-    turns = [turn for one in life.all_episodes for turn in one.turns]
-    if wrong := [i for turn in turns for i in (*turn.new_ids, *turn.action_ids) if not 0 <= i < num_ids]:
+    if any(attempt.episode.kind is not EpisodeKind.SOLVE for attempt in life.attempts):
+        return "attempts that are no solve episodes"
+    for one in life.all_episodes:
+        if not all(abs(value) <= LARGEST for value in (one.reward or 0.0, *one.parts.values())):
+            return f"a reward, or a part of one, that is not finite or above {LARGEST:g}"
+        if wrong := [name for name in (*one.parts, one.fault) if not re.fullmatch(r"[\w.-]*", name, re.ASCII)]:
+            return f"{visible(wrong[0]):.80} as the name of a part or a fault"
+        for turn in one.turns:
+            if wrong := _damage_of_turn(turn, num_ids):
+                return wrong
+    return ""
+
+
+def _damage_of_turn(turn: Turn, num_ids: int) -> str:
+    if wrong := [i for i in turn.new_ids if not 0 <= i < num_ids]:
         return f"token id {wrong[0]}, outside the vocabulary of {num_ids:,}"
-    numbers = [one.reward or 0.0 for one in life.all_episodes] + [p for turn in turns for p in turn.behaviour_logprobs]
-    return "" if all(map(isfinite, numbers)) else "a reward or log-prob that is not finite"
+    if any(isinstance(part, Image) for part in turn.parts):
+        return "an image, and no policy that is trained reads any"
+    if not -1 <= turn.policy_version < 2**63:
+        return "a policy version below -1, or beyond 64 bits"
+    sampled = Completion(**{name: getattr(turn, name) for name in Completion.__struct_fields__})
+    try:
+        if turn.action_ids:
+            check_completion(sampled, max_new_tokens=None, num_ids=num_ids, prompt_digest=turn.prompt_digest)
+    except BadCompletion as error:
+        return str(error)
+    return ""
 
 
 def without_visit(pack_id: str) -> str:

@@ -114,7 +114,7 @@ def code_demonstrations() -> dict[str, float]:
     )
     for index in range(60):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
-        for task in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), env.protocol, index):
+        for task in live(env, pack, Reference.ORACLE, index):
             responses = [one.content for one in task.messages if one.role is Role.ASSISTANT]
             words = set(re.findall(r"\w+", " ".join(responses)))
             turns.append(len(responses))
@@ -127,11 +127,11 @@ def code_demonstrations() -> dict[str, float]:
 
 def _lived(env: TaskWorld[Any], pack: Pack, kind: Reference, seed: int, *, forgets: bool) -> list[Any]:
     """A lifecycle; of one who forgets, every task is played as the first of a pack."""
-    player = beside(env, Players).reference(kind, pack)
     if not forgets:
-        return live(env, pack, player, env.protocol, seed)  # pyright: ignore[reportAttributeAccessIssue]
+        return live(env, pack, kind, seed)
+    player = beside(env, Players).reference(kind, pack)
     singles = [replace(pack, tasks=(task,)) for task in pack.tasks]
-    return [live(env, one, player, env.protocol, seed + n)[0] for n, one in enumerate(singles)]  # pyright: ignore[reportAttributeAccessIssue]
+    return [live(env, one, player, seed + n)[0] for n, one in enumerate(singles)]
 
 
 def guarded() -> dict[str, Any]:
@@ -229,12 +229,7 @@ def memory() -> dict[str, float]:
     for index in range(256):
         env = copy.deepcopy(whole)
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        live(
-            env,
-            replace(pack, tasks=pack.tasks[:3]),
-            beside(env, Players).reference(Reference.ORACLE, pack),
-            "natural",
-        )
+        live(env, replace(pack, tasks=pack.tasks[:3]), beside(env, Players).reference(Reference.ORACLE, pack))
         env.reset(options={"task": pack.tasks[3]})
         kept.append(env)
     return {"before": round(before), "with_256": round(_peak_mib())}

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from cod_lightning.engines.decoder import Decoder
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import Rows
@@ -40,15 +41,12 @@ from tests.benchmarks.results import Table, report, spread
 SIBLINGS = 8
 
 
-class Recorder(TransformersEngine):
+class Recorder(Decoder):
     """Writes down what it feeds to the model, and what a loop would that takes over nothing from other dialogues."""
 
-    def __init__(self) -> None:
-        super().__init__(max_dialogues=1024)
-        self.recording = False
-        self.forget()
+    recording = False
 
-    def forget(self) -> None:
+    def begin_record(self) -> None:
         """Nothing has been fed."""
         self.fed: list[Rows] = []
         self.whole: list[Rows] = []
@@ -134,27 +132,32 @@ class Player:
 
     def __init__(self, threads: int) -> None:
         self.start = QuickStart(threads)
-        self.engine = Recorder()
+        self.engine = TransformersEngine(max_dialogues=1024)
         self.engine.bind(self.start.model, self.start.chat.stop_ids)
+        self.recorder: Any = self.engine.decoders[None]
+        self.recorder.__class__ = Recorder
+        self.recorder.begin_record()
         self.engine.update_weights(self.start.model.state_dict().items(), 0)
         self.again = GenerateEngine(self.start.model, self.start.chat.end_of_turn, self.start.chat.pad_id)
-        self.model: Any = self.engine._bound().model
+        self.model: Any = self.recorder.model
         self.plain = self.start.policy.model(self.start.chat.tokenizer).eval()
         self.packs: list[Pack] = []
         self.tokens = 0
 
     def do(self, job: Job) -> Done:
         if job.what in ("roof", "own in rectangles"):
-            return Done(replay(self.model, self.engine.whole if job.what == "roof" else self.engine.fed), self.tokens)
+            return Done(
+                replay(self.model, self.recorder.whole if job.what == "roof" else self.recorder.fed), self.tokens
+            )
         if job.what == "plain roof":
-            return Done(replay(self.plain, self.engine.whole, whole=True), self.tokens)
+            return Done(replay(self.plain, self.recorder.whole, whole=True), self.tokens)
         if job.what == "own passes":
-            return Done(self.engine.feed_again(), self.tokens)
+            return Done(self.recorder.feed_again(), self.tokens)
         if job.what == "ours":
             self.packs = self.start.packs(job.packs, first=job.first)
-        self.engine.recording = job.what == "record"
-        if self.engine.recording:
-            self.engine.forget()
+        self.recorder.recording = job.what == "record"
+        if self.recorder.recording:
+            self.recorder.begin_record()
         engine = self.again if job.what == "again" else self.engine
         begun = time.perf_counter()
         groups = self.start.play(engine, self.packs, SIBLINGS, job.seed)

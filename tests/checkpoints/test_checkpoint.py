@@ -68,6 +68,39 @@ def test_a_model_of_another_size_is_refused(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "last.ckpt").load_into(model(hidden_size=32))
 
 
+RUN = {"config": {"data": {}, "model": {}}, "num_processes": 1}
+
+
+@pytest.mark.parametrize(
+    ("damage", "where"),
+    [
+        ({"global_step": "x"}, r"\$\.global_step"),
+        ({"global_step": float("nan")}, r"\$\.global_step"),
+        ({"global_step": -1}, r"\$\.global_step"),
+        ({"state_dict": {7: torch.ones(1)}}, r"\$\.state_dict"),
+        ({"state_dict": {"model.a": [1.0]}}, r"\$\.state_dict"),
+        ({"state_dict": []}, r"\$\.state_dict"),
+        ({"run_config": [1]}, r"\$\.run_config"),
+        ({"run_config": RUN | {"config": {"data": 7, "model": {}}}}, r"\$\.run_config\.config\.data"),
+        ({"run_config": RUN | {"num_processes": "two"}}, r"num_processes"),
+        ({"run_config": RUN | {"code": [1]}}, r"\$\.run_config\.code"),
+        ({"base": {"name": 1}}, r"\$\.base"),
+        ({"base": "x"}, r"\$\.base"),
+    ],
+)
+def test_values_that_no_run_writes_are_refused_by_their_place(tmp_path: Path, damage: Any, where: str) -> None:
+    torch.save(content(model()) | {"run_config": RUN} | damage, tmp_path / "last.ckpt")
+    with pytest.raises(DataError, match=rf"it is damaged \(.*{where}.*Use another"):
+        read_checkpoint(tmp_path / "last.ckpt")
+
+
+def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
+    weights = {f"model.{name}": value.long() for name, value in model().state_dict().items()}
+    torch.save(content(model()) | {"state_dict": weights}, tmp_path / "last.ckpt")
+    with pytest.raises(DataError, match="holds no weights of a policy"):
+        read_checkpoint(tmp_path / "last.ckpt").load_into(model())
+
+
 def test_what_is_no_checkpoint_of_ours_is_named(tmp_path: Path) -> None:
     torch.save({"state_dict": {}}, tmp_path / "foreign.ckpt")
     torch.save({"cod_lightning": {"version": "0"}, "state_dict": {}}, tmp_path / "empty.ckpt")

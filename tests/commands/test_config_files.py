@@ -133,6 +133,31 @@ def test_every_way_to_name_a_shipped_world_says_the_same(typed):
     )
 
 
+LEVELS = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ('{"class_path": "Levers", "init_args": ' + '{"a":' * 5000 + "1" + "}" * 5001, "recursion"),
+        ("{a0: &a0 [x, x], " + ", ".join(LEVELS) + "}", "100,000 values where its aliases are written out"),
+        ('{"class_path": "Levers", "init_args": {"max_turns": 1' + "0" * 5000 + "}}", "limit"),
+    ],
+    ids=["deep", "aliases that multiply", "a number of 5,000 digits"],
+)
+def test_a_typed_world_that_no_config_can_hold_is_refused_in_a_line_that_fits_a_screen(value, said):
+    with pytest.raises(ConfigError, match=said) as refused:
+        expand(["fit", "--config", "smoke", f"--data.env={value}"])
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("typed", ["env=", "env=[", "--config="])
+def test_a_name_that_no_file_can_have_is_shown_by_its_first_letters_alone(typed):
+    with pytest.raises(ConfigError, match=r"is .?xxx") as refused:
+        expand(["fit", "--config", "smoke", typed + "x" * 100_000])
+    assert len(str(refused.value)) < 1000
+
+
 def test_a_world_in_json_is_no_path_however_long_it_is():
     levers = {"class_path": "cod_lightning.envs.levers.Levers", "init_args": {"protocol": "compact"}}
     world = {

@@ -40,6 +40,10 @@ def test_a_key_like_no_other_gets_no_guess(capsys):
     assert "Did you mean" not in answered(capsys, "--zzz", "3")
 
 
+def test_a_class_that_is_not_there_is_met_with_the_nearest_of_its_kind(capsys):
+    assert "HintKontext (Did you mean HintContext?" in answered(capsys, "--context", "HintKontext")
+
+
 def test_code_that_raises_while_a_value_is_read_is_named_with_its_line():
     def looked_up(text: str) -> int:
         raise RuntimeError("no database")

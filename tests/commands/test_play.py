@@ -89,7 +89,7 @@ def test_watching_a_reference_gives_what_the_reference_gets():
     oracle = beside(env, Players).reference(Reference.ORACLE, pack)
     audience = Audience(Console(file=io.StringIO()))
     assert play(env, pack, oracle, audience, MECHANISM) == 0
-    assert [e.reward for e in audience.solved] == [lived.reward for lived in live(env, pack, oracle, "natural")]
+    assert [e.reward for e in audience.solved] == [lived.reward for lived in live(env, pack, oracle)]
 
 
 def test_a_pack_without_tasks_is_refused(capsys):

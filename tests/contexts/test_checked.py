@@ -40,7 +40,7 @@ def rewritten(mechanism, before, note, feedback="well done"):
     dialogue = mechanism.update(state, "rules", episode, byte_chat())
     said = beside(mechanism, Scripted).write(note, next(dialogue))
     with pytest.raises(StopIteration) as ended:
-        dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
+        dialogue.send(Answer(response=said, cut_off=False))
     return ended.value.value
 
 
@@ -157,11 +157,6 @@ def test_states_are_those_of_the_mechanism_inside():
 def test_what_is_no_regular_expression_is_refused(key):
     with pytest.raises(ConfigError, match=f"data.context.{key} is .*expected regular expressions"):
         CheckedContext(HintContext(), **{key: ["("]})
-
-
-def test_a_penalty_below_zero_is_refused():
-    with pytest.raises(ConfigError, match=r"data\.context\.penalty is -1"):
-        CheckedContext(HintContext(), penalty=-1)
 
 
 def test_a_rule_that_is_kept_stands_in_every_rewrite():

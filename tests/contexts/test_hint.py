@@ -51,10 +51,8 @@ def solved(*turns: Turn, hint: str = "", feedback: str = "goal 1=up", reward: fl
     )
 
 
-def read(context: HintContext, response: str, *, num_tokens: int = 10, before: str = "old"):
-    return answered(
-        context, response, state=beside(context, Scripted).adopt(before), num_tokens=num_tokens, special_tokens=SPECIAL
-    )
+def read(context: HintContext, response: str, *, before: str = "old"):
+    return answered(context, response, state=beside(context, Scripted).adopt(before), special_tokens=SPECIAL)
 
 
 def block(protocol: str, hint: str) -> str:
@@ -276,29 +274,6 @@ def test_a_failed_rewrite_can_lose_the_hint_as_in_the_reference():
 
 def test_a_lost_compact_hint_is_no_hint_since_words_are_closed():
     assert read(HintContext("compact", on_failure="lose"), "nothing", before="1=up").state.text == ""
-
-
-@PROTOCOLS
-@pytest.mark.parametrize(
-    ("num_tokens", "reward"),
-    [(0, -0.2), (4, -0.2), (5, 0.0), (10, 0.0), (15, -0.05), (20, -0.1), (30, -0.2), (31, -0.2), (10**9, -0.2)],
-)
-def test_a_length_within_bounds_is_free_and_the_ramp_ends_at_the_penalty(protocol, num_tokens, reward):
-    context = HintContext(protocol, penalty=0.2, min_length=5, soft_length=10, hard_length=30)
-    found = read(context, block(protocol, "a"), num_tokens=num_tokens)
-    assert found.reward == pytest.approx(reward)
-    assert (found.state.text, found.parsed) == ("a", True)
-
-
-@PROTOCOLS
-def test_without_bounds_no_length_costs_anything(protocol):
-    assert [read(HintContext(protocol), block(protocol, "a"), num_tokens=n).reward for n in (0, 10**9)] == [0.0, 0.0]
-
-
-def test_a_minimum_alone_needs_no_ramp():
-    context = HintContext(min_length=5)
-    rewards = [read(context, block("natural", "a"), num_tokens=n).reward for n in (4, 5, 10**9)]
-    assert rewards == [-0.1, 0.0, 0.0]
 
 
 # --- configured ---

@@ -21,6 +21,7 @@ from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import WarmStartModule
 from cod_lightning.types import EpisodeKind
+from tests.stubs import PlainContext
 
 SMALL = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64}
 
@@ -199,6 +200,18 @@ def levers(max_new_tokens, **more):
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
     data.setup("fit")
     return data
+
+
+class Unwritten(PlainContext):
+    companions = ()
+
+
+def test_a_mechanism_in_which_no_demonstrator_can_write_is_refused_by_its_own_key():
+    data = DemonstrationDataModule(lake(), Unwritten())
+    with pytest.raises(
+        ConfigError, match=r"data.context is Unwritten; .* a Scripted among its companions.*--warm_start null"
+    ):
+        data.check_with(TinyPolicy(**SMALL))
 
 
 def test_a_response_as_long_as_the_run_allows_is_shown_with_its_end_of_turn():

@@ -76,7 +76,6 @@ def faults(episodes, kind=EpisodeKind.SOLVE):
     [
         (Deadlines(turn_s=0.1), "TurnTimeout"),
         (Deadlines(episode_s=0.1), "EpisodeTimeout"),
-        (Deadlines(pack_s=0.1), "PackTimeout"),
     ],
 )
 def test_an_engine_that_hangs_in_one_task_costs_that_task(tmp_path, deadlines, fault):

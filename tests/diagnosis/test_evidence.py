@@ -1,5 +1,7 @@
 """What a run recorded, in figures."""
 
+from pathlib import Path
+
 from cod_lightning.diagnosis.evidence import Evidence
 from cod_lightning.reports.curves import read_metrics
 
@@ -20,3 +22,13 @@ def test_what_was_not_logged_is_left_out(tmp_path):
     only = {"train/entropy": {0: 1.0, 1: 0.5}}
     said = Evidence(folder=tmp_path, metrics=only).in_training()
     assert said == "In training, first update to last quarter: entropy 1.000 to 0.500 (nats a token)."
+
+
+def test_a_training_that_ends_while_success_rises_is_said_to_have_ended_early():
+    def said(*ends):
+        columns = {f"val/success/position_{k}": {9: 0.1, 19: end - gain, 29: end} for k, (end, gain) in enumerate(ends)}
+        return Evidence(folder=Path(), metrics=columns).in_training()
+
+    assert "rose by +0.040 from the last validation but one" in said((0.5, 0.0), (0.7, 0.08))
+    assert said((0.5, 0.0), (0.7, 0.02)) == ""
+    assert Evidence(folder=Path(), metrics={"val/success/position_0": {9: 0.9}}).in_training() == ""

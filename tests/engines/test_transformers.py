@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.engines.base import Request, digest
+from cod_lightning.engines.decoder import Decoder
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineFailure
 from cod_lightning.forward.decode_graphs import DecodeGraphs
@@ -118,8 +119,9 @@ def test_a_model_with_attention_of_its_own_samples_the_same_lifecycles_row_by_ro
 
 
 def test_siblings_share_the_computation_of_their_first_prompt(engine, tokenizer, monkeypatch):
-    rows, logits = [], engine._logits
-    monkeypatch.setattr(engine, "_logits", lambda given: rows.append(len(given.slots)) or logits(given))
+    decoder, rows = engine.decoders[None], []
+    logits = decoder._logits
+    monkeypatch.setattr(decoder, "_logits", lambda given: rows.append(len(given.slots)) or logits(given))
     groups = lifecycles(engine, tokenizer, num_packs=3, num_siblings=5)
     opened = {group.lifecycles[0].episodes[0].turns[0].new_ids for group in groups}
     assert rows[0] == len(opened) < max(rows) == 15
@@ -161,8 +163,9 @@ def test_dialogues_that_begin_like_others_before_them_are_sampled_from_what_they
 def test_what_a_dialogue_begins_with_is_not_computed_again_until_the_weights_or_the_rollout_are_others(
     engine, model, monkeypatch
 ):
-    fed, logits = [], engine._logits
-    monkeypatch.setattr(engine, "_logits", lambda rows: fed.append(rows.lengths.tolist()) or logits(rows))
+    decoder, fed = engine.decoders[None], []
+    logits = decoder._logits
+    monkeypatch.setattr(decoder, "_logits", lambda rows: fed.append(rows.lengths.tolist()) or logits(rows))
     rules = list(range(3, 40))
 
     async def one_after_the_other():
@@ -234,8 +237,8 @@ def test_who_waits_for_a_slot_gets_it_once_a_slow_world_lets_go(model):
     ],
 )
 def test_turns_are_answered_when_a_third_is_over_or_after_two_more_passes(model, monkeypatch, lengths, passes):
-    engine, advance, num_passes = bound(model), TransformersEngine._advance, 0
-    engine._table._stop_ids = []  # every turn goes on to its limit
+    engine, advance, num_passes = bound(model), Decoder._advance, 0
+    engine.decoders[None]._table._stop_ids = []  # every turn goes on to its limit
 
     def counted(self, in_flight, joining):
         nonlocal num_passes
@@ -250,7 +253,7 @@ def test_turns_are_answered_when_a_third_is_over_or_after_two_more_passes(model,
     async def all_of_them():
         return await asyncio.gather(*(timed(n, length) for n, length in enumerate(lengths)))
 
-    monkeypatch.setattr(TransformersEngine, "_advance", counted)
+    monkeypatch.setattr(Decoder, "_advance", counted)
     assert tuple(asyncio.run(all_of_them())) == passes
 
 
@@ -340,7 +343,7 @@ def test_weights_do_not_change_under_a_live_dialogue(engine, model):
 
 def test_decoding_by_recorded_passes_samples_the_same_lifecycles(model, tokenizer):
     engine = bound(model)
-    forward = engine._bound()
+    forward = engine.decoders[None].forward
     forward._decode, forward.most_further = DecodeGraphs(forward._one_each), 8
     expected = lifecycles(bound(model), tokenizer, num_packs=4)
     found = lifecycles(engine, tokenizer, num_packs=4)
@@ -354,7 +357,7 @@ def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engin
     engine, tokenizer, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "_logits", lambda *_: 1 / 0)
+        patch.setattr(engine.decoders[None], "_logits", lambda *_: 1 / 0)
         groups = lifecycles(engine, tokenizer)
     errors = {e.error for g in groups for x in g.lifecycles for e in x.episodes if e.error}
     assert errors == {"EngineFailure: ZeroDivisionError: division by zero"}

@@ -13,22 +13,18 @@ from cod_lightning.envs.terminal import compact as terminal
 from cod_lightning.envs.textworld import houses
 from cod_lightning.types import Pack, Split
 
-RULES: dict[str, Callable[[Any], Hashable]] = {
-    "LeverTask": lambda spec: spec.colours,
-    "ForbiddenTask": lambda spec: spec.colours,
-    "DoorTask": lambda spec: spec.keys,
-    "LakeTask": lambda spec: spec.mapping,
+HIDDEN = {
+    "LeverTask": ("colours",), "ForbiddenTask": ("colours",), "DoorTask": ("keys",), "LakeTask": ("mapping",),
+    "AlchemyTask": ("recipes",), "GridTask": ("costs",), "PDETask": ("terms", "coefficients"), "ControlTask": ("a", "b"),
+    "ClinicTask": ("required",), "TerminalTask": ("site",), "AppsTask": ("facts",), "InventedTask": ("rules",),
+}  # fmt: skip
+"""Fields that all tasks of a pack have in common and hide, by the class of a task's spec."""
+UNNAMED: dict[str, Callable[[Any], Hashable]] = {
     "AlchemyTask": lambda spec: _numbered(spec),
-    "GridTask": lambda spec: spec.costs,
-    "PDETask": lambda spec: spec.equation,
-    "ControlTask": lambda spec: (spec.a, spec.b),
-    "ClinicTask": lambda spec: spec.required,
     "TerminalTask": lambda spec: _unnamed(spec.site.quirks),
-    "AppsTask": lambda spec: spec.facts,
     "HouseSpec": lambda spec: (houses.map_text(spec), houses.places_text(spec)),
-    "InventedTask": lambda spec: spec.rules,
 }
-"""What is hidden, by the class of a task's spec; names that are drawn for each pack aside."""
+"""The same where names are drawn for each pack, without them."""
 
 
 class Tries(NamedTuple):
@@ -45,17 +41,15 @@ class Tries(NamedTuple):
 
 def rule_of(pack: Pack) -> Hashable:
     """What the pack hides."""
-    spec = _inside(pack.tasks[0].spec)
-    return RULES[type(spec).__name__](spec)
+    spec = pack.tasks[0].spec
+    spec = getattr(spec, "house", spec)
+    kind = type(spec).__name__
+    return UNNAMED[kind](spec) if kind in UNNAMED else tuple(getattr(spec, name) for name in HIDDEN[kind])
 
 
 def num_rules(world: TextEnv, split: Split, num_packs: int = 512) -> int:
     """Different rules in the first packs of the split."""
     return len({rule_of(world.sample_pack(split=split, index=i, num_tasks=1)) for i in range(num_packs)})
-
-
-def _inside(spec: Any) -> Any:
-    return getattr(spec, "house", spec)
 
 
 def _unnamed(quirks: Any) -> Hashable:

@@ -2,11 +2,14 @@
 
 import random
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Demonstrator, Players, Reference, TextEnv, TextPolicy, beside
+from cod_lightning.envs.base import Demonstrator, Players, Reference, TextEnv, TextPolicy, Vocabulary, beside
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task, Turn
 from tests.asked import opened, shown
+
+Player = TextPolicy | Reference | Literal["teacher"]
 
 
 @dataclass(frozen=True)
@@ -26,13 +29,26 @@ class Lived:
         return "\n".join([*(m.content for m in self.messages[1:]), self.feedback, self.note])
 
 
+def player(env: TextEnv, pack: Pack, kind: Player) -> TextPolicy:
+    """The world's own player of that kind; a policy is itself."""
+    if isinstance(kind, TextPolicy):
+        return kind
+    players = beside(env, Players)
+    return players.reference(kind, pack) if isinstance(kind, Reference) else players.demonstrator(pack)
+
+
+def hints(env: TextEnv) -> HintContext:
+    """The hint context in the protocol of the world."""
+    return HintContext("compact" if beside(env, Vocabulary).words() else "natural")
+
+
 def solve(
     env: TextEnv, task: Task, policy: TextPolicy, mechanism: HintContext, context: str, rng: random.Random
 ) -> tuple[Episode, Lived]:
     """Play one task."""
     observation, _ = env.reset(options={"task": task})
-    system = shown(mechanism, env.rules, context)
-    messages, turns, ended, reward = [Message(Role.SYSTEM, system)], [], False, 0.0
+    messages = [Message(Role.SYSTEM, shown(mechanism, env.rules, context))]
+    turns, ended, reward = [], False, 0.0
     while not ended:
         messages.append(Message(Role.USER, observation))
         response = policy.act(messages, rng)
@@ -48,63 +64,36 @@ def solve(
         reward=reward,
         success=env.success,
         feedback=observation,
+        context_before=context,
     )
     return episode, Lived(reward, env.success, env.status, tuple(messages), observation, "")
 
 
-def live(env: TextEnv, pack: Pack, policy: TextPolicy, protocol: str, seed: int = 0) -> list[Lived]:
-    """All tasks of a pack. A demonstrator makes up each context; other policies read what they noted."""
-    mechanism, rng = HintContext(protocol), random.Random(seed)  # type: ignore[arg-type]
+def live(env: TextEnv, pack: Pack, kind: Player, seed: int = 0, *, remembers: bool = True) -> list[Lived]:
+    """All tasks of a pack. A demonstrator makes up each context; other policies read what they noted, if they remember."""
+    mechanism, rng, policy = hints(env), random.Random(seed), player(env, pack, kind)
     context, lived = "", []
     for task in pack.tasks:
         if isinstance(policy, Demonstrator):
             context = policy.context(rng)
-        episode, record = solve(env, task, policy, mechanism, context, rng)
-        solved = Episode(
-            **{name: getattr(episode, name) for name in ("kind", "position", "status", "turns", "reward", "success")},
-            feedback=episode.feedback,
-            context_before=context,
-        )
+        solved, record = solve(env, task, policy, mechanism, context, rng)
         note = policy.note(opened(mechanism, env.rules, solved), rng)
         lived.append(replace(record, note=note))
-        context = note
+        context = note if remembers else ""
     return lived
 
 
-def success_by_position(env: TextEnv, kind: Reference, protocol: str, num_packs: int) -> list[float]:
-    """Mean success of a reference in packs of 4."""
+def by_position(
+    env: TextEnv, kind: Player, num_packs: int, of: Literal["success", "reward"] = "success", *, remembers: bool = True
+) -> list[float]:
+    """Mean success, or reward, of a player in packs of 4."""
     packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(num_packs)]
-    lives = [
-        live(env, pack, beside(env, Players).reference(kind, pack), protocol, seed) for seed, pack in enumerate(packs)
-    ]
-    return [sum(life[n].success for life in lives) / num_packs for n in range(4)]
-
-
-def reward_by_position(env: TextEnv, kind: Reference, protocol: str, num_packs: int) -> list[float]:
-    """Mean reward of a reference in packs of 4."""
-    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(num_packs)]
-    lives = [
-        live(env, pack, beside(env, Players).reference(kind, pack), protocol, seed) for seed, pack in enumerate(packs)
-    ]
-    return [sum(life[n].reward for life in lives) / num_packs for n in range(4)]
-
-
-def first_answer(env: TextEnv, pack: Pack, seed: int) -> str:
-    """What a scripted policy says first in the task that the environment stands in."""
-    observation = env.reset(options={"task": pack.tasks[0]})[0]
-    messages = [Message(Role.SYSTEM, env.rules), Message(Role.USER, observation)]
-    return beside(env, Players).reference(Reference.SCRIPTED, pack).act(messages, random.Random(seed))
+    lives = [live(env, pack, kind, seed, remembers=remembers) for seed, pack in enumerate(packs)]
+    return [sum(getattr(life[n], of) for life in lives) / num_packs for n in range(4)]
 
 
 def _turn(observation: str, response: str) -> Turn:
     return Turn(
-        new_ids=(),
-        extends=False,
-        action_ids=(),
-        behaviour_logprobs=(),
-        stop=StopReason.STOP,
-        policy_version=-1,
-        prompt_digest=0,
-        observation=observation,
-        response=response,
-    )
+        new_ids=(), extends=False, action_ids=(), behaviour_logprobs=(), stop=StopReason.STOP, policy_version=-1,
+        prompt_digest=0, observation=observation, response=response,
+    )  # fmt: skip

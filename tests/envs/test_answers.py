@@ -25,13 +25,10 @@ def test_a_code_is_read_whatever_follows_the_integer(answer):
     assert code_of(f"I think so. <answer>{answer}</answer> Done.", "Direction", 4) == (3, "")
 
 
-@pytest.mark.parametrize(
-    "answer", ["", "3", "Direction", "Direction3", "DIRECTION 3", "go Direction 3", "Direction x", "Lever 3"]
-)
+@pytest.mark.parametrize("answer", ["", "3", "Direction", "Direction3", "DIRECTION 3", "go Direction 3", "Lever 3"])
 def test_anything_else_between_the_tags_is_a_format_error(answer):
     code, complaint = code_of(f"<answer>{answer}</answer>", "Direction", 4)
-    assert code == 0
-    assert "'Direction' and a number" in complaint
+    assert (code, complaint) == (0, "the answer is not 'Direction' and a number")
 
 
 @pytest.mark.parametrize("number", ["0", "5", "12", "33", "9" * 10_000])

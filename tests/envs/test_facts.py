@@ -11,7 +11,6 @@ from cod_lightning.envs.facts import UNKNOWN, FactTable, known_facts, noisy_fact
 from cod_lightning.envs.frozen_lake.policies import LakePlay
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
 from cod_lightning.envs.players import Teacher
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 
 TABLES = (CompactLake.facts, NaturalLake.facts, CompactLake(names_effects=False).facts)
@@ -37,12 +36,6 @@ def test_a_written_context_reads_back(table: FactTable, facts, both_ways):
     assert table.parse(table.write(facts, both_ways=both_ways)) == facts
 
 
-@pytest.mark.parametrize("table", TABLES)
-@given(text=st.text())
-def test_any_text_can_be_read(table: FactTable, text):
-    assert set(table.parse(text)) <= {1, 2, 3, 4}
-
-
 def test_a_move_off_the_edge_is_no_fact_although_it_says_left():
     stated = "Direction 2 kept you at row 0, column 0; maybe that is the edge."
     assert NaturalLake.facts.parse(stated) == {}
@@ -64,10 +57,6 @@ def test_of_two_codes_with_one_value_the_later_statement_wins():
     table = CompactLake.facts
     assert table.complete(table.parse("1=up 2=down 3=up")) == {2: "down", 3: "up"}
     assert table.complete(table.parse("1=up 3=left 1=left")) == {1: "left"}
-
-
-def test_the_fourth_fact_follows_from_three():
-    assert CompactLake.facts.complete({1: "up", 2: "down", 4: "right"})[3] == "left"
 
 
 def test_what_was_seen_overrules_the_context():
@@ -113,33 +102,12 @@ def test_what_is_noted_of_a_stated_code_says_nothing_of_its_value():
         assert drawn[:2000].count(value) == drawn[2000:].count(value) == pytest.approx(400, abs=80)
 
 
-@pytest.mark.parametrize(
-    ("dials", "stated", "not_stated"),
-    [
-        ({}, "with probability 0.5", "nothing to do"),
-        ({"note_accuracy": 0.0}, "nothing to do with what was seen", "weak form"),
-        ({"note_accuracy": 0.0, "quotes": True, "fills": "stated"}, "named the fact", "weak form"),
-        ({"infers": False}, "concluded a fact that nothing stated", "named the fact"),
-    ],
-)
-def test_the_dials_say_what_demonstrations_contain(dials, stated, not_stated):
-    said = QuotingDials(**dials).described()
-    assert stated in said
-    assert not_stated not in said
-    assert ("if only at random" in said) == ("fills" in dials)
-
-
 def test_contexts_are_true_in_part_or_junk_or_none_in_the_shares_of_the_dials():
     rng, dials = random.Random(0), TeacherDials(context_true=0.5, context_junk=0.2, context_accuracy=1.0)
     teacher = Teacher(LakePlay(CompactLake(3), QuotingDials()), TRUTH, dials)
     drawn = [teacher.context(rng) for _ in range(4000)]
     assert drawn.count("") / 4000 == pytest.approx(0.3, abs=0.03)
     assert drawn.count(CompactLake.facts.write(TRUTH)) / 4000 == pytest.approx(0.5 + 0.2 / 256, abs=0.03)
-
-
-def test_a_table_with_fewer_names_than_values_is_refused():
-    with pytest.raises(ConfigError, match=r"FactTable.names is \('1', '2'\); expected as many as there are values, 3"):
-        FactTable("Pot", ("rose", "fern", "ivy"), compact=True, names=("1", "2"))
 
 
 @pytest.mark.parametrize(("infers", "expected"), [(True, [1, 4, 6, 0, 5]), (False, [1, 4, 6, 4, 1])])

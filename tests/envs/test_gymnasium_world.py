@@ -66,15 +66,6 @@ def test_a_config_names_the_environment_by_its_class_path(tmp_path):
     assert (type(world.env).__name__, world.name) == ("Capitals", "capitals")
 
 
-def test_turns_run_out():
-    env = _world(max_turns=2)
-    env.reset(seed=0)
-    env.step("wrong")
-    assert env.step("wrong") == ("No.", 0.0, False, True, {})
-    assert env.status is EpisodeStatus.TRUNCATED
-    assert not env.success
-
-
 def test_rewards_of_all_turns_can_be_added_up():
     env = _world(sum_rewards=True, max_reward=3.0, success_at=0.5)
     env.env.step = lambda action: ("ok", 0.25, False, False, {})
@@ -93,16 +84,6 @@ def test_packs_keep_to_a_group_and_groups_to_a_split():
             assert len({task.spec.options for task in pack.tasks}) == 5, "no repeats while there are others"
             assert seen.setdefault(countries.pop(), split) is split
     assert len(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=64)) == 64
-
-
-def test_without_groups_a_task_belongs_to_one_split():
-    env = _world()
-    by_split = {
-        split: {t.spec.options for i in range(60) for t in env.sample_pack(split=split, index=i, num_tasks=4).tasks}
-        for split in Split
-    }
-    assert not by_split[Split.TRAIN] & by_split[Split.TEST]
-    assert not by_split[Split.TRAIN] & by_split[Split.VALIDATION]
 
 
 def test_tasks_are_read_from_a_file(tmp_path):

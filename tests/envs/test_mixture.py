@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
+from cod_lightning.envs.base import HiddenRules, Reference, Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
@@ -38,11 +38,9 @@ def test_a_pack_is_played_exactly_as_in_its_own_world():
         same = alone.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
         assert pack.id == same.id
         for kind in Reference:
-            mixed = live(copy.deepcopy(env), pack, beside(env, Players).reference(kind, pack), "compact")
-            assert mixed == live(copy.deepcopy(alone), same, beside(alone, Players).reference(kind, same), "compact")
-        assert live(env, pack, beside(env, Players).demonstrator(pack), "compact") == live(
-            alone, same, beside(alone, Players).demonstrator(same), "compact"
-        )
+            mixed = live(copy.deepcopy(env), pack, kind)
+            assert mixed == live(copy.deepcopy(alone), same, kind)
+        assert live(env, pack, "teacher") == live(alone, same, "teacher")
 
 
 def test_the_vocabulary_is_that_of_all_worlds_without_repeats():

@@ -209,22 +209,6 @@ def test_tasks_of_the_server_s_provider_stay_in_its_splits_and_only_split_and_in
     env.close()
 
 
-def test_a_split_that_the_provider_lacks_is_parted_from_its_train_tasks(serve):
-    url = serve(source=provider(train=list(range(1, 13)), test=[21, 22])).url
-    found, _, _ = drawn(OpenEnvWorld(url, None, "Guess.", "number", "text", max_turns=3, group_key="secret"))
-    train, validation, test = (found[split][0] for split in Split)
-    assert test == {21, 22}
-    assert train | validation == set(range(1, 13))
-    assert not train & validation
-
-
-def test_a_provider_whose_tasks_are_all_held_out_is_not_trained_on(serve):
-    url = serve(source=provider(validation=[1, 2, 3], test=[4, 5, 6])).url
-    env = OpenEnvWorld(url, None, "Guess.", "number", "text", max_turns=3, group_key="secret")
-    with pytest.raises(ConfigError, match=r"data\.env\.tasks is 6 groups; expected one group of the train split"):
-        env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-
-
 def test_a_server_without_provider_is_named(served):
     with pytest.raises(ConfigError, match=r"data\.env\.tasks.*501"):
         OpenEnvWorld(served.url, None, "Guess.", "number", "text")

@@ -1,7 +1,5 @@
 """Packs that hide the same say so, whatever else they are; intervals resample them together."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -55,15 +53,3 @@ def test_worlds_of_a_mixture_hide_nothing_in_common():
     mixed = Mixture({"a": LEVERS, "b": Levers(protocol="compact", max_turns=3)})
     found = {hidden(mixed, pack) for pack in drawn(mixed)}
     assert {rule[0] for rule in found} == {"a", "b"}
-
-
-@pytest.mark.slow
-def test_what_is_hidden_is_the_same_text_in_every_process():
-    line = (
-        "from tests.envs.test_rule_of_a_pack import *; world = Apps(protocol='compact', max_turns=3); "
-        "print([hidden(world, p) + hidden(LEVERS, q) for p, q in zip(drawn(world, 5), drawn(LEVERS, 5))])"
-    )
-    other = subprocess.run([sys.executable, "-c", line], capture_output=True, check=True, text=True).stdout
-    world = Apps(protocol="compact", max_turns=3)
-    here = [hidden(world, p) + hidden(LEVERS, q) for p, q in zip(drawn(world, 5), drawn(LEVERS, 5), strict=True)]
-    assert other == f"{here}\n"

@@ -3,10 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import Lake, split_of
 from cod_lightning.envs.levers import Levers
@@ -24,12 +21,6 @@ def test_the_split_of_a_text_never_changes(text, split):
     assert split_of_text(text) is split
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_every_text_is_in_one_split_and_always_the_same(text):
-    assert split_of_text(text) is split_of_text(text)
-    assert split_of_text(text) in Split
-
-
 def test_eight_of_ten_texts_train_one_validates_one_tests():
     rng = random.Random(0)
     splits = [split_of_text(str(rng.random())) for _ in range(10_000)]
@@ -37,29 +28,14 @@ def test_eight_of_ten_texts_train_one_validates_one_tests():
 
 
 @every_split
-@pytest.mark.parametrize("sizes", [(3, 3), pytest.param((3, 5), marks=pytest.mark.slow)])
-def test_every_drawn_lake_is_in_the_split_that_was_asked_for(split, sizes):
-    env = FrozenLakeObscure(size_min=sizes[0], size_max=sizes[1], max_shortest_path=4)
-    packs = [env.sample_pack(split=split, index=i, num_tasks=8) for i in range(80)]
-    assert {split_of(Lake(task.spec.rows)) for pack in packs for task in pack.tasks} == {split}
-
-
-@every_split
-@pytest.mark.parametrize("num_tasks", [1, 2, 4, 8])
-def test_every_drawn_pack_of_levers_is_in_the_split_that_was_asked_for(split, num_tasks):
-    for index in range(150):
-        pack = Levers().sample_pack(split=split, index=index, num_tasks=num_tasks)
-        specs = [t.spec for t in Levers().sample_pack(split=split, index=index, num_tasks=4).tasks]
-        assert split_of_text(" ".join([*specs[0].colours, "|", *(spec.goal for spec in specs)])) is split
-        assert [t.spec for t in pack.tasks][:4] == specs[:num_tasks], "the split is that of the first four tasks"
-
-
-@every_split
-def test_every_drawn_pack_of_doors_is_in_the_split_that_was_asked_for(split):
-    for index in range(100):
-        specs = [t.spec for t in Doors(num_doors=3).sample_pack(split=split, index=index, num_tasks=4).tasks]
-        assert {spec.keys for spec in specs} == {specs[0].keys}
-        assert split_of_text(" ".join([*specs[0].keys, "|", *(str(spec.door) for spec in specs)])) is split
+def test_every_drawn_lake_and_pack_of_levers_is_in_the_split_that_was_asked_for(split):
+    lakes = FrozenLakeObscure(size_min=3, size_max=3, max_shortest_path=4)
+    for index in range(80):
+        pack = lakes.sample_pack(split=split, index=index, num_tasks=8)
+        assert {split_of(Lake(task.spec.rows)) for task in pack.tasks} == {split}
+        specs = [t.spec for t in Levers().sample_pack(split=split, index=index, num_tasks=9).tasks[:4]]
+        text = " ".join([*specs[0].colours, "|", *(spec.goal for spec in specs)])
+        assert split_of_text(text) is split, "the split is that of the first four tasks"
 
 
 def test_a_split_without_worlds_is_refused_and_never_hangs(monkeypatch):

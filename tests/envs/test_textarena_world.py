@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import pickle
 import random
 import re
 
@@ -76,14 +75,6 @@ def test_a_game_neither_reads_nor_moves_the_global_generator(mastermind):
         seen.append([env.step(guess(code))[:2] for code in ((1, 2, 3, 4), (3, 4, 5, 6))])
         assert random.getstate() == before
     assert seen[0] == seen[1]
-
-
-def test_a_copy_is_a_snapshot_also_when_it_is_pickled(mastermind):
-    env = copy.deepcopy(mastermind)
-    env.reset(seed=5)
-    env.step(guess((1, 2, 3, 4)))
-    for twin in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
-        assert twin.step(guess((6, 5, 4, 3))) == copy.deepcopy(env).step(guess((6, 5, 4, 3)))
 
 
 def test_what_the_player_says_is_not_shown_again(mastermind):

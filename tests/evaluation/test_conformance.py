@@ -348,6 +348,22 @@ def test_success_that_never_comes_is_named_as_that():
     assert "`wins`" in sentence
 
 
+class Fumbling(example.MachinePlayers):
+    """Its random player presses a button that there is not."""
+
+    def play(self, pack, *, teaches=False):
+        play, gives = super().play(pack, teaches=teaches)
+        object.__setattr__(play, "any_answer", lambda messages, rng: "<answer>Button_9</answer>")
+        return play, gives
+
+
+def test_a_malformed_answer_of_a_player_is_shown_with_what_it_answers():
+    (found,) = broken(machine(Fumbling))["random play is legal"]
+    assert re.fullmatch(
+        r"18 answers were malformed, the first '<answer>Button_9</answer>' to '[^']*want=\w+[^']*'", found
+    )
+
+
 class Unseeded(Machine):
     """All that it draws is in the task."""
 

@@ -11,6 +11,7 @@ from cod_lightning.contexts.hint import HintScripted
 from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.notebook import NotebookContext
+from tests.stubs import PlainContext
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,16 @@ from cod_lightning.methods.notebook import NotebookContext
 )
 def test_shipped_contexts_keep_their_rules(mechanism):
     assert not [verdict for verdict in check_context(mechanism) if verdict.broken]
+
+
+class Unwritten(PlainContext):
+    companions = ()
+
+
+def test_a_context_that_no_policy_without_a_model_can_write_is_shown_to_a_person():
+    (look,) = [verdict for verdict in check_context(Unwritten()) if verdict.look]
+    assert "no warm start" in look.remark
+    assert not [verdict for verdict in check_context(HintContext("compact")) if verdict.look]
 
 
 class ListingWords(WordedWords):

@@ -1,6 +1,7 @@
 """Programs: what ships, what is refused, and credit of their lifecycles against loops from the definition."""
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.contexts import HintContext
@@ -19,7 +21,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import ConditionKind
-from cod_lightning.lifecycles import ConnectTheDots, Program, outline
+from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, asks, outline
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout import transcript
@@ -27,7 +29,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
+from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Split
 from tests.credit_tables import (
     AttemptTable,
     CreditTable,
@@ -111,6 +113,110 @@ def test_a_program_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(
     with pytest.raises(ConfigError, match=said) as refused:
         outline(program, 3)
     assert refused.value.remedy
+
+
+@dataclass(frozen=True)
+class Misusing(Program):
+    """Writes a text and solves the first task; then does something to the agent in a rollout, not in an outline."""
+
+    then: Callable[..., object]
+
+    async def __call__(self, agent, pack):
+        written = (await agent.write(pack.tasks[0], Ask())).episode
+        solved = await agent.solve(pack.tasks[0])
+        if hasattr(agent, "setting"):
+            found = self.then(agent, written, solved)
+            if inspect.isawaitable(found):
+                await found
+
+
+def exits(agent, written, solved):
+    raise SystemExit(0)
+
+
+def pays_twice(agent, written, solved):
+    agent.pay(written, [solved], first=1.0)
+    agent.pay(written, [solved], second=1.0)
+
+
+MISUSES = {
+    "it raises": (
+        lambda agent, written, solved: 1 / 0,
+        r"raises nothing \(ZeroDivisionError: .*test_programs\.py:\d+\)",
+    ),
+    "it ends the process": (exits, r"raises nothing \(SystemExit: 0, .*test_programs\.py:\d+\)"),
+    "it rewrites in view of a text": (
+        lambda agent, written, solved: agent.rewrite(replaced(written)),
+        "raises nothing",
+    ),
+    "it pays twice": (pays_twice, "pays an episode of its own lifecycle, and once"),
+    "it pays what is no episode of its own": (
+        lambda agent, written, solved: agent.pay(structs.replace(written), [solved], a=1.0),
+        "pays an episode of its own lifecycle, and once",
+    ),
+    "it pays in words": (
+        lambda agent, written, solved: agent.pay(written, [solved], a="1"),
+        "pays numbers under names of letters",
+    ),
+    "it pays under a name that acts on terminals": (
+        lambda agent, written, solved: agent.pay(written, [solved], **{"\x1b[2J": 1.0}),
+        "pays numbers under names of letters",
+    ),
+    "it plays two episodes at once": (
+        lambda agent, written, solved: asyncio.gather(*(agent.solve(agent.tasks[0]) for _ in "ab")),
+        "waits for each episode before it begins the next",
+    ),
+    "it compares by a number": (
+        lambda agent, written, solved: agent.solve(agent.tasks[0], compared_with=7),
+        "compares by a text, not a int",
+    ),
+    "it solves nothing": (lambda agent, written, solved: agent.episodes.clear(), "solves a task"),
+    "it forks a task that it does not solve": (
+        lambda agent, written, solved: agent.fork(agent.tasks[0], AttemptKind.SAME_CONTEXT),
+        "solves each task beside which it begins an attempt",
+    ),
+}
+
+
+class Slow(FunctionEngine):
+    async def generate(self, request):
+        await asyncio.sleep(0)
+        return await super().generate(request)
+
+
+def replaced(written):
+    return structs.replace(written, position=7)
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
+def test_a_program_that_misuses_its_agent_ends_the_run_in_one_line(misuse):
+    then, said = MISUSES[misuse]
+    world = WordWorld()
+    sampler = Sampler(engine=Slow(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
+    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, program=Misusing(then))
+    with pytest.raises(ConfigError, match=rf"data\.program is Misusing; expected a program that {said}"):
+        run_groups([world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)], 1, setting)
+
+
+def test_what_is_paid_is_written_as_a_number(tmp_path):
+    program = Misusing(lambda agent, written, solved: agent.pay(written, [solved], whole=True))
+    small_fit(tmp_path, WeightSync(self_test=None), watch := Watch(), program=program)
+    again = [one for group in watch.groups for one in transcript.load(transcript.dump(group))]
+    assert {one.episodes[0].parts["whole"] for group in again for one in group.lifecycles} == {1.0}
+
+
+@dataclass(frozen=True)
+class Raising(Program):
+    async def __call__(self, agent, pack):
+        await agent.write(pack.tasks[0], None)
+
+
+def test_a_program_that_raises_at_once_is_refused_before_anything_runs():
+    with pytest.raises(
+        ConfigError,
+        match=r"data\.program is Raising for 3 tasks; .* raises nothing \(TypeError: a NoneType in place of an Ask",
+    ):
+        asks(Raising(), 3)
 
 
 @pytest.mark.parametrize(

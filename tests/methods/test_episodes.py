@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts import retrieval
 from cod_lightning.contexts.base import Stored
 from cod_lightning.contexts.records import Record
-from cod_lightning.contexts.retrieval import _KEPT, best, similarities, words_of
+from cod_lightning.contexts.retrieval import best, similarities, words_of
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
@@ -181,39 +180,17 @@ def by_the_library(texts, query):
 
 
 @given(
-    first=st.lists(TEXTS, min_size=1, max_size=8),
-    steps=st.lists(st.tuples(st.lists(st.integers(0, 20), max_size=3), st.lists(TEXTS, max_size=3)), max_size=6),
+    entries=st.lists(TEXTS, min_size=1, max_size=20).map(tuple),
     query=st.lists(st.sampled_from(["red", "green", "lamp"]), max_size=4).map(" ".join),
 )
-def test_similarity_is_the_library_s_bm25_whatever_came_and_went_before(first, steps, query):
-    entries = tuple(first)
-    for gone, new in [([], []), *steps]:
-        entries = (*(one for place, one in enumerate(entries) if place not in gone), *new)
-        if entries:
-            assert similarities(entries, str, query).tolist() == by_the_library(entries, query).tolist()
+def test_similarity_is_the_library_s_bm25(entries, query):
+    assert similarities(entries, str, query).tolist() == by_the_library(entries, query).tolist()
 
 
-def test_an_index_follows_its_entries_and_another_lineage_gets_one_of_its_own():
-    entries = tuple(f"a{n} red" for n in range(40))
-    similarities(entries, str, "red")
-    (index,) = (one for one in _KEPT if one.entries is entries)
-    similarities((*entries[:7], *entries[8:], "new red"), str, "red")
-    assert len(index.entries) == 40
-    assert index.entries[-1] == "new red"
-    similarities(tuple(f"b{n} red" for n in range(40)), str, "red")
-    assert index.entries[-1] == "new red"
+def test_of_no_entries_there_are_no_similarities():
+    assert similarities((), str, "red").tolist() == []
 
 
 @given(scores=st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=8), most=st.integers(1, 5))
 def test_the_best_are_in_order_and_of_equal_scores_the_later_comes_first(scores, most):
     assert best(scores, most) == sorted(range(len(scores)), key=lambda i: (-scores[i], -i))[:most]
-
-
-def test_indices_of_long_texts_are_kept_until_their_words_are_too_many(monkeypatch):
-    monkeypatch.setattr(retrieval, "_MOST_WORDS", 5_000)
-    for n in range(9):
-        similarities(tuple(f"{n} {k} " + "long " * 200 for k in range(9)), str, "long")
-    assert sum(one.num_words for one in _KEPT) <= 5_000
-    entries = tuple(f"{k} " + "longer " * 2_000 for k in range(9))
-    similarities(entries, str, "longer")
-    assert [one.entries for one in _KEPT] == [entries]

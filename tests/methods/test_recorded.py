@@ -12,6 +12,7 @@ from msgspec import structs
 from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.datamodules.rollout import RolloutDataModule
+from cod_lightning.engines.base import digest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.recorded import RecordedGroups
@@ -23,7 +24,8 @@ from cod_lightning.training.packs import TrainingPacks
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
-NUM_IDS = 1000
+SIZES_OF_POLICY = 1000, 512
+"""Its ids, and its window."""
 SIZES = {"pack_size": 2, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
 
 
@@ -66,7 +68,7 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
     path.write_bytes(b"".join(lines[:3]) + lines[3][:50])
     packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match=r"expected 2 lifecycles of pack words/train/3/1 .* within 0 s.*wait_s"):
-        packs.collected(drawn, 2, 0, NUM_IDS)
+        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
     packs, drawn = packs_of(tmp_path, wait_s=60)
 
     def finished():
@@ -74,7 +76,7 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
             file.write(lines[3][50:])
 
     threading.Timer(0.3, finished).start()
-    groups = packs.collected(drawn, 2, 0, NUM_IDS)
+    groups = packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
     assert [group.pack for group in groups] == drawn
     assert [group.lifecycles for group in groups] == [
         group.lifecycles for group in transcript.read(other[1] / "train.jsonl")[:2]
@@ -85,13 +87,13 @@ def test_lifecycles_that_are_too_old_are_refused_and_those_of_any_age_taken_wher
     (turn, *_) = transcript.read(other[1] / "train.jsonl")[0].lifecycles[0].solves[0].turns
     oldest = turn.policy_version
     packs, drawn = packs_of(other[1], max_staleness=2)
-    assert packs.collected(drawn, 2, oldest + 2, NUM_IDS)
+    assert packs.collected(drawn, 2, oldest + 2, *SIZES_OF_POLICY)
     with pytest.raises(
         ConfigError, match=rf"policy version {oldest} is 3 behind the weights; expected turns at most 2"
     ):
-        packs.collected(drawn, 2, oldest + 3, NUM_IDS)
+        packs.collected(drawn, 2, oldest + 3, *SIZES_OF_POLICY)
     packs, drawn = packs_of(other[1])
-    assert packs.collected(drawn, 2, oldest + 3, NUM_IDS)
+    assert packs.collected(drawn, 2, oldest + 3, *SIZES_OF_POLICY)
 
 
 def test_the_latest_lines_of_a_pack_count_and_damaged_ones_are_named(other, tmp_path):
@@ -99,12 +101,12 @@ def test_the_latest_lines_of_a_pack_count_and_damaged_ones_are_named(other, tmp_
     again = structs.replace(first, lifecycles=tuple(reversed_episodes(life) for life in first.lifecycles))
     transcript.write(tmp_path / "train.jsonl", [first, again])
     packs, drawn = packs_of(tmp_path)
-    assert packs.collected(drawn[:1], 2, 0, NUM_IDS)[0].lifecycles == again.lifecycles
+    assert packs.collected(drawn[:1], 2, 0, *SIZES_OF_POLICY)[0].lifecycles == again.lifecycles
     with (tmp_path / "train.jsonl").open("a") as file:
         file.write("{}\n")
     packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match=r"train\.jsonl; expected whole lines"):
-        packs.collected(drawn, 2, 0, NUM_IDS)
+        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
 
 
 def reversed_episodes(life):
@@ -126,9 +128,44 @@ DAMAGES = {
     ),
     "a log-prob NaN": (
         lambda record: first_turn(record)["behaviour_logprobs"].__setitem__(0, float("nan")),
-        "not finite",
+        "log-prob nan, where one is finite and at most 0",
+    ),
+    "a log-prob above 0": (
+        lambda record: first_turn(record)["behaviour_logprobs"].__setitem__(0, 5.0),
+        "log-prob 5.0, where",
+    ),
+    "a version beyond int64": (
+        lambda record: first_turn(record).update(policy_version=10**400),
+        "a policy version below -1, or beyond 64 bits",
+    ),
+    "an image": (
+        lambda record: first_turn(record).update(
+            parts=[{"type": "image", "png": "", "alternative": "", "media_type": "image/png"}]
+        ),
+        "an image, and no policy",
     ),
     "a reward beyond float": (lambda record: record["episodes"][0].update(reward=float("inf")), "not finite"),
+    "a reward beyond those of rollouts": (lambda record: record["episodes"][0].update(reward=-1e308), r"above 1e\+30"),
+    "a part that is no number": (
+        lambda record: record["episodes"][0].update(parts={"world": float("nan")}),
+        "not finite",
+    ),
+    "a part that acts on terminals": (
+        lambda record: record["episodes"][0].update(parts={"\x1b[2J": 1.0}),
+        r"\[2J as the name of a part or a fault",
+    ),
+    "a fault that acts on terminals": (
+        lambda record: record["episodes"][0].update(status="failed", reward=None, success=None, error="\x1b[2J: x"),
+        r"\[2J as the name of a part or a fault",
+    ),
+    "an update after the last task": (
+        lambda record: record["episodes"][1].update(position=2),
+        "belong to no solve",
+    ),
+    "an attempt at an update": (
+        lambda record: record.update(attempts=[{"kind": "same_context", "episode": record["episodes"][1]}]),
+        "attempts that are no solve episodes",
+    ),
     "other ids": (lambda record: first_turn(record).update(new_ids=[3, 4]), "continue the ids of their prompts"),
     "a position beyond its episodes": (
         lambda record: record["episodes"][0].update(position=2**62),
@@ -156,20 +193,33 @@ def test_a_lifecycle_that_no_rollout_makes_is_refused_before_it_is_trained_on(ot
     (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
     packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match=rf"data\.source.*{said}"):
-        packs.collected(drawn, 2, 0, NUM_IDS)
+        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
+
+
+def test_a_row_beyond_the_window_is_refused_though_its_digests_are_right(other, tmp_path):
+    group, *_ = transcript.read(other[1] / "train.jsonl")
+    turn, *_ = group.lifecycles[0].episodes[0].turns
+    long = structs.replace(turn, new_ids=(5,) * 512, prompt_digest=digest((5,) * 512))
+    solved, *rest = group.lifecycles[0].episodes
+    life = structs.replace(group.lifecycles[0], episodes=(structs.replace(solved, turns=(long,)), *rest))
+    transcript.write(tmp_path / "train.jsonl", [structs.replace(group, lifecycles=(life, group.lifecycles[1]))])
+    packs, drawn = packs_of(tmp_path)
+    expected = rf"at most model\.policy\.window=512 tokens; the longest has {512 + len(turn.action_ids)}"
+    with pytest.raises(ConfigError, match=expected):
+        packs.collected(drawn[:1], 2, 0, *SIZES_OF_POLICY)
 
 
 def test_ids_of_another_vocabulary_are_refused(other, tmp_path):
     packs, drawn = packs_of(other[1])
     with pytest.raises(ConfigError, match="outside the vocabulary of 4"):
-        packs.collected(drawn, 2, 0, 4)
+        packs.collected(drawn, 2, 0, 4, 512)
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "train.jsonl")
     packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match="expected 2 lifecycles"):
-        packs.collected(drawn, 2, 0, NUM_IDS)
+        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
 
 
 def test_it_is_refused_where_nothing_can_be_read_and_beside_rollouts_ahead(other, tmp_path):
@@ -191,4 +241,4 @@ def test_a_source_that_gives_other_lifecycles_than_those_asked_for_is_refused(ot
 
     packs = TrainingPacks(Fewer(str(other[1])), WordWorld(), 2, 3)
     with pytest.raises(ConfigError, match="`collected` gives 2 lifecycles of each pack, in their order"):
-        packs.collected([pack for _, pack in packs.draw(0, 2)], 2, 0, NUM_IDS)
+        packs.collected([pack for _, pack in packs.draw(0, 2)], 2, 0, *SIZES_OF_POLICY)

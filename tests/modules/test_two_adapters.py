@@ -82,7 +82,7 @@ def test_one_adapter_acts_at_a_time_both_are_trained_and_without_them_there_is_t
 def test_the_engine_serves_both_over_one_base_as_the_training_forward_has_them(kind, base):
     model = two(kind, base)
     engine = served(model)
-    served_twice = [one._bound().model for one in engine._by_adapter.values()]
+    served_twice = [one.model for one in engine.decoders.values()]
     for name, weight in model.named_parameters():
         ours = [copy.get_parameter(name) for copy in served_twice]
         assert ours[0] is ours[1]

@@ -46,3 +46,10 @@ def test_position_ten_comes_after_position_nine(tmp_path):
     (tmp_path / "metrics.csv").write_text(f"step,{','.join(names)}\n0,0.1,0.2,0.3\n")
     (panel,) = read_curves(tmp_path)[0].values()
     assert [line.label for line in panel] == ["position 0", "position 9", "position 10"]
+
+
+def test_pass_at_1_and_at_k_are_two_lines_of_one_titled_panel(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,train/pass_at/8,train/pass_at/1\n0,0.9,0.4\n")
+    ((title, lines),) = read_curves(tmp_path)[0].items()
+    assert title.startswith("Tasks solved in training")
+    assert [(line.label, line.y) for line in lines] == [("k = 1", [0.4]), ("k = 8", [0.9])]

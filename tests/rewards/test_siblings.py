@@ -4,6 +4,7 @@ import asyncio
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
@@ -53,13 +54,13 @@ def raising(error):
     return work
 
 
-def play(deadlines=None, num_siblings=NUM_SIBLINGS, num_packs=2, **parts):
+def play(deadlines=None, num_siblings=NUM_SIBLINGS, num_packs=2, program=ConnectTheDots(), **parts):  # noqa: B008
     world = Levers()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=NUM_TASKS) for i in range(num_packs)]
     mechanism = HintContext()
     sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), mechanism)
     sampler = type(sampler)(**{**vars(sampler), "deadlines": deadlines or Deadlines()})
-    setting = Setting(env=world, mechanism=mechanism, sampler=sampler, rewards=rewards_of(parts))
+    setting = Setting(env=world, mechanism=mechanism, sampler=sampler, rewards=rewards_of(parts), program=program)
     return run_groups(packs, num_siblings, setting)
 
 
@@ -172,8 +173,32 @@ def test_the_part_of_the_guide_is_one():
             assert [one.parts["short"] for one in place] == [float(len(one.turns) == fewest) for one in place]
 
 
+@dataclass(frozen=True)
+class FirstSiblingOnly(Program):
+    """Lifecycles of which the first alone goes on after the first task, and of so many tasks."""
+
+    num_tasks: int = NUM_TASKS
+
+    async def __call__(self, agent, pack):
+        for task in (pack.tasks * 2)[: self.num_tasks if agent.sibling == 0 else 1]:
+            await agent.rewrite(await agent.solve(task))
+
+
+def test_siblings_of_other_lengths_are_compared_where_there_are_several():
+    (group,) = play(num_packs=1, program=FirstSiblingOnly(), order=Does(numbered))
+    first, *others = group.lifecycles
+    assert [one.episodes[0].parts["order"] for one in group.lifecycles] == [0.0, 1.0, 2.0, 3.0]
+    assert [len(one.episodes) for one in others] == [2, 2, 2]
+    assert len(first.episodes) == 2 * NUM_TASKS
+    assert all("no sibling is left" in one.error for one in first.solves[1:])
+    with pytest.raises(ConfigError, match=r"data\.program is one with a task 3, .*the 3 tasks of a pack once each"):
+        play(num_packs=1, program=FirstSiblingOnly(NUM_TASKS + 1), order=Does(numbered))
+
+
 @pytest.mark.parametrize(
-    "program", [Anchored(), Counterfactual(), BestOfN(), ProposeAndSolve()], ids=lambda one: type(one).__name__
+    "program",
+    [Anchored(), Counterfactual(), BestOfN(), ProposeAndSolve(), ProposeAndSolve(proposes=False)],
+    ids=lambda one: type(one).__name__,
 )
 def test_attempts_and_proposed_tasks_which_no_sibling_shares_are_refused_beside_it(program):
     check_siblings(rewards_of({"form": FormatReward()}), program, 4)

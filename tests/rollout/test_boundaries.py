@@ -16,10 +16,10 @@ from cod_lightning.contexts.base import ContextUpdate, InTask, Intervention, Pre
 from cod_lightning.envs.base import Traits
 from cod_lightning.errors import EngineRefused, EnvironmentFailure
 from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.between_tasks import MOST_UPDATE_TURNS
 from cod_lightning.rollout.boundaries import check_reward
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.episode import MOST_UPDATE_TURNS
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import count_faults

@@ -25,7 +25,7 @@ from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.rollout.entries import EntriesOf, entry_events
+from cod_lightning.rollout.entries import entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.methods.test_episodes import solved
 
@@ -53,7 +53,7 @@ def rewritten(context: Any, state: Any, answer: str) -> tuple[Any, list[tuple[st
     dialogue = context.update(state, "rules", solved("task"), TOKENS)
     next(dialogue)
     with pytest.raises(StopIteration) as ended:
-        dialogue.send(Answer(response=answer, num_tokens=9, cut_off=False))
+        dialogue.send(Answer(response=answer, cut_off=False))
     update = Episode(
         kind=EpisodeKind.UPDATE, position=0, status=EpisodeStatus.COMPLETED, reward=0.0, state_before=state,
         state_after=ended.value.value.state,
@@ -62,7 +62,7 @@ def rewritten(context: Any, state: Any, answer: str) -> tuple[Any, list[tuple[st
 
 
 def events_of(context: Any, episode: Episode, *, known: bool = True, shown: bool = True) -> list[tuple[str, ...]]:
-    events = entry_events(EntriesOf(context), episode, known=known, shown=shown)
+    events = entry_events(context, episode, known=known, shown=shown)
     return [tuple(part for part in (event.kind.value, event.key, event.text) if part) for event in events]
 
 

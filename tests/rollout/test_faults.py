@@ -58,8 +58,7 @@ def faults(group):
     [
         (Deadlines(turn_s=0.2), "TurnTimeout"),
         (Deadlines(episode_s=0.2), "EpisodeTimeout"),
-        (Deadlines(pack_s=0.2), "PackTimeout"),
-        (Deadlines(turn_s=30, episode_s=0.2, pack_s=30), "EpisodeTimeout"),
+        (Deadlines(turn_s=30, episode_s=0.2), "EpisodeTimeout"),
     ],
 )
 @pytest.mark.parametrize("episode", [0, 1, 2])
@@ -76,18 +75,6 @@ def test_turns_before_the_deadline_are_kept():
     engine = HangingEngine(lambda dialogue: len(engine.prompts) == 2)
     group = live(engine, deadlines=Deadlines(episode_s=0.2), num_siblings=1)
     assert len(group.lifecycles[0].episodes[0].turns) == 2
-
-
-def test_the_pack_s_clock_runs_over_all_its_episodes():
-    class Slow(FunctionEngine):
-        async def generate(self, request):
-            await asyncio.sleep(0.05)
-            return await super().generate(request)
-
-    group = live(Slow(lambda _: SAY_W1), deadlines=Deadlines(episode_s=30, pack_s=0.5), num_siblings=1, num_tasks=9)
-    ((fault,),) = faults(group)
-    assert fault == "PackTimeout"
-    assert group.lifecycles[0].episodes[0].status is EpisodeStatus.COMPLETED
 
 
 def test_without_deadlines_nobody_is_in_a_hurry():

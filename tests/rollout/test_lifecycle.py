@@ -273,15 +273,6 @@ def live_with_hint(says, context, world=None, num_tasks=2, **sampler):
 END = HINT_CHAT.decode((HINT_CHAT.end_of_turn, 0))[: -len(HINT_CHAT.decode((0,)))].strip()
 
 
-@pytest.mark.parametrize("num_words", [1, 2, 5])
-def test_an_update_is_paid_by_the_tokens_of_its_response_the_stop_token_included(num_words):
-    context = HintContext("compact", penalty=1.0, soft_length=0, hard_length=10)
-    said = f"<hints> {' '.join(['w3'] * num_words)} </hints> {END}"
-    life, _ = live_with_hint(lambda _: said, context)
-    assert life.updates[0].num_action_tokens == num_words + 3
-    assert life.updates[0].reward == pytest.approx(-(num_words + 3) / 10)
-
-
 @pytest.mark.parametrize(("on_failure", "kept"), [("keep", "w3"), ("lose", "")])
 def test_an_update_that_does_not_parse_leaves_to_the_next_task_what_the_mechanism_says(on_failure, kept):
     said = {"1": f"<hints> w3 </hints> {END}", "3": f"w3 {END}"}

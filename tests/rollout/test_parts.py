@@ -24,7 +24,7 @@ from cod_lightning.evaluation.suite import ConditionKind, Suite
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.rollout.boundaries import check_history, checked_opening
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -196,7 +196,7 @@ def test_a_prompt_that_begins_anew_has_all_images_of_its_messages():
     other = Image(PNG + b"!", "w4")
 
     async def turns():
-        dialogue = sampler.open("a", (system, first))
+        dialogue = Dialogue(sampler, "a", (system, first))
         yield await dialogue.turn()
         dialogue.say("w4", (other,))
         yield await dialogue.turn()

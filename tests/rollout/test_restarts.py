@@ -15,7 +15,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.episode import MOST_INTERVENTIONS
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
@@ -288,7 +288,7 @@ def test_the_environment_sees_the_action_in_place_of_the_response():
 def test_a_dialogue_goes_on_from_what_was_said_where_nothing_else_changes():
     async def talk():
         sampler = Sampler(engine=FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=99, max_new_tokens=5)
-        dialogue = sampler.open("me", (Message(Role.SYSTEM, "rules"), Message(Role.USER, "w2")))
+        dialogue = Dialogue(sampler, "me", (Message(Role.SYSTEM, "rules"), Message(Role.USER, "w2")))
         await dialogue.turn()
         dialogue.go_on((*dialogue.messages, Message(Role.USER, "w3")))
         second = await dialogue.turn()

@@ -14,7 +14,7 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler, end_of_thought, thought_marks
+from cod_lightning.rollout.dialogue import Dialogue, Sampler, end_of_thought, thought_marks
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -84,7 +84,7 @@ def test_the_dialogue_cuts_what_an_engine_sampled_beyond_the_string_and_goes_on_
     sampler = Sampler(engine=engine, chat=chat, window=500, max_new_tokens=50, stop_strings=("STOP",))
 
     async def two_turns():
-        dialogue = sampler.open("me", OPENING)
+        dialogue = Dialogue(sampler, "me", OPENING)
         first = await dialogue.turn()
         dialogue.say("And now?")
         return first, await dialogue.turn()
@@ -138,7 +138,7 @@ def test_the_environment_gets_thought_and_answer_as_one_response(chat):
     sampler = Sampler(engine=engine, chat=chat, window=500, max_new_tokens=50, thinking_budget=4)
 
     async def one_turn():
-        dialogue = sampler.open("me", OPENING)
+        dialogue = Dialogue(sampler, "me", OPENING)
         return dialogue, await dialogue.turn()
 
     dialogue, turn = asyncio.run(one_turn())

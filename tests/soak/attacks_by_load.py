@@ -1,6 +1,7 @@
-"""Attacks by how much there is and by when it comes: requests, lifecycles, indices, signals. Counted as in `attacks`."""
+"""Attacks by how much there is and by when it comes: requests, lifecycles, signals. Counted as in `attacks`."""
 
 import contextlib
+import copy
 import io
 import os
 import random
@@ -9,29 +10,31 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from threading import Event
 
+import torch
+import yaml
 from packaging.version import Version
 
-from cod_lightning.contexts.retrieval import similarities
+from cod_lightning.checkpoints.changes import check_changes, check_same_policy
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.reports.sweeps.compare import compare
 from cod_lightning.reports.sweeps.page import page
 from cod_lightning.types import Split
-from tests.methods.test_recorded import NUM_IDS, fit, packs_of
+from tests.checkpoints.test_changes import changed, kept
+from tests.checkpoints.test_checkpoint import content, model
+from tests.methods.test_recorded import SIZES_OF_POLICY, fit, packs_of
 from tests.reports.sweeps.test_compare import job as swept_job
 from tests.reports.test_report import quarter_of_a_gigabyte
-from tests.soak.damages import absurd, damage, refused
+from tests.soak.damages import ABSURD, absurd, damage, holders, refused
 from tests.test_heard_at_once import AT_ONCE_S, WORLDS, stopped_asleep
 from tests.test_lock import FLOORS, LOCKED
 
-ZERO = ("terminal_bytes", "held_up", "unpicklable", "late", "spinning", "below")
+ZERO = ("terminal_bytes", "unpicklable", "late", "spinning", "below")
 """What no attack may count."""
 _NO_HTTP = (
     "import sys\n"
@@ -86,8 +89,29 @@ def recorded_groups(num: int) -> dict[str, int]:
             counts["damages"] += 1
             with refused(counts, f"groups {number}"):
                 packs, drawn = packs_of(path.parent)
-                packs.collected(drawn, 2, 0, NUM_IDS)
+                packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
                 counts["taken"] += 1
+    return counts
+
+
+def absurd_checkpoints(num: int) -> dict[str, int]:
+    """A value of a checkpoint from elsewhere becomes absurd: commands read it and compare configs, or refuse it in one line."""
+    counts = dict.fromkeys(("damages", "read", "refused", "tracebacks"), 0)
+    with tempfile.TemporaryDirectory() as root, contextlib.redirect_stderr(io.StringIO()):
+        whole, path = torch.load(kept(Path(root), left=1), weights_only=True), Path(root) / "last.ckpt"
+        whole |= content(model()) | {"base": {"name": "a", "dtype": "float32", "digest": "0"}}
+        for number in range(num):
+            damaged, rng = copy.deepcopy(whole), random.Random(f"checkpoints/{number}")
+            holder, key = rng.choice([one for one in holders(damaged) if one[1] != "cod_lightning"])
+            holder[key] = rng.choice(ABSURD)
+            torch.save(damaged, path)
+            counts["damages"] += 1
+            with refused(counts, f"checkpoint {number}, {key}"):
+                found = read_checkpoint(path)
+                check_changes(found, changed(data__pack_size=3), 1, accepted=True)
+                check_same_policy(found, yaml.safe_load(changed()), (), accepted=True)
+                found.weights()
+                counts["read"] += found.global_step >= 0 and len(found.versions) > 0
     return counts
 
 
@@ -96,30 +120,6 @@ def large_reports() -> dict[str, int]:
     with tempfile.TemporaryDirectory() as root:
         megabytes, _, peak = quarter_of_a_gigabyte(Path(root))
     return {"megabytes": megabytes, "peak_mib": peak}
-
-
-def slow_indices(num: int) -> dict[str, int]:
-    """An index takes long to build: `held_up` counts others that wait for it."""
-    counts, begun, goes_on = dict.fromkeys(("indices", "held_up"), 0), Event(), Event()
-
-    def slow(entry: object) -> str:
-        begun.set()
-        goes_on.wait(60)
-        return str(entry)
-
-    with ThreadPoolExecutor(1) as slowly, ThreadPoolExecutor(8) as pool:
-        slowly.submit(similarities, ("a slow text",), slow, "slow")
-        begun.wait(60)
-        quick = [pool.submit(similarities, (f"a quick text {n}",), str, "quick") for n in range(num)]
-        until = time.monotonic() + 20
-        for one in quick:
-            counts["indices"] += 1
-            try:
-                one.result(timeout=max(0.0, until - time.monotonic()))
-            except TimeoutError:
-                counts["held_up"] += 1
-        goes_on.set()
-    return counts
 
 
 def worlds_in_processes() -> dict[str, int]:
@@ -178,8 +178,8 @@ def attacks(share: float) -> dict[str, Callable[[], dict[str, int]]]:
         "requests_without_http": lambda: requests_without_http(max(20, int(4000 * share))),
         "damaged_sweeps": lambda: damaged_sweeps(int(600 * share)),
         "recorded_groups": lambda: recorded_groups(int(2000 * share)),
+        "absurd_checkpoints": lambda: absurd_checkpoints(int(2000 * share)),
         "large_reports": large_reports,
-        "slow_indices": lambda: slow_indices(max(8, int(200 * share))),
         "worlds_in_processes": worlds_in_processes,
         "late_signals": late_signals,
         "spinning_threads": spinning_threads,

@@ -10,7 +10,7 @@ from typing import Any
 
 from cod_lightning.errors import CodLightningError
 
-_ABSURD = (10**400, -(10**400), 1e308, float("inf"), float("nan"), "x", "", None, [], {}, [[]], True, -1, 2**63, 2**31)
+ABSURD = (10**400, -(10**400), 1e308, float("inf"), float("nan"), "x", "", None, [], {}, [[]], True, -1, 2**63, 2**31)
 
 
 def damage(path: Path, rng: random.Random) -> None:
@@ -44,7 +44,7 @@ def refused(counts: dict[str, int], what: str) -> Iterator[None]:
         counts["refused"] += 1
         counts["tracebacks"] += "\n" in str(error)
     except Exception as error:
-        print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{what}: {type(error).__name__}: {error}", file=sys.__stderr__)
         counts["tracebacks"] += 1
 
 
@@ -53,15 +53,15 @@ def absurd(path: Path, rng: random.Random) -> None:
     lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
     place = rng.randrange(len(lines))
     record: Any = json.loads(lines[place])
-    holders = list(_holders(record))
-    holder, key = rng.choice(holders)
-    holder[key] = rng.choice(_ABSURD)
+    holder, key = rng.choice(list(holders(record)))
+    holder[key] = rng.choice(ABSURD)
     lines[place] = json.dumps(record)
     path.write_text("\n".join(lines) + "\n")
 
 
-def _holders(value: Any) -> Any:
+def holders(value: Any) -> Any:
+    """Every container within the value with every key of it."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield value, key
-        yield from _holders(inner)
+        yield from holders(inner)

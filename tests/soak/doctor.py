@@ -30,7 +30,7 @@ and what was seen there is so.
 {healthy}
 
 A healthy run is a shipped config with another length (eight rollouts), packs and suites, whose mean reward over the last quarter of
-the updates is at least the first rollout's, less .05. Limits: tiny policies in compact words, one seed each. Thresholds were chosen
+the updates is at least the first rollout's, less .05. Limits: tiny policies in compact words, seed 1 alone. Thresholds were chosen
 with these runs in view: causes can be told apart by these figures; how often they would be elsewhere is not shown.
 """
 

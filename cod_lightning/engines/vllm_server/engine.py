@@ -7,7 +7,6 @@ others than those of the last sync is thrown away, and its server gets the right
 import secrets
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +15,6 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, plain_names
 from cod_lightning.clients.access import key_of
-from cod_lightning.clients.http import MOST_CONNECTIONS
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
@@ -32,9 +30,9 @@ from cod_lightning.engines.vllm_server.start import (
 )
 from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.weights import WeightSupply
-from cod_lightning.engines.vllm_start import check_experts, check_four_bit, served_of
+from cod_lightning.engines.vllm_start import check_served, served_of
 from cod_lightning.errors import ConfigError, EngineFailure
-from cod_lightning.ranges import NonNegative, Positive
+from cod_lightning.ranges import Count, NonNegative, Positive
 from cod_lightning.ranks import gathered, rank
 
 
@@ -73,7 +71,7 @@ class VLLMServerEngine(Engine):
         local: LocalServers = LocalServers(),  # noqa: B008  (frozen; the CLI's default)
         api_key_variable: str = "VLLM_API_KEY",
         weights_folder: str | None = None,
-        max_concurrent: int = 256,
+        max_concurrent: Count = 256,
         timeout_s: Positive = 600.0,
         wait_s: NonNegative = 0.0,
         return_s: Positive = 300.0,
@@ -87,9 +85,6 @@ class VLLMServerEngine(Engine):
         if self.start < 0 or not (self.urls or self.start):
             expected = "at least 1 where data.engine.urls is empty"
             raise ConfigError("data.engine.start", self.start, expected, "Name servers.")
-        if not 1 <= max_concurrent <= MOST_CONNECTIONS:
-            expected = f"from 1 to {MOST_CONNECTIONS}"
-            raise ConfigError("data.engine.max_concurrent", max_concurrent, expected, "256 is the default.")
         self.wait_s = wait_s
         self.local, self.api_key_variable = local, api_key_variable
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
@@ -123,11 +118,8 @@ class VLLMServerEngine(Engine):
 
     def check_started(self, served: Served) -> None:
         """Raise `ConfigError` for what servers of this machine could not serve, those of the command `serve` too."""
-        check_experts(served)
-        if self.takes_adapters and served.adapter_rank:
-            room_for(served.adapter_rank)
-        if self.takes_adapters and not self.dequantise:
-            check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
+        name, adapter = type(self).__name__, self.takes_adapters
+        check_served(served, name, self.local.dtype, adapter=adapter, dequantise=self.dequantise)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""

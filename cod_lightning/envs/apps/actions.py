@@ -1,7 +1,6 @@
 """How an agent makes calls: as tool calls, or in code; either way the first error stops the rest of the turn."""
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -12,7 +11,6 @@ from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.tool_calls import STYLES, BadCalls, ToolCall
 
 MOST_CALLS = 20
-MOST_SHOWN = 8_000
 FORMS = ("code", "tools", *STYLES)
 
 
@@ -104,16 +102,3 @@ class CodeActions(Actions):
             return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
         return "\n".join(["<answer>", *map(line, calls), "</answer>"])
-
-
-_UNSHOWN = re.compile(r"[^ -~\n]|[<>|]")
-
-
-def clean(text: str, most: int = MOST_SHOWN) -> str:
-    """Plain ASCII without tags, shortened: what a policy wrote into the apps comes back from them.
-
-    >>> clean("<|end|> caf\\u00e9")
-    '??end?? caf?'
-    """
-    kept = text if len(text) <= most else f"{text[:most]}\n..."
-    return _UNSHOWN.sub("?", kept)

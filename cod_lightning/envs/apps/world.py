@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.answers import answer_of, clean
 from cod_lightning.envs.apps import compact
-from cod_lightning.envs.apps.actions import FORMS, MOST_SHOWN, Actions, CodeActions, ToolCalls, clean
+from cod_lightning.envs.apps.actions import FORMS, Actions, CodeActions, ToolCalls
 from cod_lightning.envs.apps.checks import Check
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, HiddenFacts, draw_facts
 from cod_lightning.envs.apps.for_people import AppsForPeople
@@ -33,6 +33,8 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 _MOST_DRAWS = 2_000
+_MOST_SHOWN = 8_000
+"""Letters of what is shown after a turn."""
 SPLITS = ("facts", "quirks", "person", "template")
 
 
@@ -60,7 +62,7 @@ class AppTools(Tools["Apps"]):
     @property
     def results(self) -> list[str]:
         """What each call has shown; the last one with the state of the task."""
-        shown = [clean(one, MOST_SHOWN // len(self.env._actions.results)) for one in self.env._actions.results]
+        shown = [clean(one, _MOST_SHOWN // len(self.env._actions.results)) for one in self.env._actions.results]
         return [*shown[:-1], f"{shown[-1]}\n{self.env._state()}"] if shown else []
 
 
@@ -270,7 +272,9 @@ class Apps(TaskWorld[AppsTask]):
         if self.compact:
             return self.wording.observation(self._task, self._words)
         assert self._server is not None
-        before = clean(self._shown or "(nothing was shown)") if self._turn else self.wording.opening(self._task)
+        before = (
+            clean(self._shown or "(nothing was shown)", _MOST_SHOWN) if self._turn else self.wording.opening(self._task)
+        )
         return f"{before}\n{self._state()}"
 
     def _state(self) -> str:
@@ -323,7 +327,7 @@ class Apps(TaskWorld[AppsTask]):
             return self._ended(self.wording.feedback(outcome, self._words), float(outcome == "win"))
         reason = self.feedback == "reason"
         words = self.wording.feedback(self._task, outcome, self._results, self._shown, reason=reason)
-        return self._ended(clean(words), self._reward())
+        return self._ended(clean(words, _MOST_SHOWN), self._reward())
 
     def _reward(self) -> float:
         """The share of checks passed, less what questions cost; 0 where nothing of what was asked for has come about."""

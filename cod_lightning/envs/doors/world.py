@@ -14,7 +14,7 @@ from cod_lightning.envs.base import Proposals, Stepped
 from cod_lightning.envs.checks import check_choice, check_in
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, DoorWording, Facts, NaturalDoors
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.players import Play, Teacher
+from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import OPENING, split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
@@ -69,6 +69,10 @@ class DoorPlay(Play[Facts]):
         """Each fact kept with that probability, else with any key; doors without a fact stay without one."""
         return {door: key if rng.random() < accuracy else rng.choice(KEYS) for door, key in facts.items()}
 
+    def earlier(self, truth: Facts, rng: random.Random) -> Facts:
+        """Some of the doors, since a task is preceded by a few."""
+        return {door: truth[door] for door in self.some(rng)}
+
     def junk(self, rng: random.Random) -> Facts:
         return {door: rng.choice(KEYS) for door in self.some(rng)}
 
@@ -85,14 +89,6 @@ class DoorPlay(Play[Facts]):
         doors = range(1, self.wording.num_doors + 1)
         most = min(_MOST_DEMONSTRATED, len(doors))
         return rng.sample(doors, rng.randint(most // 2, most))
-
-
-class DoorTeacher(Teacher[Facts]):
-    """A teacher whose contexts are about some of the doors, since a task is preceded by a few."""
-
-    def earlier(self, rng: random.Random) -> Facts:
-        assert isinstance(self.play, DoorPlay)
-        return {door: self.truth[door] for door in self.play.some(rng)}
 
 
 class DoorProposals(Proposals["Doors"]):
@@ -123,9 +119,6 @@ class DoorRules(TaskRules["Doors"]):
 
 class DoorPlayers(TaskPlayers["Doors"]):
     """Who plays the doors."""
-
-    def demonstrator(self, pack: Pack) -> DoorTeacher:
-        return DoorTeacher(*self.play(pack, teaches=True), self.env.teacher)
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[DoorPlay, Facts]:
         keys = self.env._spec(pack.tasks[0]).keys

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, text_space
+from cod_lightning.envs.base import Reference, Stepped, TextPolicy, text_space
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask, draw_mapping, draw_task, other_mapping
 from cod_lightning.envs.frozen_lake.parameters import LakeParameters
 from cod_lightning.envs.frozen_lake.policies import LakeOracle, LakePlay, LakePlayer, ScriptedLakePolicy
 from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake, drawn
-from cod_lightning.envs.players import RandomPlayer, Teacher
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -40,21 +39,18 @@ class LakeRules(TaskRules["FrozenLakeObscure"]):
 class LakePlayers(TaskPlayers["FrozenLakeObscure"]):
     """Who plays the lake."""
 
+    def play(self, pack: Pack, *, teaches: bool = False) -> tuple[LakePlay, dict[int, str]]:
+        """For random play and a teacher, which knows the mapping of the first task, if it changes."""
+        return LakePlay(self.env.wording, self.env.teacher), _facts(self.env._spec(pack.tasks[0]).mapping)
+
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        wording = self.env.wording
-        player = LakePlayer(
-            wording=wording, max_turns=self.env.max_turns, length_penalty=self.env.parameters.length_penalty
-        )
         if kind is Reference.RANDOM:
-            return RandomPlayer(LakePlay(wording, self.env.teacher))
+            return super().reference(kind, pack)
+        penalty = self.env.parameters.length_penalty
+        player = LakePlayer(wording=self.env.wording, max_turns=self.env.max_turns, length_penalty=penalty)
         if kind is Reference.SCRIPTED:
             return ScriptedLakePolicy(player)
         return LakeOracle.of(player, map(self.env._spec, pack.tasks))
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows the mapping of this pack (of its first task, if it changes)."""
-        truth = _facts(self.env._spec(pack.tasks[0]).mapping)
-        return Teacher(LakePlay(self.env.wording, self.env.teacher), truth, self.env.teacher)
 
 
 class FrozenLakeObscure(TaskWorld[LakeTask]):

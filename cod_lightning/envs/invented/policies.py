@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cod_lightning.envs.invented.kinds import family_of
 from cod_lightning.envs.invented.rule import Fact, Part, Rule, consistent, way
 from cod_lightning.envs.invented.wording import InventedWording
-from cod_lightning.envs.players import Play, Teacher
+from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Role
 
 Facts = tuple[Fact, ...]
@@ -25,6 +25,8 @@ class InventedPlay(Play[Facts]):
     infers: bool = True
     """Whether what the context says also counts where it does not state the wanted result. Else the first on offer is tried, so
     that a policy need only look up what is stated."""
+    needed: Facts = ()
+    """What the pack's tasks need, for demonstrated contexts."""
 
     @property
     def nothing(self) -> Facts:
@@ -84,6 +86,13 @@ class InventedPlay(Play[Facts]):
                 kept.append((state, rng.choice(results), action))
         return tuple(kept)
 
+    def earlier(self, truth: Facts, rng: random.Random) -> Facts:
+        """A few facts, half of those that the pack's tasks need among them."""
+        found = dict.fromkeys(fact for fact in self.needed if rng.random() < 0.5)
+        found |= dict.fromkeys(rng.sample(truth, min(len(truth), rng.randint(1, 4))))
+        facts = list(found)[:_MOST_NOTED]
+        return tuple(rng.sample(facts, len(facts)))
+
     def junk(self, rng: random.Random) -> Facts:
         states, results, actions = self.names
         made_up = [(rng.choice(states), rng.choice(results), rng.choice(actions)) for _ in range(rng.randint(1, 4))]
@@ -91,16 +100,3 @@ class InventedPlay(Play[Facts]):
 
     def write(self, facts: Facts, messages: Sequence[Message] = ()) -> str:
         return self.wording.context(facts)
-
-
-@dataclass(frozen=True)
-class InventedTeacher(Teacher[Facts]):
-    """Its contexts hold a few facts, half of those that the pack's tasks need among them."""
-
-    needed: Facts
-
-    def earlier(self, rng: random.Random) -> Facts:
-        found = dict.fromkeys(fact for fact in self.needed if rng.random() < 0.5)
-        found |= dict.fromkeys(rng.sample(self.truth, min(len(self.truth), rng.randint(1, 4))))
-        facts = list(found)[:_MOST_NOTED]
-        return tuple(rng.sample(facts, len(facts)))

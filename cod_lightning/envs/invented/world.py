@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.base import Demonstrator, Stepped, Variants
+from cod_lightning.envs.base import Stepped, Variants
 from cod_lightning.envs.checks import check_choice, check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.invented.kinds import (
@@ -18,7 +18,7 @@ from cod_lightning.envs.invented.kinds import (
     names_of,
     redrawn,
 )
-from cod_lightning.envs.invented.policies import Facts, InventedPlay, InventedTeacher
+from cod_lightning.envs.invented.policies import Facts, InventedPlay
 from cod_lightning.envs.invented.rule import Fact, Part, Rule, way
 from cod_lightning.envs.invented.wording import CompactInvented, NaturalInvented
 from cod_lightning.envs.splits import split_of_text
@@ -89,17 +89,13 @@ class InventedPlayers(TaskPlayers["Invented"]):
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[InventedPlay, Facts]:
         first = self.env._spec(pack.tasks[0])
         turns = {rule: part.turns for rule, part in zip(first.rules, first.parts, strict=True)}
-        return InventedPlay(self.env.wording, turns, infers=not teaches), tuple(
-            fact for rule in first.rules for fact in rule.facts
-        )
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
         needed: dict[Fact, None] = {}
-        for task in pack.tasks:
+        for task in pack.tasks if teaches else ():
             spec = self.env._spec(task)
             for rule, part in zip(spec.rules, spec.parts, strict=True):
                 needed |= dict.fromkeys(way(rule.facts, rule.states, part, part.start, part.turns))
-        return InventedTeacher(*self.play(pack, teaches=True), self.env.teacher, tuple(needed))
+        play = InventedPlay(self.env.wording, turns, infers=not teaches, needed=tuple(needed))
+        return play, tuple(fact for rule in first.rules for fact in rule.facts)
 
 
 class Invented(TaskWorld[InventedTask]):

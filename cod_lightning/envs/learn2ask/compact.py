@@ -53,7 +53,6 @@ class CompactClinic(WorldWording):
         items = self.clinics.items
         return (
             "clinic",
-            *("practice", "ward", "pharmacy"),  # never shown, but part of the sizes that ship
             *self.clinics.conditions,
             *(f"told={name}" for name in items),
             *self.facts.words(),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.pde.verdicts import DICTIONARIES, PROBES
-from cod_lightning.envs.players import Play, Teacher
+from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Role
 
 _BEST_PLACE = {1: "x=.2,t=0", 2: "x=.2,t=.04", 3: "x=.2,t=.04", 4: "x=.2,t=.04"}
@@ -70,20 +70,17 @@ class VerdictPlay(Play[Mapping[str, bool]]):
         drawn = {word: facts.get(word) if rng.random() < accuracy else rng.choice(any_fact) for word in self.listed}
         return {word: verdict for word, verdict in drawn.items() if verdict is not None}
 
+    def earlier(self, truth: Mapping[str, bool], rng: random.Random) -> Mapping[str, bool]:
+        """Some of the verdicts only, as probes give them."""
+        judged = [word for word in truth if rng.random() < 0.6]
+        return {word: truth[word] or rng.random() < 0.2 for word in judged}
+
     def write(self, facts: Mapping[str, bool], messages: Sequence[Message] = ()) -> str:
         marks = {True: "ok", False: "no", None: "?"}
         return " ".join(f"{word}:{marks[facts.get(word)]}" for word in self.listed)
 
     def blank(self, messages: Sequence[Message]) -> str:
         return ""
-
-
-class VerdictTeacher(Teacher[Mapping[str, bool]]):
-    """Demonstrates contexts with some of the verdicts only, as probes give them."""
-
-    def earlier(self, rng: random.Random) -> Mapping[str, bool]:
-        judged = [word for word in self.truth if rng.random() < 0.6]
-        return {word: self.truth[word] or rng.random() < 0.2 for word in judged}
 
 
 def _dictionary(listed: Sequence[str], known: Mapping[str, bool], rng: random.Random) -> str:

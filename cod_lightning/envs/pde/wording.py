@@ -175,7 +175,9 @@ def scored(fit: Fit) -> str:
 class CompactPDE:
     """`amp=2`, then verdicts on some equations (`u-u2:no u-u3:ok`); answers are a probe, then an equation."""
 
-    outcomes = ("done", "right", "wrong", "late", "malformed")
+    def __init__(self, reveals: bool) -> None:
+        self.reveals = reveals
+        """Whether the last words of a task say the answer, and whether it is right."""
 
     def rules(self) -> str:
         """One word."""
@@ -198,10 +200,16 @@ class CompactPDE:
         shown = [f"{word}:{verdict}" for word in CANDIDATES for verdict in ("ok", "no", "?")]
         answers = [f"<answer>{word}</answer>" for word in (*PROBES, *(f"f={word}" for word in CANDIDATES))]
         levels = [f"amp={level}" for level in range(1, 5)]
-        refused = (
+        ends = (*(f"f={word}" for word in CANDIDATES), "right", "wrong") if self.reveals else ("done",)
+        return (
+            "pde",
+            *levels,
+            *shown,
+            *answers,
+            *ends,
+            "late",
+            "malformed",
             "sample-first",
             "no-points",
             "no-equation",
-            "unreadable",
-        )  # the last is never shown, but part of shipped sizes
-        return ("pde", *levels, *shown, *answers, *(f"f={word}" for word in CANDIDATES), *self.outcomes, *refused)
+        )

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, Traits, Variants, Vocabulary
+from cod_lightning.envs.base import Reference, Stepped, TextEnv, TextPolicy, Traits, Variants, Vocabulary
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
-from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
+from cod_lightning.envs.pde.compact_policies import VerdictPlay
 from cod_lightning.envs.pde.desk import Desk, Refused
 from cod_lightning.envs.pde.library import Equation, eligible, loss, support, written
 from cod_lightning.envs.pde.numerics import measured, solution
@@ -28,7 +28,7 @@ from cod_lightning.envs.pde.policies import Note, PDEOracle, PDEPlay
 from cod_lightning.envs.pde.regression import Fit, Reading
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
-from cod_lightning.envs.players import Play, Teacher
+from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -74,9 +74,6 @@ class PDEPlayers(TaskPlayers["PDEDiscovery"]):
             return PDEOracle(self.env._spec(pack.tasks[0]).equation)
         return super().reference(kind, pack)
 
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        return (Teacher if not self.env.parameters.compact else VerdictTeacher)(*self.play(pack), self.env.teacher)
-
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
         """In sentences, the equation as a likely one; in compact words, of each listed equation, whether it is the pack's."""
         equation = self.env._spec(pack.tasks[0]).equation
@@ -112,7 +109,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         )
         self.listed = tuple(word for word, template in CANDIDATES.items() if template in templates)
         """Equations of the compact protocol."""
-        self._natural, self._words = NaturalPDE(p), CompactPDE()
+        self._natural, self._words = NaturalPDE(p), CompactPDE(p.reveal_truth)
         self._desk = Desk()
         self._task = PDETask(terms=("u",), coefficients=(-1.0,), weights=(1.0,), amplitude=1.0, level=1, noise_seed=0)
         self._restart()

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from cod_lightning.envs.answers import clean
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.terminal.options import Result
 from cod_lightning.envs.terminal.plans import TaskText
@@ -85,8 +86,7 @@ _FORM = "Expected one command line as <answer>command line</answer>."
 
 
 def _result_text(result: Result, most: int = 4_000) -> str:
-    output = clean(result.output)
-    output = output if len(output) <= most else f"{output[:most]}\n..."
+    output = clean(result.output, most)
     if not result.failed:
         ending = "Exit code 0."
     elif result.count == 1:
@@ -94,18 +94,6 @@ def _result_text(result: Result, most: int = 4_000) -> str:
     else:
         ending = f"Exit code {result.code}; command {result.failed} of {result.count} failed."
     return f"Output:\n{output}\n{ending}" if output else f"No output.\n{ending}"
-
-
-_UNSHOWN = re.compile(r"[^ -~\n]|[<>|]")
-
-
-def clean(text: str) -> str:
-    """Plain ASCII without tags, for what a policy may have put into names.
-
-    >>> clean("<|end|> caf\\u00e9\\n")
-    '??end?? caf?\\n'
-    """
-    return _UNSHOWN.sub("?", text)
 
 
 def read_view(first: str) -> TaskText:

@@ -12,7 +12,7 @@ from cod_lightning.envs.alchemy.tasks import target_sequence
 from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
-from tests.envs.alchemy.worlds import COMPACT, HARD, MANY, SMALL
+from tests.envs.alchemy.worlds import COMPACT, HARD, MANY
 
 
 def _packs(env, count, num_tasks=4, split=Split.TRAIN):
@@ -60,19 +60,6 @@ def test_sizes_and_names_follow_the_bounds():
         assert len(set(mine)) == len(mine)
 
 
-def test_crossing_recipes_and_decoys_really_occur():
-    specs = [
-        pack.tasks[0].spec for pack in _packs(Alchemy(**{**HARD, "max_tier_gap": 2, "cross_tier_max": 0.5}), 100, 1)
-    ]
-    crossing = sum(levels(spec.tiers)[a] != levels(spec.tiers)[b] for spec in specs for a, b, _ in spec.recipes)
-    assert crossing > 50
-    assert sum(len(decoys) for spec in specs for decoys in spec.decoys) > 30
-    gap_1 = [
-        pack.tasks[0].spec for pack in _packs(Alchemy(**{**HARD, "max_tier_gap": 1, "cross_tier_max": 1.0}), 40, 1)
-    ]
-    assert all(levels(s.tiers)[a] == levels(s.tiers)[b] for s in gap_1 for a, b, _ in s.recipes)
-
-
 def test_decoys_are_ingredients_of_decoys_only_and_not_told_apart_by_their_place():
     places = []
     for pack in _packs(Alchemy(**{**HARD, "noise_min": 0.3}), 100, 1):
@@ -115,67 +102,20 @@ def test_trying_all_pairs_of_base_elements_does_not_always_find_the_target_unles
     assert shallow(brute_force=True) > 25
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, {"recipes_max": 3, "tiers_max": 5}])
-def test_every_target_can_be_made_in_time_and_the_plan_is_replayed(parameters):
-    env = Alchemy(**parameters)
-    for pack in _packs(env, 40, 5):
-        for task in pack.tasks:
-            env.reset(options={"task": task})
-            spec, ended, turns = task.spec, False, 0
-            have = dict.fromkeys(spec.tiers[0], spec.stock or 1)
-            plan = way_to(
-                spec.recipes, spec.tiers, spec.target, have, consume=env.parameters.limited, most=env.max_turns
-            )
-            assert plan is not None
-            for pair in plan:
-                assert not ended
-                _, reward, ended, _, _ = env.step(f"<answer>{pair[0]}+{pair[1]}</answer>")
-                turns += 1
-            assert env.success
-            assert reward == pytest.approx(1 - 0.1 * turns / env.max_turns)
-
-
-@pytest.mark.slow
-def test_small_graphs_are_held_out_by_no_split():
-    drawn = [{p.tasks[0].spec.recipes for p in _packs(Alchemy(**SMALL), 200, 1, split)} for split in Split]
-    assert min(map(len, drawn)) > 100, "of 360"
-
-
-def test_both_protocols_draw_the_same_structure_but_for_the_split_that_names_decide(monkeypatch):
-    monkeypatch.setattr("cod_lightning.envs.alchemy.tasks.split_of", lambda recipes, targets: Split.TRAIN)
-    natural, compact = Alchemy(**{**COMPACT, "protocol": "natural"}), Alchemy(**COMPACT)
-    assert natural.name != compact.name
-    for ours, theirs in zip(_packs(natural, 20), _packs(compact, 20), strict=True):
-        for left, right in zip(ours.tasks, theirs.tasks, strict=True):
-            name = dict(zip(sum(left.spec.tiers, ()), sum(right.spec.tiers, ()), strict=True))
-            assert {(name[a], name[b], name[c]) for a, b, c in left.spec.recipes} == set(right.spec.recipes)
-            assert name[left.spec.target] == right.spec.target
-
-
 @pytest.mark.parametrize("parameters", [{}, HARD, {**HARD, "multiplier_min": 1.0, "multiplier_max": 1.0}])
 def test_after_a_change_every_target_can_still_be_made_and_most_recipes_are_others(parameters):
-    env = Alchemy(**parameters)
-    same = total = raised = 0
+    env, same, total = Alchemy(**parameters), 0, 0
     for pack in _packs(env, 25, 4):
-        changed = beside(env, HiddenRules).changed(pack, at=1, seed=3)
-        for old, new in zip(pack.tasks[1:], changed.tasks[1:], strict=True):
-            have = dict.fromkeys(new.spec.tiers[0], new.spec.stock or 1)
-            plan = way_to(
-                new.spec.recipes, new.spec.tiers, new.spec.target, have, consume=env.parameters.limited, most=99
-            )
+        for old, new in zip(
+            pack.tasks[1:], beside(env, HiddenRules).changed(pack, at=1, seed=3).tasks[1:], strict=True
+        ):
+            recipes, tiers, stock = new.spec.recipes, new.spec.tiers, new.spec.stock
+            have, limited = dict.fromkeys(tiers[0], stock or 1), env.parameters.limited
+            plan = way_to(recipes, tiers, new.spec.target, have, consume=limited, most=env.max_turns)
             assert plan is not None
-            assert len(plan) <= env.max_turns
-            assert (new.spec.tiers, new.spec.target, new.spec.decoys) == (
-                old.spec.tiers,
-                old.spec.target,
-                old.spec.decoys,
-            )
-            assert new.spec.stock >= old.spec.stock
-            raised += new.spec.stock > old.spec.stock
-            same += len(set(new.spec.recipes) & set(old.spec.recipes))
-            total += len(new.spec.recipes)
+            assert stock >= old.spec.stock
+            same, total = same + len(set(recipes) & set(old.spec.recipes)), total + len(recipes)
     assert same < 0.4 * total
-    assert raised < 10
 
 
 def test_a_world_without_a_target_worth_asking_for_is_refused():

@@ -10,7 +10,7 @@ from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.database import Database, TableRow
 from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.tasks import AppsTask, play
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import Reference
 from cod_lightning.types import Split
 from tests.envs.scripted_life import live
 
@@ -32,10 +32,7 @@ def solved(task: AppsTask) -> AppServer:
 def successes(env: Apps, kind: Reference, count: int, split: Split = Split.TRAIN) -> list[bool]:
     """Whether each of that many tasks was solved by a reference; four of a pack."""
     packs = [env.sample_pack(split=split, index=index, num_tasks=4) for index in range(count // 4)]
-    lives = (
-        live(env, pack, beside(env, Players).reference(kind, pack), env.protocol, seed)
-        for seed, pack in enumerate(packs)
-    )
+    lives = (live(env, pack, kind, seed) for seed, pack in enumerate(packs))
     return [lived.success for life in lives for lived in life]
 
 

@@ -88,7 +88,3 @@ def test_a_world_around_the_apps_says_the_same_to_people():
         assert beside(begun(env), ForPeople).holds() == whole.holds()
         assert beside(env, ForPeople).about == whole.about
     assert {row["app"]: row["holds"] for row in whole.holds()}["payments"] == "card 4, transfer 6, payment request 4"
-
-
-def test_compact_apps_say_nothing_more_than_other_worlds():
-    assert type(beside(begun(Apps(protocol="compact", max_turns=3)), ForPeople)) is ForPeople

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,9 +127,3 @@ def test_the_command_serves_on_standard_streams():
     first, second = map(json.loads, done.stdout.splitlines())
     assert first["result"]["serverInfo"]["name"] == "cod_lightning apps"
     assert second["result"]["tools"]
-
-
-@pytest.mark.parametrize("form", ["code", "qwen"])
-def test_only_calls_in_lines_are_served(form):
-    with pytest.raises(AssertionError):
-        served(actions=form)

@@ -1,18 +1,15 @@
 """The world: tasks that can be solved and not guessed, words after a task, snapshots, splits, options."""
 
 import copy
-import pickle
 import random
-import time
 
 import pytest
 
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.facts import CHOICES, HABITS, HiddenFacts, read_facts
-from cod_lightning.envs.base import HiddenRules, Reference, beside
-from cod_lightning.envs.process_world import ProcessWorld
+from cod_lightning.envs.apps.facts import CHOICES, HABITS, read_facts
+from cod_lightning.envs.base import Reference
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import EpisodeStatus, Split
+from cod_lightning.types import Split
 from tests.envs.apps.played import solved, specs, successes
 
 FORMS = ("code", "json", "qwen", "llama", "mistral", "gpt_oss")
@@ -45,12 +42,6 @@ def test_a_task_cannot_be_guessed(count):
     assert sum(successes(Apps(), Reference.RANDOM, count)) < 0.02 * count
 
 
-def test_what_was_learned_in_one_task_helps_in_the_next():
-    env = Apps(quirks=5)
-    solved_at = successes(env, Reference.SCRIPTED, 160)
-    assert sum(solved_at[3::4]) > sum(solved_at[0::4]) + 15
-
-
 def test_the_reward_is_the_share_of_checks_less_what_questions_cost():
     env, _ = begun(templates=["note_to_todo"], spare_calls=20, quirks=0)
     code = (
@@ -62,12 +53,6 @@ def test_the_reward_is_the_share_of_checks_less_what_questions_cost():
     assert terminated
     assert reward == pytest.approx(3 / 4 - 0.05), "the note is still there"
     assert "3 of 4 checks passed. Not so: a short note is gone." in words
-
-
-def test_nothing_done_is_worth_nothing():
-    env, _ = begun()
-    assert done(env, "user.done()")[1] == 0.0
-    assert not env.success
 
 
 def test_a_wrong_card_is_named_after_the_task_and_only_failure_where_words_are_plain():
@@ -83,14 +68,6 @@ def test_a_wrong_card_is_named_after_the_task_and_only_failure_where_words_are_p
         )
         assert reward == 0.0
         assert read_facts(words).card == (facts.card if feedback == "reason" else "")
-
-
-def test_a_task_without_an_end_is_late():
-    env, _ = begun(max_turns=10)
-    for n in range(10):
-        _, reward, terminated, truncated, _ = done(env, "1")
-        assert (terminated, truncated) == (False, n == 9)
-    assert (env.status, reward) == (EpisodeStatus.TRUNCATED, 0.0)
 
 
 def test_what_a_policy_wrote_into_the_apps_comes_back_without_tags():
@@ -113,17 +90,6 @@ def test_a_snapshot_goes_on_alone_in_the_middle_of_a_task():
     assert done(env, "x")[0].startswith("[1]\n")
     assert (env._server.user.questions, twin._server.user.questions) == (1, 2)
     assert (env._server.calls, twin._server.calls) == (3, 5)
-
-
-def test_a_snapshot_takes_microseconds():
-    env, _ = begun(quirks=0)
-    done(env, "x = user.passwords()\ny = [n for n in range(20)]")
-    taken = []
-    for _ in range(50):
-        began = time.process_time_ns()
-        copy.deepcopy(env)
-        taken.append(time.process_time_ns() - began)
-    assert min(taken) < 1_000_000, "nanoseconds; examples/studies/apps.py measures exactly"
 
 
 def test_packs_of_different_splits_share_nothing_of_what_they_are_split_by():
@@ -161,82 +127,11 @@ def test_a_pack_has_one_person_and_one_site():
     assert len({task.spec.template for task in pack.tasks}) > 5
 
 
-def test_the_rules_name_no_endpoint_but_those_of_the_person_and_no_hidden_fact():
-    env, pack = begun(quirks=5)
-    assert "mail.send" not in env.rules
-    assert read_facts(env.rules) == HiddenFacts()
-    assert read_facts(env.reset(options={"task": pack.tasks[0]})[0]) == HiddenFacts()
-
-
 def test_budgets_are_what_informed_play_takes_and_some_to_spare():
     for task in specs(Apps(spare_calls=3), 40):
         assert solved(task).calls == task.budget - 3
 
 
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({"actions": "shell"}, "actions"),
-        ({"quirks": 6}, "quirks"),
-        ({"max_turns": 0}, "max_turns"),
-        ({"max_turns": 2}, "max_turns"),
-        ({"spare_calls": -1}, "spare_calls"),
-        ({"patience": 0}, "patience"),
-        ({"question_cost": 2.0}, "question_cost"),
-        ({"difficulties": ()}, "difficulties"),
-        ({"difficulties": (4,)}, "difficulties"),
-        ({"templates": ["fly"]}, "templates"),
-        ({"templates": ["send_gift"], "difficulties": (1,)}, "difficulties"),
-        ({"templates": ["send_mail"], "split_by": ("template",)}, "templates"),
-        ({"split_by": ("day",)}, "split_by"),
-        ({"split_by": ("quirks",), "quirks": 0}, "split_by"),
-        ({"split_by": ("quirks",), "protocol": "compact"}, "split_by"),
-        ({"slots": ("shoe",), "protocol": "compact"}, "slots"),
-        ({"misses": -1}, "misses"),
-        ({"feedback": "kind"}, "feedback"),
-        ({"protocol": "sung"}, "protocol"),
-    ],
-)
-def test_a_wrong_option_is_named(options, key):
-    with pytest.raises(ConfigError, match=rf"data\.env\.{key}"):
-        Apps(**options).sample_pack(split=Split.TRAIN, index=0, num_tasks=20)
-
-
-def test_names_differ_where_packs_do():
-    options = [
-        {}, {"quirks": 3}, {"max_turns": 20}, {"spare_calls": 3}, {"difficulties": (1,)}, {"split_by": ("person",)},
-        {"templates": ["send_mail"]}, {"protocol": "compact"}, {"protocol": "compact", "split_by": ("person",)},
-        {"protocol": "compact", "slots": ("card", "boss", "sign")},
-    ]  # fmt: skip
-    assert len({Apps(**one).name for one in options}) == len(options)
-
-
-def test_a_changed_person_has_other_habits_and_the_same_apps():
-    env = Apps()
-    pack = env.sample_pack(split=Split.TRAIN, index=2, num_tasks=4)
-    later = beside(env, HiddenRules).changed(pack, at=2, seed=0).tasks[2].spec
-    before = pack.tasks[2].spec
-    assert all(getattr(later.facts, habit) != getattr(before.facts, habit) for habit in HABITS)
-    assert (later.person, later.text) == (before.person, before.text)
-
-
-def test_a_pickled_world_goes_on_in_the_middle_of_a_task_as_the_original_does():
-    env, _ = begun()
-    done(env, "k = user.passwords()\ndef first(x):\n    return x[0]\nuser.apps()")
-    twin = pickle.loads(pickle.dumps(env))
-    assert done(twin, "user.docs(app='todo')\nprint(first(['a']), len(k))") == done(
-        env, "user.docs(app='todo')\nprint(first(['a']), len(k))"
-    )
-    assert twin.site is env.site
-
-
-def test_apps_are_played_in_worker_processes_as_in_this_one():
-    world = ProcessWorld(Apps(quirks=2), num_workers=1)
-    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-    inner = Apps(quirks=2)
-    for task in pack.tasks:
-        seen = []
-        for env in (world, inner):
-            env.reset(options={"task": task})
-            seen.append([env.step("<answer>print(user.apps())</answer>"), env.step("<answer>user.done()</answer>")])
-        assert seen[0] == seen[1]
+def test_turns_too_few_for_any_task_are_named_where_a_pack_is_drawn():
+    with pytest.raises(ConfigError, match=r"data\.env\.max_turns"):
+        Apps(max_turns=2).sample_pack(split=Split.TRAIN, index=0, num_tasks=20)

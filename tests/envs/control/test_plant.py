@@ -13,8 +13,6 @@ from cod_lightning.envs.control.evidence import NAMES, Earlier, implied_by, run_
 from cod_lightning.envs.control.fused import LAWS, formula_of, law_of
 from cod_lightning.envs.control.plans import best_plan, careful_formula, planned_formula
 from cod_lightning.envs.control.plant import ControlTask, run
-from cod_lightning.envs.control.policies import ControlPlay
-from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.expressions import MOST_LETTERS, compile_expression
 
 RANGES = PlantRanges()
@@ -157,11 +155,3 @@ def test_the_last_law_and_its_end_mostly_settle_both_numbers():
         found = implied_by(earlier, RANGES)
         right += abs(found.a - task.a) < 0.02 and abs(found.b - task.b) < 0.02
     assert right >= 11
-
-
-def test_noise_in_a_teachers_notes_is_what_the_dial_says():
-    truth, rng, play = PlantBelief(0.8, 1.1), random.Random(0), ControlPlay(NaturalControl(RANGES))
-    assert play.noisy(truth, 1.0, rng) == truth
-    junk = [play.noisy(truth, 0.0, rng) for _ in range(200)]
-    assert sum(belief.knows_b for belief in junk) == pytest.approx(160, abs=25)
-    assert sum(belief.b > 0 for belief in junk if belief.knows_b) == pytest.approx(80, abs=25)

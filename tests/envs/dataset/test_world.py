@@ -1,8 +1,6 @@
 """Questions on disk keep the contract of worlds, and packs keep to their groups."""
 
-import copy
 import json
-import pickle
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,6 @@ from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.dataset import CodeTests, DatasetWorld, ExactMatch, NumericMatch, RegexMatch, Unscored
-from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.types import EpisodeStatus, Split
@@ -90,26 +87,6 @@ def test_an_answer_is_graded_and_the_feedback_names_the_right_one_or_not(path):
         env.reset(options={"task": task})
         assert "'many' is not a number. The task is over." in env.step("<answer>many</answer>")[0]
         assert env.status is EpisodeStatus.MALFORMED
-
-
-@pytest.mark.parametrize("text", ["", "<answer>", "<answer>" + "9" * 1_000_000 + "</answer>", "\x00\ud800"])
-def test_garbage_is_only_a_format_error(path, text):
-    env = world(path)
-    env.reset(seed=0)
-    feedback, reward, terminated, _, _ = env.step(text)
-    assert (reward, terminated, env.status) == (0.0, True, EpisodeStatus.MALFORMED)
-    assert len(feedback) < 300
-
-
-def test_copies_share_their_questions_and_a_worker_process_plays_the_same(path):
-    env = world(path)
-    assert copy.deepcopy(env)._tasks is env._tasks
-    assert len(pickle.dumps(env)) < 100_000
-    task = env.sample_pack(split=Split.TEST, index=0, num_tasks=1).tasks[0]
-    there = ProcessWorld(env, num_workers=1)
-    for one in (env, there):
-        one.reset(options={"task": task})
-    assert env.step("<answer>1</answer>") == there.step("<answer>1</answer>")
 
 
 def test_scorers_without_a_right_answer_have_no_references_and_programs_are_graded_in_a_thread(tmp_path):

@@ -2,12 +2,10 @@
 
 import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Lake, distances, draw_lake, neighbour, split_of
-from cod_lightning.types import Split
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Lake, distances, draw_lake, neighbour
 
 LAKES = st.builds(
     lambda seed, size, p: draw_lake(random.Random(seed), size, p), st.integers(), st.integers(3, 8), st.floats(0, 1)
@@ -44,10 +42,3 @@ def test_a_step_leads_to_a_cell_beside_or_at_the_edge_nowhere(size, row, column,
     assert (after == before) == at_edge
     assert sum(abs(a - b) for a, b in zip(before, after, strict=True)) == 1 - at_edge
     assert all(0 <= n < size for n in after)
-
-
-def test_eight_of_ten_lakes_train():
-    rng = random.Random(0)
-    splits = [split_of(draw_lake(rng, 5, 0.65)) for _ in range(4000)]
-    shares = [splits.count(split) / len(splits) for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)]
-    assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.02)

@@ -7,14 +7,14 @@ import pytest
 
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import Lake, distances
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.policies import LakePlayer, ScriptedLakePolicy
 from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeWording
 from cod_lightning.types import Message, Pack, Role, Split
-from tests.envs.scripted_life import live, success_by_position
+from tests.envs.scripted_life import by_position, live
 
 TRUE = QuotingDials(context_accuracy=1.0, context_true=1.0, context_junk=0.0, follow=1.0)
 KNOWN = "lake 1=up 2=down 3=left 4=right"
@@ -32,37 +32,31 @@ def _answers(context: str, observation: str, *later: tuple[int, str], times: int
     return {code_of(policy.act(messages, random.Random(i)), "Direction", 4)[0] for i in range(times)}
 
 
-def test_the_scripted_policy_takes_a_known_shortest_step():
-    assert _answers(KNOWN, "O(1,0) O(1,1) G(2,2) @(0,0)") == {4}
-    assert _answers(KNOWN, "G(2,2) @(0,0)") == {2, 4}
-
-
-def test_it_prefers_a_known_step_to_a_try_beside_a_hole_and_a_try_in_a_corner_to_one_later():
-    assert _answers("lake 1=? 2=down 3=? 4=?", "O(0,1) G(2,2) @(0,0)") == {2}
-    assert _answers("lake 1=? 2=down 3=? 4=?", "G(2,2) @(0,0)") == {1, 3, 4}, "a bump costs less than a step away"
-
-
-def test_it_tries_an_unknown_code_where_it_must():
-    assert _answers("lake 1=up 2=? 3=? 4=?", "G(0,2) @(0,0)") == {2, 3, 4}
-
-
-def test_it_believes_its_eyes_more_than_the_context():
-    assert _answers("lake 1=up 2=down 3=right 4=left", "G(0,2) @(0,0)", (4, "4=right @(0,1)")) == {4}
-
-
-def test_it_drops_a_context_that_it_saw_to_be_false():
-    assert _answers("lake 1=right 2=left 3=up 4=down", "G(1,1) @(0,0)", (4, "4=stay @(0,0)")) == {1, 2, 3}
-
-
-def test_it_learns_from_a_bump():
-    assert _answers("lake", "O(1,0) O(1,2) G(1,1) @(0,1)", (3, "3=stay @(0,1)")) == {1, 2, 4}, "3 is up"
-    assert _answers("lake 1=left 2=? 3=? 4=?", "G(2,0) @(0,0)", (3, "3=stay @(0,0)")) == {2, 4}, "3 is up"
-    assert _answers("lake 1=left 2=right 3=? 4=?", "G(2,0) @(0,0)", (3, "3=stay @(0,0)")) == {4}, "so 4 is down"
-
-
-def test_it_looks_for_a_safe_place_to_try_codes():
-    assert _answers("lake 1=? 2=? 3=up 4=?", "O(1,0) G(2,2) @(1,1)") == {3}
-    assert _answers("lake 1=? 2=? 3=up 4=?", "G(2,2) @(1,1)") == {1, 2, 4}, "no hole to fear"
+@pytest.mark.parametrize(
+    ("context", "observation", "later", "codes"),
+    [
+        # a known shortest step
+        (KNOWN, "O(1,0) O(1,1) G(2,2) @(0,0)", [], {4}),
+        (KNOWN, "G(2,2) @(0,0)", [], {2, 4}),
+        # a known step before a try beside a hole, and a try in a corner, where a bump costs less than a step away
+        ("lake 1=? 2=down 3=? 4=?", "O(0,1) G(2,2) @(0,0)", [], {2}),
+        ("lake 1=? 2=down 3=? 4=?", "G(2,2) @(0,0)", [], {1, 3, 4}),
+        # an unknown code where it must
+        ("lake 1=up 2=? 3=? 4=?", "G(0,2) @(0,0)", [], {2, 3, 4}),
+        # its eyes before the context, which is dropped where it was false
+        ("lake 1=up 2=down 3=right 4=left", "G(0,2) @(0,0)", [(4, "4=right @(0,1)")], {4}),
+        ("lake 1=right 2=left 3=up 4=down", "G(1,1) @(0,0)", [(4, "4=stay @(0,0)")], {1, 2, 3}),
+        # what a bump shows: 3 is up, so that 4 is down where the rest is known
+        ("lake", "O(1,0) O(1,2) G(1,1) @(0,1)", [(3, "3=stay @(0,1)")], {1, 2, 4}),
+        ("lake 1=left 2=? 3=? 4=?", "G(2,0) @(0,0)", [(3, "3=stay @(0,0)")], {2, 4}),
+        ("lake 1=left 2=right 3=? 4=?", "G(2,0) @(0,0)", [(3, "3=stay @(0,0)")], {4}),
+        # a safe place to try codes, unless there is no hole to fear
+        ("lake 1=? 2=? 3=up 4=?", "O(1,0) G(2,2) @(1,1)", [], {3}),
+        ("lake 1=? 2=? 3=up 4=?", "G(2,2) @(1,1)", [], {1, 2, 4}),
+    ],
+)
+def test_the_scripted_policy_takes_the_best_step_for_what_is_known(context, observation, later, codes):
+    assert _answers(context, observation, *later) == codes
 
 
 def test_it_notes_what_it_saw_and_drops_what_that_contradicts():
@@ -78,7 +72,7 @@ def test_it_notes_what_it_saw_and_drops_what_that_contradicts():
 
 def test_a_task_of_very_many_turns_is_played_too():
     env = FrozenLakeObscure(max_turns=500, length_penalty=0.5)
-    assert max(success_by_position(env, Reference.SCRIPTED, "natural", num_packs=3)) <= 1
+    assert max(by_position(env, Reference.SCRIPTED, 3)) <= 1
     policy = ScriptedLakePolicy(LakePlayer(wording=CompactLake(3), max_turns=500, length_penalty=0.5))
     messages = [Message(Role.SYSTEM, KNOWN), Message(Role.USER, "G(2,2) @(0,0)")]
     messages += [Message(Role.ASSISTANT, "up <answer>Direction_1</answer>"), Message(Role.USER, "1=stay @(0,0)")] * 300
@@ -89,17 +83,9 @@ def test_the_oracle_walks_shortest_paths():
     env = FrozenLakeObscure()
     for index in range(10):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8)
-        lives = live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "natural", seed=index)
+        lives = live(env, pack, Reference.ORACLE, index)
         paths = [distances(lake)[lake.find("S")] for lake in (Lake(task.spec.rows) for task in pack.tasks)]
         assert [lived.reward for lived in lives] == pytest.approx([1 - 0.1 * path / 8 for path in paths])
-
-
-def test_the_oracle_follows_a_mapping_that_changes():
-    env = FrozenLakeObscure()
-    pack = beside(env, HiddenRules).changed(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=8), at=3, seed=0)
-    assert all(
-        lived.success for lived in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "natural")
-    )
 
 
 def test_the_oracle_plays_a_lake_that_has_two_mappings_in_its_pack_by_what_both_allow():
@@ -111,22 +97,8 @@ def test_the_oracle_plays_a_lake_that_has_two_mappings_in_its_pack_by_what_both_
     )
     pack = Pack(id="0", split=Split.TRAIN, world_seed=0, tasks=tuple(replace(task, spec=spec) for spec in specs))
     oracle = beside(env, Players).reference(Reference.ORACLE, pack)
-    assert [lived.reward for lived in live(env, pack, oracle, "compact")] == pytest.approx([0.95, 0.95])
+    assert [lived.reward for lived in live(env, pack, oracle)] == pytest.approx([0.95, 0.95])
     assert oracle.note([], random.Random(0)) == "1=down 2=right 3=? 4=?"
-
-
-def test_a_teacher_knows_the_mapping_that_a_pack_shares():
-    env = FrozenLakeObscure(protocol="compact", teacher=TRUE)
-    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-    truth = " ".join(f"{code}={direction}" for code, direction in enumerate(pack.tasks[0].spec.mapping, start=1))
-    assert beside(env, Players).demonstrator(pack).context(random.Random(0)) == truth
-
-
-def test_a_perfect_teacher_that_was_told_the_truth_walks_the_shortest_path():
-    env = FrozenLakeObscure(protocol="compact", teacher=TRUE)
-    for index in range(20):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        assert all(lived.success for lived in live(env, pack, beside(env, Players).demonstrator(pack), "compact"))
 
 
 def test_a_teacher_that_does_not_follow_ignores_the_context():
@@ -148,13 +120,6 @@ def test_a_teacher_that_quotes_says_what_its_last_move_meant(feedback, moved):
     assert tried[1] == f"{tried[2][-len('2</answer>')]}=?"
     later = [*first, Message(Role.ASSISTANT, " ".join(tried)), Message(Role.USER, f"{moved} @(0,1)")]
     assert teacher.act(later, random.Random(0)) == "right 2=right <answer>Direction_2</answer>"
-
-
-def test_a_teacher_that_quotes_in_sentences_still_reads_its_own_answers():
-    env = FrozenLakeObscure(size_min=3, size_max=3, teacher=replace(TRUE, quotes=True))
-    for index in range(5):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        assert all(lived.success for lived in live(env, pack, beside(env, Players).demonstrator(pack), "natural"))
 
 
 LAKE = "Map:\n P \t _ \t _ \t\n {} \t _ \t _ \t\n _ \t _ \t G \t\nThe goal is at row {}, column 2 (counted from 0)."
@@ -180,24 +145,3 @@ def test_a_teacher_that_quotes_in_sentences_compares_cells_and_wants_the_first_w
     said = {teacher.act([Message(Role.SYSTEM, noted), Message(Role.USER, shown)], random.Random(i)) for i in range(20)}
     assert all(one.startswith(f"I am in {compared}. I want to go {wanted}") for one in said)
     assert len(said) == (3 if "unknown" in wanted else 1)
-
-
-def test_around_a_hole_a_teacher_that_quotes_wants_what_leads_forward_all_the_same():
-    env = FrozenLakeObscure(size_min=3, size_max=3, teacher=QuotingDials(follow=1.0, quotes=True))
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
-    shown = "Map:\n P \t _ \t _ \t\n O \t O \t _ \t\n G \t _ \t _ \t\nThe goal is at row 2, column 0 (counted from 0)."
-    said = teacher.act([Message(Role.SYSTEM, ""), Message(Role.USER, shown)], random.Random(0))
-    assert said.startswith("I am in row 0 2 down, column 0 0 same. I want to go right, so right unknown Direction")
-
-
-@pytest.mark.parametrize("sizes", [(4, 5), (3, 8)])
-def test_the_scripted_policy_plays_both_protocols_alike(sizes):
-    smallest, largest = sizes
-    for index in range(20):
-        outcomes = []
-        for protocol in ("natural", "compact"):
-            env = FrozenLakeObscure(size_min=smallest, size_max=largest, protocol=protocol)
-            pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-            lives = live(env, pack, beside(env, Players).reference(Reference.SCRIPTED, pack), protocol, seed=index)
-            outcomes.append([(lived.reward, len(lived.messages)) for lived in lives])
-        assert outcomes[0] == outcomes[1]

@@ -29,12 +29,6 @@ def test_crossed_cells_and_the_destination_are_entered_but_not_the_origin():
     assert entered((0, 2), (1, 2)) == [(1, 2)]
 
 
-def test_a_rook_has_two_sides_less_two_moves_everywhere():
-    for cell in ((0, 0), (2, 3)):
-        assert len(set(moves_from(cell, 5))) == 8
-        assert cell not in moves_from(cell, 5)
-
-
 @given(
     seed=st.integers(0, 2**32),
     side=st.integers(3, 4),

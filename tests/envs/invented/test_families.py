@@ -1,7 +1,6 @@
 """Families of hidden rules: tables, tasks, and what facts imply, against a count of all tables that agree with them."""
 
 import random
-from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -120,12 +119,6 @@ def test_names_for_training_are_the_same_however_many_are_held_out(held_out):
     seen, unseen = names_of("seen", held_out), names_of("unseen", held_out)
     assert (seen, len(unseen)) == (POOL[: len(POOL) // 2], held_out)
     assert names_of("all", held_out) == (*seen, *unseen)
-
-
-def test_half_of_the_pool_is_held_out_and_no_name_is_twice_in_it():
-    assert len(set(POOL)) == len(POOL) == 2 * len(names_of("unseen"))
-    used = Counter(name for seed in range(300) for name in rule_and_task("machine-3-3-4", seed)[0].actions)
-    assert len(used) > 500
 
 
 @pytest.mark.parametrize(

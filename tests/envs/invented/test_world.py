@@ -1,7 +1,6 @@
 """Invented domains: one grammar, endings, splits, references, teacher."""
 
 import random
-from typing import Any
 
 import pytest
 
@@ -9,112 +8,13 @@ from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import Players, Reference, Variants, Vocabulary, beside
 from cod_lightning.envs.invented import Invented
 from cod_lightning.envs.invented.kinds import FAMILIES, expand, names_of
-from cod_lightning.envs.invented.rule import Part, Rule
 from cod_lightning.envs.invented.world import InventedTask
-from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
-from tests.envs.scripted_life import success_by_position
-
-(BOX, RED, BLUE, LEFT, RIGHT, HALL, YARD, UP) = names_of("seen")[:8]
-COLOURS = Rule(
-    kind="lookup-4-4",
-    states=(BOX,),
-    actions=(LEFT, RIGHT),
-    results=(RED, BLUE),
-    table=((BOX, LEFT, RED, BOX), (BOX, RIGHT, BLUE, BOX)),
-)
-HOUSE = Rule(
-    kind="graph-4-2",
-    states=(HALL, YARD),
-    actions=(UP,),
-    results=(HALL, YARD),
-    table=((HALL, UP, YARD, YARD), (YARD, UP, HALL, HALL)),
-)
-COUNTED = Rule(
-    kind="machine-2-3-3",
-    states=(HALL, YARD),
-    actions=(LEFT, RIGHT),
-    results=(RED, BLUE),
-    ends=(RED,),
-    table=((HALL, LEFT, RED, YARD), (HALL, RIGHT, "zz", YARD), (YARD, LEFT, BLUE, YARD), (YARD, RIGHT, "zz", HALL)),
-)
-BLUE_TASK = Part(BOX, BLUE, (LEFT, RIGHT), 2)
-
-
-def started(rules, parts, protocol: Any = "compact"):
-    env = Invented(protocol=protocol)
-    return env, env.reset(options={"task": Task(id="0", seed=0, spec=InventedTask(rules=rules, parts=parts))})[0]
+from cod_lightning.types import Message, Role, Split
+from tests.envs.scripted_life import by_position
 
 
 def spec(pack) -> InventedTask:
     return pack.tasks[0].spec
-
-
-def test_the_wanted_result_wins_and_the_feedback_lists_what_was_seen():
-    env, first = started((COLOURS,), (BLUE_TASK,))
-    assert (env.rules, first) == ("domain", f"use {LEFT} use {RIGHT} want {BLUE} at {BOX}")
-    assert env.step(f"<answer> {BOX} {BLUE} use {LEFT} </answer>") == (
-        f"{BOX} {RED} {LEFT} at {BOX}",
-        0.0,
-        False,
-        False,
-        {},
-    )
-    ended = env.step(f"<answer>{RIGHT}</answer>")
-    assert ended == (f"{BOX} {RED} {LEFT} {BOX} {BLUE} {RIGHT} over", 1.0, True, False, {})
-    assert (env.success, env.status) == (True, EpisodeStatus.COMPLETED)
-
-
-@pytest.mark.parametrize(
-    ("announced", "listed"), [(BLUE, f"{BOX} {RED} {LEFT} over"), (RED, None), (f"{BLUE} use", None)]
-)
-def test_compact_feedback_leaves_out_what_an_answer_announced(announced, listed):
-    env, _ = started((COLOURS,), (BLUE_TASK,))
-    env.step(f"<answer> {BOX} {BLUE} use {LEFT} </answer>")
-    feedback = env.step(f"<answer> {BOX} {announced} {RIGHT} </answer>")[0]
-    assert feedback == (listed or f"{BOX} {RED} {LEFT} {BOX} {BLUE} {RIGHT} over")
-
-
-def test_without_turns_left_the_task_is_late():
-    env, _ = started((COLOURS,), (BLUE_TASK,))
-    env.step(f"<answer>{LEFT}</answer>")
-    assert env.step(f"<answer>{LEFT}</answer>") == (f"{BOX} {RED} {LEFT} over", 0.0, False, True, {})
-    assert env.status is EpisodeStatus.TRUNCATED
-
-
-@pytest.mark.parametrize("protocol", ["compact", "natural"])
-@pytest.mark.parametrize(
-    "action", ["", "{0}", "<answer></answer>", "<answer>{1}</answer>", "<answer>a b c d {0}</answer>"]
-)
-def test_only_a_name_on_offer_is_an_answer(action, protocol):
-    env, _ = started((COLOURS,), (BLUE_TASK,), protocol)
-    feedback, reward, terminated, _, _ = env.step(action.format(LEFT, UP))
-    assert (reward, terminated, env.status) == (0.0, True, EpisodeStatus.MALFORMED)
-    assert feedback == "over" if protocol == "compact" else "<answer>name</answer>" in feedback
-
-
-def test_a_machine_shows_its_output_and_its_next_state_and_some_results_lose():
-    env, _ = started((COUNTED,), (Part(HALL, BLUE, (LEFT, RIGHT), 2),))
-    assert env.step(f"<answer>{RIGHT}</answer>")[0] == f"{HALL} zz {RIGHT} {HALL} {YARD} {RIGHT} at {YARD}"
-    env, _ = started((COUNTED,), (Part(HALL, BLUE, (LEFT, RIGHT), 2),))
-    feedback, reward, terminated, truncated, _ = env.step(f"<answer>{LEFT}</answer>")
-    assert (feedback.split()[-1], reward, terminated, truncated) == ("over", 0.0, True, False)
-    assert (env.success, env.status) == (False, EpisodeStatus.COMPLETED)
-
-
-def test_a_conjunction_asks_for_the_second_result_once_the_first_has_come():
-    env, _ = started((COLOURS, HOUSE), (BLUE_TASK, Part(HALL, YARD, (UP,), 3)))
-    shown, reward, *_ = env.step(f"<answer>{RIGHT}</answer>")
-    assert (shown, reward) == (f"{BOX} {BLUE} {RIGHT} use {UP} want {YARD} at {HALL}", 0.0)
-    assert not env.success
-    assert env.step(f"<answer>{UP}</answer>")[1] == 1.0
-
-
-def test_sentences_say_the_same():
-    env, first = started((COLOURS,), (BLUE_TASK,), "natural")
-    assert first == f"Choice 1 of 2. You are at {BOX}. You want {BLUE}. On offer: {LEFT}, {RIGHT}. What do you use?"
-    later = env.step(f"Why not. <answer>{LEFT.upper()}</answer>")[0]
-    assert later.startswith(f"At {BOX}, {LEFT} gives {RED}.\nChoice 2 of 2.")
-    assert env.step(f"<answer>{RIGHT}</answer>")[0].endswith("You got what you wanted.")
 
 
 @pytest.mark.parametrize("protocol", ["natural", "compact"])
@@ -172,19 +72,11 @@ def test_all_kinds_are_drawn_and_a_category_is_one_of_them():
 )
 def test_scripted_success_rises_with_the_position_random_play_does_not_and_the_oracle_never_fails(family, protocol):
     env = Invented([family], protocol=protocol)
-    first, *_, last = success_by_position(env, Reference.SCRIPTED, protocol, num_packs=60)
+    first, *_, last = by_position(env, Reference.SCRIPTED, 60)
     assert last - first > (0.05 if family in ("forbidden", "machine") else 0.15)
-    random_first, *_, random_last = success_by_position(env, Reference.RANDOM, protocol, num_packs=60)
+    random_first, *_, random_last = by_position(env, Reference.RANDOM, 60)
     assert abs(random_last - random_first) < 0.25
-    assert success_by_position(env, Reference.ORACLE, protocol, num_packs=20) == [1.0] * 4
-
-
-def test_both_protocols_are_the_same_play():
-    kinds = [*FAMILIES, "lookup-4-4+locks-3-4"]
-    rates = [
-        success_by_position(Invented(kinds, protocol=p), Reference.SCRIPTED, p, 40) for p in ("natural", "compact")
-    ]
-    assert rates[0] == rates[1]
+    assert by_position(env, Reference.ORACLE, 20) == [1.0] * 4
 
 
 @pytest.mark.parametrize(("accuracy", "kept"), [(1.0, 1.0), (0.0, 0.0), (0.5, 0.5)])

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
+from cod_lightning.envs.base import HiddenRules, Reference, beside
 from cod_lightning.envs.learn2ask import Learn2Ask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
-from tests.envs.scripted_life import live, reward_by_position
+from tests.envs.scripted_life import by_position, live
 
 GUIDE = Path(__file__).parents[3] / "docs/guides/learn2ask_data.md"
 
@@ -84,12 +84,10 @@ def test_packs_draw_nothing_twice_before_all_is_used_and_do_not_depend_on_their_
 
 def test_references_play_and_the_oracle_is_right(many):
     env = Learn2Ask(data_path=many)
-    means = {kind: sum(reward_by_position(env, kind, "natural", 40)) / 4 for kind in Reference}
+    means = {kind: sum(by_position(env, kind, 40, "reward")) / 4 for kind in Reference}
     assert means[Reference.RANDOM] < 0.6 < means[Reference.SCRIPTED] <= means[Reference.ORACLE] == 1
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=8)
-    assert {lived.status.value for lived in live(env, pack, beside(env, Players).demonstrator(pack), "natural")} == {
-        "completed"
-    }
+    assert {lived.status.value for lived in live(env, pack, "teacher")} == {"completed"}
 
 
 def test_copies_share_the_records_and_the_name_tells_the_file(many, tmp_path):
@@ -99,16 +97,6 @@ def test_copies_share_the_records_and_the_name_tells_the_file(many, tmp_path):
     assert other.observation_space is env.observation_space
     changed = write(tmp_path / "other.jsonl", point(0), point(1))
     assert len({env.name, Learn2Ask(data_path=changed).name, Learn2Ask(data_path=many, split_by="diagnosis").name}) == 3
-
-
-def test_other_scripts_and_line_breaks_in_utterances_are_read(tmp_path):
-    said = [{"role": "user", "content": "\u55c9\u5b50\u75bc\n\nAssistant: <stop />"}]
-    env = Learn2Ask(data_path=write(tmp_path / "x.jsonl", point(1, messages=said, cid=5, session_id=77)))
-    assert env.records is not None
-    assert (env.records.all[0].id, env.records.all[0].session) == ("5", "77")
-    observation, _ = env.reset(seed=0)
-    assert "\nPatient: \u55c9\u5b50\u75bc Assistant: <stop />\n" in observation
-    assert env.observation_space.contains(observation)
 
 
 @pytest.mark.parametrize("path", ["", "no/such/file.jsonl", "."])
@@ -129,16 +117,12 @@ def _user(text: object) -> list[dict]:
         ("[1]", "JSON object"),
         ("[" * 100_000, "no JSON"),
         (point(1, cid=None), "field cid"),
-        (point(1, cid=True), "field cid"),
         (point(1, cid=" "), "field cid"),
         (point(0), "field cid to be used once"),
         (point(1, decision_truth="go"), "field decision_truth"),
-        (point(1, decision_truth=["stop"]), "field decision_truth"),
         (point(1, info_truth=""), "field info_truth"),
-        (point(1, info_truth=None), "field info_truth"),
         (point(1, info_truth=[3]), "field info_truth"),
         (point(1, messages=[]), "field messages"),
-        (point(1, messages="hello"), "field messages"),
         (point(1, messages=["hello"]), r"field messages\[0\].role"),
         (point(1, messages=[{"role": "system", "content": "x"}]), r"field messages\[0\].role"),
         (point(1, messages=_user("")), r"field messages\[0\].content"),

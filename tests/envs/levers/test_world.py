@@ -1,4 +1,4 @@
-"""Levers: rewards, endings, words, packs, references."""
+"""Levers: packs, labels, teachers; what they say is in dialogues.txt."""
 
 import random
 from itertools import chain
@@ -6,73 +6,16 @@ from itertools import chain
 import pytest
 
 from cod_lightning.envs import QuotingDials
-from cod_lightning.envs.base import HiddenRules, Players, Vocabulary, beside
-from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
+from cod_lightning.envs.base import Players, Vocabulary, beside
+from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS, MORE_COLOURS, NOUNS, UNSEEN_COLOURS, UNSEEN_NOUNS
-from cod_lightning.envs.levers.world import LeverTask
-from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
+from cod_lightning.types import Message, Role, Split
 
 
-def _started(**parameters) -> tuple[Levers, str]:
-    env = Levers(**{"protocol": "compact", **parameters})
-    return env, env.reset(options={"task": Task(id="0", seed=0, spec=LeverTask(goal="blue", colours=COLOURS))})[0]
-
-
-def _pull(env: Levers, code: int):
-    return env.step(f"<answer>Lever {code}</answer>")
-
-
-def test_the_wanted_colour_wins():
-    env, first = _started()
-    assert (env.rules, first) == ("levers", "want=blue")
-    assert _pull(env, 1) == ("1=red", 0.0, False, False, {})
-    assert _pull(env, 3) == ("win 1=red 3=blue", 1.0, True, False, {})
-    assert env.success
-    assert env.status is EpisodeStatus.COMPLETED
-
-
-def test_a_length_penalty_counts_pulls():
-    env, _ = _started(length_penalty=0.2)
-    assert _pull(env, 3)[1] == pytest.approx(0.9)
-
-
-def test_without_pulls_left_the_task_is_missed():
-    env, _ = _started()
-    _pull(env, 1)
-    assert _pull(env, 1) == ("miss 1=red", 0.0, False, True, {})
-    assert not env.success
-    assert env.status is EpisodeStatus.TRUNCATED
-
-
-@pytest.mark.parametrize("action", ["", "blue", "<answer>Lever 5</answer>", "<answer>Direction 1</answer>"])
-def test_a_format_error_ends_the_task_at_once(action):
-    env, _ = _started()
-    assert env.step(action) == ("malformed", 0.0, True, False, {})
-    assert env.status is EpisodeStatus.MALFORMED
-
-
-def test_sentences_say_the_same():
-    env, first = _started(protocol="natural")
-    assert "The wanted colour is blue" in first
-    assert "Lever 1 gives red." in _pull(env, 1)[0]
-    assert "wanted colour was blue" in _pull(env, 2)[0]
-    env, _ = _started(protocol="natural")
-    assert "That is the wanted colour" in _pull(env, 3)[0]
-    env, _ = _started(protocol="natural")
-    feedback = env.step("no")[0]
-    assert "<answer> occurs 0 times" in feedback
-    assert "<answer>Lever X</answer>" in feedback
-
-
-def test_a_pack_has_one_order_and_is_a_function_of_its_identity():
+def test_all_orders_and_goals_are_drawn():
     packs = [Levers().sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(300)]
-    assert packs == [
-        Levers(protocol="compact").sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(300)
-    ]
-    orders = [{task.spec.colours for task in pack.tasks} for pack in packs]
-    assert all(len(order) == 1 for order in orders)
-    assert len(set.union(*orders)) == 24
+    assert len({task.spec.colours for pack in packs for task in pack.tasks}) == 24
     assert {task.spec.goal for pack in packs for task in pack.tasks} == set(COLOURS)
 
 
@@ -108,30 +51,6 @@ def test_unseen_labels_share_no_noun_name_and_colour_with_those_of_training():
     trained = {*NOUNS, *chain(*NAMES), *WORDS, *COLOURS, *MORE_COLOURS}
     unseen = {*UNSEEN_NOUNS, *chain(*UNSEEN_NAMES), *UNSEEN_WORDS, *UNSEEN_COLOURS}
     assert not {word.lower() for word in trained} & {word.lower() for word in unseen}
-
-
-def test_names_without_an_order_are_listed():
-    assert CodeLabels("Cord", ("otter", "maple", "bridge", "tiger")).span == "otter, maple, bridge and tiger"
-
-
-def test_a_change_keeps_the_colours_of_the_pack():
-    env = Levers(labels="random")
-    pack = env.sample_pack(split=Split.TRAIN, index=5, num_tasks=4)
-    changed = beside(env, HiddenRules).changed(pack, 2, 0).tasks[3].spec
-    assert changed.colours != pack.tasks[3].spec.colours
-    assert set(changed.colours) == set(changed.palette) == set(pack.tasks[3].spec.palette)
-
-
-def test_a_switch_is_shown_and_answered_like_a_lever():
-    env = Levers(labels="random")
-    spec = LeverTask(goal="blue", colours=COLOURS, labels=CodeLabels("Switch", ("w", "x", "y", "z")))
-    first = env.reset(options={"task": Task(id="0", seed=0, spec=spec)})[0]
-    assert "There are four switches, w to z." in env.rules
-    assert "Which switch do you pull?" in first
-    assert "Switch w gives red." in env.step("<answer>Switch w</answer>")[0]
-    assert env.step("<answer>switch_Y</answer>")[1] == 1.0
-    env.reset(options={"task": Task(id="0", seed=0, spec=spec)})
-    assert "<answer>Switch X</answer> with X from w to z" in env.step("<answer>Lever 1</answer>")[0]
 
 
 @pytest.mark.parametrize(

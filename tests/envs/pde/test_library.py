@@ -1,8 +1,5 @@
 """The library of terms, the families of reactions, the reading of equations and of actions."""
 
-import random
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -78,23 +75,7 @@ def test_sums_of_number_times_term_are_read(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "0*u",
-        "c1*u",
-        "a*u",
-        "u*2",
-        "2u",
-        "u u",
-        "u**6",
-        "u+",
-        "1e3*u",
-        "__import__('os')",
-        "u;u",
-        "9" * 500,
-        "alpha*u",
-    ],
+    "text", ["", "0*u", "c1*u", "u*2", "2u", "u u", "u**6", "u+", "1e3*u", "__import__('os')", "u;u", "9" * 500]
 )
 def test_anything_else_is_no_equation(text):
     assert parse_equation(text)[0] == ()
@@ -139,15 +120,3 @@ def test_points_may_stand_in_a_grid():
     command, complaint = command_of(answer)
     assert command is not None
     assert (command.points, complaint) == ((("0.5", "0"), ("0.1", "1")), "")
-
-
-def test_reading_hostile_text_is_quick():
-    rng = random.Random(0)
-    pieces = ["<point x=", "</point_grid>", "<point_grid>", " " * 50, "</sample_pde_data ", "<note>", "u+", '"']
-    started = time.perf_counter()
-    for _ in range(50):
-        body = "".join(rng.choice(pieces) for _ in range(600))
-        command_of(f"<sample_pde_data>{body}</sample_pde_data>")
-    for piece in pieces:
-        command_of(f"<sample_pde_data>{(piece * 5900)[:5900]}</sample_pde_data>")
-    assert time.perf_counter() - started < 2

@@ -5,15 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.pde.evidence import believe
 from cod_lightning.envs.pde.library import TERMS, columns, eligible, equation_of, reaction, support
 from cod_lightning.envs.pde.numerics import LIMIT, highest_amplitude, measured, profile, residual, solution, stable
 from cod_lightning.envs.pde.packs import MAGNITUDES
 from cod_lightning.envs.pde.regression import Reading, regress, supports_of
 from cod_lightning.envs.pde.verdicts import CANDIDATES, judged
-from cod_lightning.types import Split
-from tests.speed import quickest
 
 LOGISTIC = (("u", 1.5), ("u**3", -0.8))
 
@@ -64,17 +61,6 @@ def test_the_highest_amplitude_separates_stable_from_unstable_corners(family, mo
     assert 2 < highest < LIMIT
     assert stable((("u**3", 0.5), ("u**7", -2.0)), (1.0,), highest * 0.97)
     assert not stable((("exp(u)-1", 9.0),), (1.0,), 2.9)
-
-
-def test_a_pack_of_four_is_built_and_measured_in_under_a_second():
-    env = PDEDiscovery(noise_level=0.0021)
-
-    def played():
-        for task in env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks:
-            env.reset(options={"task": task})
-            env.step('<answer><sample_pde_data><point x="0.5" t="1"/></sample_pde_data></answer>')
-
-    assert quickest(played) < 1
 
 
 def test_the_best_fit_without_noise_is_the_truth():

@@ -6,15 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Players, Reference, Vocabulary, beside
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.terminal import Terminal
-from cod_lightning.envs.terminal.compact import GOALS, SLOT_OF, WAYS, Known, attempt, canonical, site_with, ways_of
+from cod_lightning.envs.terminal.compact import SLOT_OF, WAYS, Known, attempt, canonical, site_with, ways_of
 from cod_lightning.envs.terminal.quirks import draw_site
 from cod_lightning.envs.terminal.tasks import draw_task
-from cod_lightning.types import EpisodeStatus, Split, Task
-from tests.envs.scripted_life import solve, success_by_position
+from cod_lightning.types import Split
 
 
 def _site(ways: tuple[str, ...], seed: int = 0):
@@ -57,27 +54,6 @@ def test_no_task_is_in_two_splits_and_all_ways_are_in_each(quirks, number):
     assert sum(map(len, found.values())) == len(set.union(*found.values()))
 
 
-def test_a_wrong_word_tells_so_and_the_right_one_wins():
-    env = Terminal(protocol="compact", quirks=3, max_turns=3)
-    task = _task("upload", ("scp-O", "jump", "safe"))
-    assert env.reset(options={"task": Task(id="0", seed=0, spec=task)})[0] == "goal=upload"
-    assert env.rules == "shell"
-    assert env.step("send <answer>scp</answer>") == ("scp=no", 0.0, False, False, {})
-    assert env.step("send <answer>jump</answer>")[0] == "void", "a word for another operation does nothing"
-    assert env.step("send <answer>scp-O</answer>") == ("win scp=no void scp-O=ok", 1.0, True, False, {})
-    assert env.success
-
-
-def test_without_turns_left_the_feedback_sums_up_what_was_found():
-    env = Terminal(protocol="compact", quirks=3, max_turns=2)
-    env.reset(options={"task": Task(id="0", seed=0, spec=_task("delete", ("scp", "direct", "busybox")))})
-    env.step("<answer>plain</answer>")
-    assert env.step("<answer>safe</answer>") == ("late plain=no safe=no", 0.0, False, True, {})
-    assert env.status is EpisodeStatus.TRUNCATED
-    env.reset()
-    assert env.step("<answer>ls</answer>")[0] == "malformed"
-
-
 @pytest.mark.parametrize(
     ("observation", "noted"),
     [
@@ -92,34 +68,3 @@ def test_without_turns_left_the_feedback_sums_up_what_was_found():
 )
 def test_notes_are_as_short_as_possible_and_the_later_statement_wins(observation, noted):
     assert Known.read([observation]).write() == noted
-
-
-def test_prompts_and_notes_are_short():
-    env = Terminal(protocol="compact", quirks=3, max_turns=2)
-    assert len(beside(env, Vocabulary).words()) < 80
-    most = max(len(Known.read([f"{a}=no {b}=no" for a, b in pairs]).write().split()) for pairs in _pairs())
-    assert most <= 6
-
-
-def _pairs():
-    return itertools.product(*(itertools.combinations(ways, 2) for ways in WAYS.values()))
-
-
-@pytest.mark.slow
-def test_success_rises_with_the_position_and_only_with_the_context():
-    env = Terminal(protocol="compact", quirks=3, max_turns=2)
-    first, *_, fourth = success_by_position(env, Reference.SCRIPTED, "compact", 150)
-    assert 0.38 < first < 0.62
-    assert fourth > 0.78
-    assert success_by_position(env, Reference.ORACLE, "compact", 60) == [1.0] * 4
-    assert max(success_by_position(env, Reference.RANDOM, "compact", 150)) < 0.62
-    solved = 0
-    for index in range(150):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        player = beside(env, Players).reference(Reference.SCRIPTED, pack)
-        solved += solve(env, pack.tasks[3], player, HintContext("compact"), "", random.Random(index))[1].success
-    assert solved / 150 < 0.62
-
-
-def test_goals_are_among_the_17_types():
-    assert {kind for kinds in GOALS.values() for kind in kinds} == set(SLOT_OF)

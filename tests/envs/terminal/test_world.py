@@ -1,7 +1,6 @@
-"""The terminal as a world: tasks, goals, rewards, endings, packs, references."""
+"""The terminal as a world: tasks, goals, packs, references; what it says is in dialogues.txt."""
 
 import random
-import re
 import time
 from dataclasses import replace
 
@@ -20,8 +19,8 @@ from cod_lightning.envs.terminal.quirks import SLOTS, Quirks, draw_site, read_fa
 from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, draw_task, goal_text, read_goal
 from cod_lightning.envs.terminal.wording import read_view, view_of
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
-from tests.envs.scripted_life import live, solve, success_by_position
+from cod_lightning.types import Message, Role, Split, Task
+from tests.envs.scripted_life import by_position, live, solve
 
 
 def _task(kind: str, seed: int = 0, num_quirks: int = 0, system: str = ""):
@@ -29,16 +28,6 @@ def _task(kind: str, seed: int = 0, num_quirks: int = 0, system: str = ""):
     site = draw_site(rng, 0)
     site = with_quirks(replace(site, system=system or site.system), rng, num_quirks)
     return draw_task(rng, site, kind)
-
-
-def _started(kind: str = "upload", **parameters):
-    env = Terminal(**{"quirks": 1, **parameters})
-    spec = _task(kind, system="linux")
-    return env, env.reset(options={"task": Task(id="0", seed=0, spec=spec)})[0], spec
-
-
-def _say(env: Terminal, line: str):
-    return env.step(f"Let me see. <answer>{line}</answer>")
 
 
 # ---------------------------------------------------------------------- tasks and goals
@@ -84,6 +73,8 @@ def test_a_goals_sentence_and_the_facts_of_a_site_read_back(kind, seed, num_quir
     assert read == kind
     assert parts.get("file", task.file) == task.file
     assert parts.get("mode", task.mode) == task.mode
+    first, _ = Terminal().reset(options={"task": Task(id="0", seed=0, spec=task)})
+    assert read_view(first) == view_of(task)
     assert read_facts(write_facts(task.site.quirks)) == task.site.quirks
     assert len(task.site.quirks.found) == num_quirks
 
@@ -96,141 +87,6 @@ def test_local_windows_has_no_chmod_and_only_zip(system):
             _task(kind, seed, system=system).other.partition(".")[2] for kind in ("pack_upload", "pack_upload_extract")
         }
         assert endings <= ({"zip"} if system == "windows" else {"zip", "tar", "tar.gz"})
-
-
-def test_hidden_facts_do_not_stand_in_what_is_shown_at_first():
-    env = Terminal(quirks=6)
-    for index in range(60):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        first = env.reset(options={"task": pack.tasks[1]})[0]
-        quirks = pack.tasks[1].spec.site.quirks
-        shown = env.rules + first
-        for value in (quirks.route, quirks.place, quirks.home):
-            assert value.split()[-1] not in shown
-        assert f"account {quirks.login}," not in shown
-        assert read_facts(shown) == Quirks()
-
-
-# ---------------------------------------------------------------------- turns, rewards, feedback
-
-
-def test_the_first_observation_tells_systems_account_task_step_and_prompt():
-    _, first, spec = _started()
-    assert first.splitlines() == [
-        f"Local machine: Linux. Remote host: {spec.site.host}, account {spec.site.user}, keys are set up.",
-        f"Task: {goal_text(spec)}",
-        "Step 1 of 12.",
-        "user@local:~$",
-    ]
-    assert read_view(first) == view_of(spec)
-
-
-def test_a_reached_goal_ends_the_task_with_reward_1_however_long_it_took():
-    env, _, spec = _started()
-    folder = spec.site.local_folder
-    observation, reward, terminated, truncated, _ = _say(env, f"cd ~/{folder}")
-    assert (observation, reward, terminated, truncated) == (
-        f"No output.\nExit code 0.\nStep 2 of 12.\nuser@local:~/{folder}$",
-        0,
-        False,
-        False,
-    )
-    observation, reward, terminated, truncated, info = _say(
-        env, f"scp {spec.file} {spec.site.user}@{spec.site.host}:{spec.site.remote_folder}"
-    )
-    assert (reward, terminated, truncated, info) == (1.0, True, False, {})
-    assert observation.endswith("The task is done, after 2 of 12 steps.")
-    assert env.success
-    assert env.status is EpisodeStatus.COMPLETED
-
-
-@pytest.mark.parametrize(("penalty", "turns", "reward"), [(0.1, 1, 0.975), (0.4, 3, 0.7), (1.0, 4, 0.0)])
-def test_a_length_penalty_counts_turns(penalty, turns, reward):
-    env, _, spec = _started(length_penalty=penalty, max_turns=4)
-    for _ in range(turns - 1):
-        _say(env, "pwd")
-    line = f"scp ~/{spec.site.local_folder}/{spec.file} {spec.site.user}@{spec.site.host}:{spec.site.remote_folder}"
-    assert _say(env, line)[1] == pytest.approx(reward)
-    assert env.success
-
-
-@pytest.mark.parametrize("feedback", ["reason", "plain"])
-def test_out_of_turns_the_feedback_says_which_test_failed_if_it_may(feedback):
-    env, _, spec = _started(max_turns=2, feedback=feedback)
-    _say(env, "cat nothing")
-    observation, reward, terminated, truncated, _ = _say(env, "pwd ; cat a b ; pwd")
-    assert (reward, terminated, truncated) == (0.0, False, True)
-    assert "Exit code 0; command 2 of 3 failed." in observation
-    assert "no steps left (2 of 2)" in observation
-    reason = f": there is no file {spec.site.remote_folder}/{spec.file} on the remote host."
-    assert (reason in observation) == (feedback == "reason")
-    assert env.status is EpisodeStatus.TRUNCATED
-
-
-@pytest.mark.parametrize(
-    ("kind", "done", "reason"),
-    [
-        ("upload_delete_source", "push", "still exists"),
-        ("upload_chmod", "push", "the permissions of"),
-        ("copy", "move", "there is no file"),
-        ("pack", "pack nothing", "is not in"),
-        ("pack", "touch", "is not a"),
-        ("upload", "push another", "has other content"),
-        ("mkdir", "nothing", "there is no folder"),
-        ("download_extract", "nothing", "or the folder above"),
-    ],
-)
-def test_each_kind_of_goal_gives_its_own_reason(kind, done, reason):
-    drawn = (_task(kind, n, system="linux") for n in range(500))
-    task = next(t for t in drawn if t.side == "local" and t.decoys and not t.other.endswith("zip"))
-    env = Terminal(max_turns=1)
-    env.reset(options={"task": Task(id="0", seed=0, spec=task)})
-    far, near = f"{task.site.user}@{task.site.host}:{task.site.remote_folder}", f"~/{task.site.local_folder}"
-    lines = {
-        "push": f"scp {near}/{task.file} {far}",
-        "move": f"mv {near}/{task.file} {near}/{task.other}",
-        "pack nothing": f"mkdir /tmp/e ; tar -cf {near}/{task.other} /tmp/e",
-        "touch": f"touch {near}/{task.other}",
-        "push another": f"scp {near}/{task.decoys[0]} {far}/{task.file}",
-        "nothing": "pwd",
-    }
-    assert reason in _say(env, lines[done])[0]
-
-
-@pytest.mark.parametrize(
-    ("action", "rule"),
-    [
-        ("ls", "<answer> occurs 0 times"),
-        ("<answer>ls</answer><answer>ls</answer>", "<answer> occurs 2 times"),
-        ("<answer>  </answer>", "the answer is empty"),
-        (f"<answer>{'x' * 1001}</answer>", "longer than 1000 letters"),
-    ],
-)
-def test_an_unreadable_answer_ends_the_task(action, rule):
-    env, _, _ = _started()
-    observation, reward, terminated, truncated, _ = env.step(action)
-    assert (reward, terminated, truncated) == (0.0, True, False)
-    assert rule in observation
-    assert "<answer>command line</answer>" in observation
-    assert env.status is EpisodeStatus.MALFORMED
-
-
-@pytest.mark.parametrize(
-    "line", ["ls | wc", "echo a > b", "echo 'a", "nope", "ls &&", "ls\nls", "a" * 1000, "\x00", "cat \ud800"]
-)
-def test_a_line_that_a_shell_refuses_costs_a_turn_only(line):
-    env, _, _ = _started()
-    observation, _, terminated, _, _ = _say(env, line)
-    assert not terminated
-    assert re.search(r"Exit code [1-9]", observation)
-
-
-def test_names_that_a_policy_makes_up_are_shown_without_tags_or_strange_letters():
-    env, _, _ = _started()
-    observation = _say(env, "mkdir -p '~' '<|im_end|>' 'caf\u00e9' && cd '<|im_end|>' && ls .. && nope'</s>'")[0]
-    assert "??im_end??" in observation
-    assert "<" not in observation
-    assert env.observation_space.contains(observation)
 
 
 WILD = (
@@ -260,10 +116,11 @@ WILD = (
 
 @given(st.lists(st.sampled_from(WILD), min_size=1, max_size=12))
 def test_wild_lines_are_bounded_work(lines):
-    env, _, spec = _started(max_turns=20)
-    began = time.process_time()
+    env, spec, began = Terminal(max_turns=20), _task("upload", system="linux"), time.process_time()
+    env.reset(options={"task": Task(id="0", seed=0, spec=spec)})
     for line in lines:
-        observation, _, terminated, _, _ = _say(env, line.replace("HOST", f"{spec.site.user}@{spec.site.host}"))
+        command = line.replace("HOST", f"{spec.site.user}@{spec.site.host}")
+        observation, _, terminated, _, _ = env.step(f"<answer>{command}</answer>")
         assert len(observation) < 4000
         if terminated:
             break
@@ -312,22 +169,6 @@ def test_without_a_hidden_rule_there_is_none_to_change():
     assert caught.value.key == "data.env.quirks"
 
 
-def test_a_change_keeps_site_goals_and_split_and_is_solvable():
-    env = Terminal(quirks=3, max_turns=4, max_commands=4)
-    for index in range(30):
-        pack = env.sample_pack(split=Split.TEST, index=index, num_tasks=4)
-        new = beside(env, HiddenRules).changed(pack, at=1, seed=0)
-        for old, changed in zip(pack.tasks[1:], new.tasks[1:], strict=True):
-            assert goal_text(old.spec) == goal_text(changed.spec)
-            assert old.spec.site.quirks != changed.spec.site.quirks
-            assert split_of_text(repr(changed.spec.site)) is Split.TEST
-        later = replace(new, tasks=new.tasks[1:])
-        assert all(
-            lived.success
-            for lived in live(env, later, beside(env, Players).reference(Reference.ORACLE, later), "natural")
-        )
-
-
 # ---------------------------------------------------------------------- who plays
 
 HARD = {"quirks": 3, "max_turns": 4, "max_commands": 4}
@@ -341,15 +182,12 @@ def test_the_oracle_solves_every_task(parameters):
     for split in Split:
         for index in range(12):
             pack = env.sample_pack(split=split, index=index, num_tasks=4)
-            assert all(
-                lived.success
-                for lived in live(env, pack, beside(env, Players).reference(Reference.ORACLE, pack), "natural")
-            )
+            assert all(lived.success for lived in live(env, pack, Reference.ORACLE))
 
 
 @pytest.mark.parametrize("parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 2}])
 def test_with_turns_enough_the_scripted_player_finds_every_quirk_out(parameters):
-    assert success_by_position(Terminal(**parameters), Reference.SCRIPTED, "natural", 30) == [1.0] * 4
+    assert by_position(Terminal(**parameters), Reference.SCRIPTED, 30) == [1.0] * 4
 
 
 @pytest.mark.parametrize("slot", SLOTS)
@@ -360,7 +198,7 @@ def test_each_quirk_costs_turns_at_first_and_none_once_it_is_noted(slot):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
         if pack.tasks[0].spec.site.quirks.found == (slot,):
             twice = replace(pack, tasks=pack.tasks * 2)
-            lives = live(env, twice, beside(env, Players).reference(Reference.SCRIPTED, pack), "natural")
+            lives = live(env, twice, Reference.SCRIPTED)
             first.append(len(lives[0].messages) // 2)
             later.append(len(lives[1].messages) // 2)
             if first[-1] > 1:
@@ -369,36 +207,13 @@ def test_each_quirk_costs_turns_at_first_and_none_once_it_is_noted(slot):
     assert sum(first) / len(first) > 1.3
 
 
-def test_few_turns_make_success_rise_with_the_position():
-    env = Terminal(**HARD)
-    first, second, _, fourth = success_by_position(env, Reference.SCRIPTED, "natural", 80)
-    assert first < 0.6
-    assert second > first + 0.2
-    assert fourth > 0.85
-    assert max(success_by_position(env, Reference.RANDOM, "natural", 20)) < 0.2
-
-
-def test_without_its_context_the_scripted_player_does_not_improve():
-    env = Terminal(**HARD)
-    solved = [0] * 4
-    for index in range(80):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-        player = beside(env, Players).reference(Reference.SCRIPTED, pack)
-        for n, task in enumerate(pack.tasks):
-            solved[n] += solve(env, task, player, HintContext("natural"), "", random.Random(0))[1].success
-    assert max(solved) < 0.6 * 80
-
-
 def test_a_rule_change_is_survived():
     env = Terminal(quirks=2)
     solved = []
     for index in range(40):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=6)
         changed = beside(env, HiddenRules).changed(pack, at=3, seed=0)
-        solved += [
-            lived.success
-            for lived in live(env, changed, beside(env, Players).reference(Reference.SCRIPTED, changed), "natural")
-        ]
+        solved += [lived.success for lived in live(env, changed, Reference.SCRIPTED)]
     assert sum(solved) / len(solved) > 0.95
 
 
