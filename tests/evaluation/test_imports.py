@@ -9,7 +9,6 @@ NAMES = (
     "outcomes",
     "intervals",
     "suite",
-    "conditions",
     "figures",
     "schema",
     "results",
