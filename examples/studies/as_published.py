@@ -25,7 +25,7 @@ After this page you know what each of our configs of the paper's runs sets as th
 
 `PYTHONPATH=. python examples/studies/as_published.py` writes this page, and a test holds our configs to it. Theirs are the files of the
 [release]({TABLE["release"]}), at the commit that each table names; *workflow* is their code. Tables have what differs, and what
-differs as in setting A is listed there alone; the settings that are equal, with their keys, are in `as_published.yaml` beside that script."""
+differs as in setting A is listed there alone; the settings that are equal are in `as_published.yaml` beside that script."""
 
 
 class Row(NamedTuple):
