@@ -23,8 +23,8 @@ ABOUT = f"""# As published, setting for setting
 
 After this page you know what each of our configs of the paper's runs sets as the official release does, and what differs.
 
-`PYTHONPATH=. python examples/studies/as_published.py` writes this page, and a test holds our configs to it. Theirs are the files of the
-[release]({TABLE["release"]}), at the commit that each table names; *workflow* is their code. Tables have what differs, and what
+`PYTHONPATH=. python examples/studies/as_published.py` writes this page, and a test holds our configs to it. Theirs are the files of
+the [release]({TABLE["release"]}), at the commit that each table names; *workflow* is their code. Tables have what differs, and what
 differs as in setting A is listed there alone; the settings that are equal are in `as_published.yaml` beside that script."""
 
 
