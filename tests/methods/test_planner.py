@@ -7,6 +7,7 @@ from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles.base import Shown
@@ -95,10 +96,8 @@ def test_a_world_that_breaks_where_a_plan_is_asked_for_costs_the_lifecycle_alone
 
 
 def test_words_that_the_policy_does_not_know_are_laid_to_the_program():
-    (group, _) = live(program=PlanAndSolve(), siblings=1)
-    failed = group.lifecycles[0].episodes[0]
-    assert failed.status is EpisodeStatus.FAILED
-    assert "PlanAndSolve" in failed.error
+    with pytest.raises(ConfigError, match=r"data\.program is PlanAndSolve, whose words\(\) says the word"):
+        live(program=PlanAndSolve(), siblings=1)
     assert {"Do", "plan"} <= set(PlanAndSolve().words())
 
 
