@@ -1,6 +1,6 @@
 """Keeps what was played: lifecycles as JSON lines, to be read, or replayed into the same advantages; and as Parquet tables.
 
-What `test` plays becomes `evaluation.json`. Beside those of training stands what the training forward gave their tokens.
+Beside those of training stands what the training forward gave their tokens.
 """
 
 import logging
@@ -8,19 +8,16 @@ import random
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from cod_lightning.callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
 from cod_lightning.errors import FAULT_LOG, DataError
-from cod_lightning.evaluation.suite import OF_TRAINED
 from cod_lightning.files import without_link, write_whole
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
@@ -270,47 +267,3 @@ class LifecycleTable(RolloutCallback):
         run = Path(self._trainer.default_root_dir).resolve().name
         self._writers[label] = TableWriter(lifecycles_file(self._trainer, label, "parquet"), run=run)
         return self._writers[label]
-
-
-if TYPE_CHECKING:
-    from cod_lightning.evaluation.results import PlayedCondition
-
-
-class Evaluation(Callback):
-    """Keeps the outcomes of every suite and condition and rewrites `evaluation.json` after each pass of `test`.
-
-    One object lives through several passes (the trained policy, then the references, then the warm start), so that they can
-    be paired.
-
-    Args:
-        by_checkpoint: Whether several checkpoints are tested, and each gets results of its own.
-    """
-
-    def __init__(self, by_checkpoint: bool = False) -> None:
-        self.played: list[PlayedCondition] = []
-        self.by_checkpoint = by_checkpoint
-        self.policy: str | None = None
-        """Name of what is played where nothing was trained."""
-
-    def on_test_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: "PlayedCondition",
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        trained = batch.condition.kind in OF_TRAINED
-        checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
-        self.played.append(replace(batch, checkpoint=checkpoint, policy=self.policy))
-
-    def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Everything played so far goes to the files, each in one replace."""
-        from cod_lightning.evaluation.packs_file import write_packs
-        from cod_lightning.evaluation.results import write_results
-
-        if trainer.is_global_zero:
-            root = Path(trainer.default_root_dir)
-            write_results(root / "evaluation.json", self.played, by_checkpoint=self.by_checkpoint)
-            write_packs(root / "evaluation_packs.parquet", self.played)

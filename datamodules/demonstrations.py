@@ -15,7 +15,8 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism, Scripted
 from cod_lightning.credit.table import episode_table, facts_of
-from cod_lightning.datamodules.items import ItemDataModule, check_ids, check_prompts, first_pack, unplayable
+from cod_lightning.datamodules.checks import check_ids, check_prompts, first_pack, unplayable
+from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, Players, TextEnv, beside
 from cod_lightning.errors import ConfigError, answering

@@ -1,37 +1,19 @@
-"""What both DataModules are: loaders of sealed items, the words of a policy, and what `data` refuses by its keys alone.
+"""The DataModule whose loaders yield sealed items."""
 
-Combinations with the objective are refused in `modules/checks.py`.
-"""
-
-import copy
-import random
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 import torch
 
-from cod_lightning.contexts.base import Budget, ContextMechanism, Words
-from cod_lightning.engines.base import Engine, Served
-from cod_lightning.envs.base import Players, Reference, TextEnv, Tools, Vocabulary, beside
+from cod_lightning.contexts.base import ContextMechanism, Words
+from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.lifecycles import Program, asks, outline
+from cod_lightning.lifecycles import Program
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch
-from cod_lightning.rewards import Rewards, SiblingReward
-from cod_lightning.rollout.asked import first_ids
-from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import thought_marks
-from cod_lightning.rollout.episode import check_hooks
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.stream import Sealed
-from cod_lightning.types import EpisodeKind, Message, Pack, Split, text_of
-
-if TYPE_CHECKING:
-    from cod_lightning.rollout.player import Player
 
 
 class ItemDataModule(L.LightningDataModule):
@@ -77,6 +59,8 @@ class ItemDataModule(L.LightningDataModule):
             expected, remedy = "one whose words() is empty, since the policy reads sentences", "Set protocol=natural."
             raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
         if self._sentences is None:
+            from cod_lightning.datamodules.sentences import sentences  # its players, which most policies do without
+
             self._sentences = sentences(self.env, self.context)
         return self._sentences
 
@@ -95,197 +79,3 @@ class ItemDataModule(L.LightningDataModule):
         """Open the seal; training batches move to the device, groups of lifecycles are records and stay."""
         item = batch.item if isinstance(batch, Sealed) else batch
         return item.to(device) if isinstance(item, Batch) else item
-
-
-def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
-    """No part compares siblings where attempts, which have none, count beside them, or where siblings do not solve the tasks of a
-    pack in their order: each proposes its own, or solves one again."""
-    for key, part in rewards.items():
-        others = any(ask.chooses_task for ask in asks(program, pack_size))
-        solves = [step for step in outline(program, pack_size) if step.kind is EpisodeKind.SOLVE]
-        others = others or any(step.task != step.position for step in solves)
-        if isinstance(part, SiblingReward) and (program.beside or others):
-            expected = f"none with data.program={type(program).__name__}, whose attempts or tasks siblings do not share"
-            raise ConfigError(f"data.rewards.{key}", type(part).__name__, expected, "Leave out one of the two.")
-
-
-def check_staleness(data: Any, ranks: int) -> None:
-    """What rollouts that are played beside training need of the RolloutDataModule."""
-    staleness, resample, most = data.max_staleness, data.resample_packs, int(ranks == 1)
-    source = type(data.packs.source).__name__
-    for refuses, expected in (
-        (data.engine.sleeps, "0 with data.engine.sleep, since the engine serves while training goes on"),
-        (data.packs.collects, f"0 with {source}, whose lifecycles another process plays"),
-        (
-            resample and staleness > most,
-            f"at most {most} with data.resample_packs={resample} on {ranks} ranks: packs are replaced once a rollout is over",
-        ),
-    ):
-        if staleness and refuses:
-            raise ConfigError("data.max_staleness", staleness, expected, "Lower it, or leave the other out.")
-    if data.buffer is not None and (staleness < 2 or data.packs.learns):
-        expected = "null with data.max_staleness below 2, or with a source that learns of every rollout in its order"
-        raise ConfigError("data.buffer", "PriorityBuffer", expected, "Set data.max_staleness 5 and source=Uniform.")
-
-
-def check_trainable(engine: Engine) -> None:
-    """Refuse an engine that has neither the policy's weights nor log-probabilities of what it sampled."""
-    if not engine.has_weights:
-        expected = (
-            "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
-        )
-        remedy = "Use test, validate, predict or deploy; or choose engine=TransformersEngine and a policy with weights."
-        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
-
-
-def check_pair(engine: Engine, policy: Policy) -> None:
-    """Engine and policy both have weights, or both have none; all adapters are served."""
-    if engine.has_weights != policy.has_weights:
-        expected = f"an engine {'with' if policy.has_weights else 'without'} weights, as {type(policy).__name__} is"
-        remedy = "Choose engine=OpenAIEngine together with model.policy=EndpointPolicy, or neither."
-        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
-    if policy.adapter_kinds and not engine.serves_several_adapters:
-        expected = "an engine that serves several adapters, with model.policy.adapters=by_role"
-        remedy = "Choose engine=TransformersEngine or engine=VLLMEngine, or set model.policy.adapters to shared."
-        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
-
-
-def check_media(engine: Engine, env: TextEnv, key: str = "data.engine") -> None:
-    """Refuse an engine that reads no images where an environment shows them."""
-    if env.traits.shows_images and not engine.takes_media:
-        expected = f"an engine that takes media, since {type(env).__name__} shows images"
-        raise ConfigError(
-            key, type(engine).__name__, expected, "OpenAIEngine is one; or choose an environment in text."
-        )
-
-
-def asked_of(policy: Policy) -> Served:
-    """What an engine is to serve of the policy."""
-    dtype = str(policy.dtype).removeprefix("torch.")
-    return Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype, config=policy.config)
-
-
-def check_baseline(baseline: Engine | None) -> None:
-    """Refuse an engine that would take the policy's weights."""
-    if baseline is not None and baseline.has_weights:
-        expected = "an engine whose model is somewhere else, such as cod_lightning.engines.openai.OpenAIEngine"
-        raise ConfigError("data.baseline", type(baseline).__name__, expected, "data.engine is the policy's own.")
-
-
-def check_names(suites: Sequence[str]) -> None:
-    """Refuse two suites of one name."""
-    if twice := sorted({name for name in suites if suites.count(name) > 1}):
-        remedy = "Rename one: evaluation.json keeps them by name."
-        raise ConfigError("data.suites", ", ".join(twice), "names that occur once", remedy)
-
-
-def check_turns(stop_strings: Sequence[str], thinking_budget: int | None, chat: Chat) -> None:
-    """What ends a turn, and a thought, can be written by the policy."""
-    for text in stop_strings:
-        if not text or chat.unknown_word(text):
-            expected = "texts that the policy can write, none of them empty"
-            raise ConfigError("data.stop_strings", repr(text), expected, "Leave it out.")
-    if thinking_budget is not None:
-        thought_marks(chat)
-
-
-def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
-    """The refusal of an environment or a context mechanism that raises before anything is trained."""
-    name = "env" if isinstance(part, TextEnv) else "context"
-    return ConfigError(f"data.{name}", type(part).__name__, expected, f"`check --{name}` says what it breaks.")
-
-
-def first_pack(env: TextEnv, num_tasks: int, seed: int, index: int = 0) -> Pack:
-    """The first pack of the training, or one of the next."""
-    with answering(partial(unplayable, env), "an environment that draws packs"):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=seed)
-        if not isinstance(pack, Pack):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"sample_pack() gave a {type(pack).__name__}, not a Pack")
-        return pack
-
-
-def check_ids(env: TextEnv, first: Pack, seed: int) -> None:
-    """The pack after the first one has another id, by which packs are known."""
-    if first.id == first_pack(env, len(first), seed, 1).id:
-        expected = f"an environment whose packs have ids of their own; the first two are both {first.id!r:.80}"
-        raise ConfigError("data.env", type(env).__name__, expected, "Put split, seed and index into the Pack's id.")
-
-
-def check_prompts(
-    env: TextEnv,
-    context: ContextMechanism,
-    program: Program,
-    pack: Pack,
-    chat: Chat,
-    window: int,
-    max_new_tokens: int,
-) -> None:
-    """First prompts, of a task and of texts for which the program asks, are in words that the policy knows, and fit with a response
-    and what the context budgets into the window."""
-    beside(context, Budget).check(window, max_new_tokens)
-    check_hooks(env, context)
-    with answering(partial(unplayable, env), "an environment that begins a task"):
-        world = copy.deepcopy(env)
-        begun, _ = world.reset(options={"task": pack.tasks[0]})
-        observation = text_of(begun)
-        rules, tools = world.rules, beside(world, Tools).schemas
-        texts = {"reset()": observation, "rules": rules}
-        for ask in asks(program, len(pack)):
-            ask.check(world)
-            see_known(ask.request, chat, program, "words()")
-            texts[type(ask).__name__] = ask.message(world, observation)
-        world.close()
-        for name, text in texts.items():
-            if not isinstance(text, str):
-                raise TypeError(f"{name} gave a {type(text).__name__}, not a text")
-    for name, text in texts.items():
-        see_known(text, chat, env, name)
-    see_sentences(env, context, chat)
-    if word := chat.unknown_word(chat.system_prompt):
-        expected = f"words that the policy knows, not {word!r}"
-        raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
-    asked = [(f"the prompt for {name}", text, ()) for name, text in list(texts.items())[2:]]
-    for what, text, schemas in [("a first prompt", observation, tools), *asked]:
-        with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
-            system = context.prepare(context.empty(), rules, text).system
-        see_known(system, chat, context, "prepare()")
-        prompt = len(first_ids(chat, system, text, schemas))
-        if (needed := prompt + max_new_tokens) > window:
-            expected = f"at least {needed}: {what} of {prompt} tokens and data.max_new_tokens={max_new_tokens}"
-            raise ConfigError("model.policy.window", window, expected, "Raise it, or lower data.max_new_tokens.")
-
-
-_NUM_PACKS = 64
-_PACK_SIZE = 4
-
-
-def sentences(env: TextEnv, context: ContextMechanism) -> tuple[str, ...]:
-    """All messages and responses of the scripted and the random player in lifecycles through training packs, sorted.
-
-    They depend on environment and context alone, not on a run's seed and sizes nor on how good its demonstrations are, so
-    that a warm start, its training and every later test have one tokenizer.
-    """
-    from cod_lightning.rollout.player import Player
-
-    said: dict[str, None] = {}
-    with answering(
-        partial(unplayable, env), "an environment with reference players, from whose sentences pieces are made"
-    ):
-        for index in range(_NUM_PACKS):
-            pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=_PACK_SIZE)
-            for kind in (Reference.SCRIPTED, Reference.RANDOM):
-                _play(env, context, pack, Player(beside(env, Players).reference(kind, pack), context), said)
-    return tuple(sorted(said))
-
-
-def _play(env: TextEnv, context: ContextMechanism, pack: Pack, player: "Player", said: dict[str, None]) -> None:
-    """Play one lifecycle and add what is said in it."""
-
-    def reply(messages: Sequence[Message], rng: random.Random) -> str:
-        response = player.reply(messages, rng)
-        said.update(dict.fromkeys((*(message.content for message in messages), response)))
-        return response
-
-    from cod_lightning.evaluation.references import replying_sampler
-
-    run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=replying_sampler(reply)))

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lightning.pytorch.trainer.states import TrainerFn
 
 from cod_lightning.contexts.base import ContextMechanism, Stored, beside
-from cod_lightning.datamodules.items import (
-    ItemDataModule,
+from cod_lightning.datamodules.checks import (
     asked_of,
     check_baseline,
     check_ids,
@@ -25,6 +24,7 @@ from cod_lightning.datamodules.items import (
     check_turns,
     first_pack,
 )
+from cod_lightning.datamodules.items import ItemDataModule
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_num_tasks
@@ -42,7 +42,7 @@ from cod_lightning.rollout.group import run_group, run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
-from cod_lightning.training.played import PriorityBuffer
+from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.scorers import FrozenRole, Played

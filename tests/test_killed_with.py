@@ -23,7 +23,7 @@ LEVERS = {
 }
 MIXTURE = {"class_path": "cod_lightning.envs.mixture.Mixture", "init_args": {"worlds": LEVERS}}
 BUFFER = {
-    "class_path": "cod_lightning.training.played.PriorityBuffer",
+    "class_path": "cod_lightning.training.priority_buffer.PriorityBuffer",
     "init_args": {"sigma": 4.0, "rollouts_per_sync": 2, "rollouts_begun": 3},
 }
 BANDIT = (

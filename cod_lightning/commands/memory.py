@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.datamodules.items import first_pack
+from cod_lightning.datamodules.checks import first_pack
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy

@@ -15,7 +15,7 @@ from cod_lightning.clients.access import key_of
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.train import ElsewhereCLI, made
-from cod_lightning.datamodules.items import asked_of, check_pair
+from cod_lightning.datamodules.checks import asked_of, check_pair
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.client import ServerClient

@@ -31,7 +31,7 @@ from cod_lightning.commands.lightning_cli import CodCLI, Options, start
 from cod_lightning.commands.parser import program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.datamodules.items import check_pair, check_staleness, check_trainable
+from cod_lightning.datamodules.checks import check_pair, check_staleness, check_trainable
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules import GRPOModule

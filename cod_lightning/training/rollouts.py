@@ -23,12 +23,12 @@ from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.played import (
     PlayedPack,
     PlayedRollout,
-    PriorityBuffer,
     own_groups,
     restored,
     saved,
     table_of,
 )
+from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack

@@ -7,7 +7,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
-from cod_lightning.datamodules.items import first_pack
+from cod_lightning.datamodules.checks import first_pack
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers

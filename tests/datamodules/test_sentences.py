@@ -9,7 +9,7 @@ import torch
 from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
-from cod_lightning.datamodules.items import sentences
+from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs import code_labels
 from cod_lightning.envs.facts import QuotingDials

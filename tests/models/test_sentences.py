@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.datamodules.items import sentences
+from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Players, beside
 from cod_lightning.envs.levers import Levers

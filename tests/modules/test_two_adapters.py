@@ -8,7 +8,7 @@ from msgspec import structs
 from cod_lightning.adapters import adapter_weights, adapters_by_name, choose_adapter, without_adapter
 from cod_lightning.callbacks import WeightSync
 from cod_lightning.credit.table import kind_id
-from cod_lightning.datamodules.items import check_pair
+from cod_lightning.datamodules.checks import check_pair
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, DataError, EngineFailure, EngineMismatch

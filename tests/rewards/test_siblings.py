@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.datamodules.items import check_siblings
+from cod_lightning.datamodules.checks import check_siblings
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused

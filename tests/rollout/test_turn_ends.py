@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from cod_lightning.datamodules.items import check_turns
+from cod_lightning.datamodules.checks import check_turns
 from cod_lightning.engines.base import Request, TurnEnd, cut
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.engines.transformers import TransformersEngine

@@ -14,7 +14,7 @@ import torch
 
 from cod_lightning.callbacks.throughput import Staleness, Throughput
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.datamodules.items import check_staleness
+from cod_lightning.datamodules.checks import check_staleness
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError, EngineRefused, Stopped, TooManyFailures

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from cod_lightning.datamodules.items import check_staleness
+from cod_lightning.datamodules.checks import check_staleness
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.played import PriorityBuffer
+from cod_lightning.training.priority_buffer import PriorityBuffer
 from tests.training.test_ahead import UPDATES, Noting, fit, made
 
 BOUND = 20

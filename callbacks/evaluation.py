@@ -1,0 +1,53 @@
+"""Collects what `test` plays and writes it down: `evaluation.json`, and the table a person reads."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+from cod_lightning.evaluation.suite import OF_TRAINED
+
+if TYPE_CHECKING:
+    from cod_lightning.evaluation.results import PlayedCondition
+
+
+class Evaluation(Callback):
+    """Keeps the outcomes of every suite and condition and rewrites `evaluation.json` after each pass of `test`.
+
+    One object lives through several passes (the trained policy, then the references, then the warm start), so that they can
+    be paired.
+
+    Args:
+        by_checkpoint: Whether several checkpoints are tested, and each gets results of its own.
+    """
+
+    def __init__(self, by_checkpoint: bool = False) -> None:
+        self.played: list[PlayedCondition] = []
+        self.by_checkpoint = by_checkpoint
+        self.policy: str | None = None
+        """Name of what is played where nothing was trained."""
+
+    def on_test_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: "PlayedCondition",
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        trained = batch.condition.kind in OF_TRAINED
+        checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
+        self.played.append(replace(batch, checkpoint=checkpoint, policy=self.policy))
+
+    def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Everything played so far goes to the files, each in one replace."""
+        from cod_lightning.evaluation.packs_file import write_packs
+        from cod_lightning.evaluation.results import write_results
+
+        if trainer.is_global_zero:
+            root = Path(trainer.default_root_dir)
+            write_results(root / "evaluation.json", self.played, by_checkpoint=self.by_checkpoint)
+            write_packs(root / "evaluation_packs.parquet", self.played)
