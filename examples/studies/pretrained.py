@@ -134,10 +134,11 @@ What seed 3 wrote in a pack of words never seen, where glacier gives maroon and 
 ## Limits
 
 - Cut off in its evaluation: no warm start at T=0.3 and T=1, and none on words never seen. 41 updates are no end.
-- **One seed on one CPU core unlearned to note**, as seed 2 did (`bf16-mixed`, 64 lifecycles a rollout, stopped after 16 updates): of the
-  facts seen its warm start notes .12 at T=1, and .17, .04, .06 after 4, 8 and 12 updates. In the first rollout tasks after a true note
-  pay .467 and others .440 (20 and 69 rewrites): so few notes tell reward less than its noise hides. `configs/pretrained.yaml`
-  demonstrates .5 of the facts since then; all figures here are of .3 (`--data.env.teacher.note_accuracy 0.3`).
+- **One seed on one CPU core unlearned to note**, as seed 2 did (`bf16-mixed`, 64 lifecycles a rollout, stopped after 16 updates):
+  of the facts seen its warm start notes .12 at T=1, and .17, .04, .06 after 4, 8 and 12 updates. In the first rollout tasks after
+  a true note pay .467 and others .440 (20 and 69 rewrites): so few notes tell reward less than its noise hides.
+  `configs/pretrained.yaml` demonstrates .5 of the facts since then; all figures here are of .3 (`--data.env.teacher.note_accuracy
+  0.3`).
 - On that core 100 updates of the warm start take 38 minutes, a rollout 195 to 250 s, an update of 16 lifecycles 55 to 90 s.
 - A second, harder world and three seeds on the CPU are **not measured**.
 """
