@@ -28,18 +28,21 @@ class FaultyLevers(WrappedWorld):
         faults: What happens where `(index - 1) % every` is the fault's place in the list: raises, hangs, dies, sleeps, none.
         every: Length of the round.
         blocking: Whether threads play them.
+        split: Whose packs have faults.
     """
 
-    def __init__(self, faults: tuple[str, ...] = (), every: int = 1, blocking: bool = False) -> None:
+    def __init__(
+        self, faults: tuple[str, ...] = (), every: int = 1, blocking: bool = False, split: Split = Split.TRAIN
+    ) -> None:
         super().__init__(Levers(protocol="compact"))
         self.world.traits = Traits(blocking=blocking)
-        self.faults, self.every = faults, every
+        self.faults, self.every, self.split = faults, every, split
         self._fault, self._at_step = "", False
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         pack = self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
         place = (index - 1) % self.every
-        if split is not Split.TRAIN or place >= len(self.faults):
+        if split is not self.split or place >= len(self.faults):
             return pack
         marked = (index // self.every) % num_tasks
         tasks = tuple(_marked(t, self.faults[place], index) if n == marked else t for n, t in enumerate(pack.tasks))

@@ -529,10 +529,12 @@ MEMBER = '''    REFLECT = "reflect"
 '''
 METHOD = """
     async def reflect(self, solved: Episode) -> Episode:
-        return await self._episode(EpisodeKind.REFLECT, solved.position, partial(self._reflect, solved))
+        async def play(env: TextEnv, who: str) -> Episode:
+            updated = await run_update_episode(env, solved, self.setting, who)
+            self.previous, self.state = self.state, updated.state_after
+            return structs.replace(updated, kind=EpisodeKind.REFLECT)
 
-    async def _reflect(self, solved: Episode, env: TextEnv, who: str) -> Episode:
-        return structs.replace(await self._rewrite(solved, env, who), kind=EpisodeKind.REFLECT)
+        return await self._episode(EpisodeKind.REFLECT, solved.position, play)
 """
 
 
@@ -542,7 +544,7 @@ def test_a_third_kind_of_episode_needs_a_member_a_method_of_the_agent_and_a_prog
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     types, lifecycle = tmp_path / "cod_lightning" / "types.py", tmp_path / "cod_lightning" / "rollout" / "lifecycle.py"
     insert(types, '    """One rewrite of the context."""\n', MEMBER)
-    insert(lifecycle, "        return updated\n", METHOD)
+    insert(lifecycle, "        return await self._episode(EpisodeKind.UPDATE, solved.position, play)\n", METHOD)
     (tmp_path / "reflecting.py").write_text(
         "from dataclasses import dataclass\n"
         "from cod_lightning.lifecycles import Program\n\n"

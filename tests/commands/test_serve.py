@@ -132,7 +132,6 @@ def test_no_server_outlives_what_started_it(tmp_path, base):
     ("more", "message"),
     [
         ([], "data.engine is TransformersEngine; expected VLLMServerEngine"),
-        (["engine=VLLMServerEngine", "--port", "70000"], "--port is 70000"),
         (
             ["engine=VLLMServerEngine"],
             r"export VLLM_API_KEY=$(openssl rand -hex 32) here, and the same for the training.",

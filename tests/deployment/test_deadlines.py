@@ -105,7 +105,7 @@ def test_an_environment_that_hangs_in_its_worker_costs_its_task(tmp_path):
 
 
 BASE = ["deploy", "--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--trainer.accelerator", "cpu"]
-FAULTY = "{class_path: tests.faulty_worlds.FaultyLevers, init_args: {faults: [hangs], every: 2}}"
+FAULTY = "{class_path: tests.faulty_worlds.FaultyLevers, init_args: {faults: [hangs], every: 2, split: TEST}}"
 
 
 def deployed(state, *more):

@@ -148,11 +148,9 @@ def test_a_response_that_is_spelled_in_letters_leaves_the_tokens_of_prompts_whol
     assert len(before) == 4
 
 
-def test_a_tokenizer_that_is_not_there_and_a_window_of_nothing_are_named():
+def test_a_tokenizer_that_is_not_there_is_named():
     with pytest.raises(DataError, match=r"model\.policy\.tokenizer_path is nowhere/at/all"):
         EndpointPolicy(tokenizer_path="nowhere/at/all").tokenizer(())
-    with pytest.raises(ConfigError, match=r"model\.policy\.window is 0"):
-        EndpointPolicy(window=0)
 
 
 def test_a_model_that_is_elsewhere_computes_nothing():
