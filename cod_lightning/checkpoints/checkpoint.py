@@ -152,7 +152,7 @@ class _RunConfig(Struct):
 
 
 class _Content(Struct):
-    """What is read of a checkpoint, beside what Lightning reads; whoever wrote it may have written anything."""
+    """What is read of a checkpoint, beside what Lightning reads; a file of others may hold anything."""
 
     cod_lightning: dict[str, Any]
     global_step: Annotated[int, Meta(ge=0)] = 0
