@@ -146,9 +146,8 @@ def _convert(file: GGUFFile, folder: Path) -> None:
     built.save_pretrained(folder)
     config.architectures, config.dtype = [type(skeleton(config)).__name__], "float32"
     config.save_pretrained(folder)
-    ends = {vocabulary.special["eos"], file.values.get("tokenizer.ggml.eot_token_id", vocabulary.special["eos"])}
     special = {f"{name}_token_id": vocabulary.special.get(name) for name in ("bos", "pad")}
-    GenerationConfig(eos_token_id=sorted(ends), **special).save_pretrained(folder)
+    GenerationConfig(eos_token_id=sorted(vocabulary.ends), **special).save_pretrained(folder)
     _check_read(built, folder)
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
