@@ -28,7 +28,6 @@ _OF_A_RUN = (
     "evaluation.json",
     "evaluation_packs.parquet",
     "report.html",
-    "metrics-*.csv",
     "tensorboard/events.out.tfevents.*",
     "lifecycles/train*",
     "lifecycles/validation*",

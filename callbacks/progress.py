@@ -10,7 +10,7 @@ import lightning as L
 from lightning.pytorch.callbacks.progress.progress_bar import ProgressBar
 from lightning.pytorch.trainer.states import TrainerFn
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, ProgressColumn, Task
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
@@ -20,31 +20,27 @@ from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.terminal import Screen
-from cod_lightning.types import Episode, EpisodeKind, Lifecycle
+from cod_lightning.types import Episode, Lifecycle
 
 
 class Tally:
-    """What came of a rollout so far.
+    """The successes of a rollout so far.
 
     Args:
         label: Which rollout.
-        num_lifecycles: How many it has.
-        num_tasks: N, tasks of each.
+        num_tasks: N, tasks of each of its lifecycles.
     """
 
-    def __init__(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
-        self.label, self.num_lifecycles, self.num_tasks = label, num_lifecycles, num_tasks
-        self.began = time.monotonic()
-        self.failed = self.played = 0
-        """Lifecycles, and solve episodes that have ended, those of lifecycles under way included."""
+    def __init__(self, label: str, num_tasks: int) -> None:
+        self.label, self.failed = label, 0
         self.outcomes: list[list[bool]] = [[] for _ in range(num_tasks)]
-        """[N] successes of lifecycles that have ended: the same ones at every position, or short ones would count more."""
+        """[N] of lifecycles that have ended: the same ones at every position, or short ones would count more."""
 
     def count(self, lifecycle: Lifecycle) -> None:
         """Add one lifecycle that has ended; solve episodes without an outcome count for nothing."""
         self.failed += lifecycle.failed
         for episode in lifecycle.solves:
-            if episode.success is not None and episode.position < self.num_tasks:  # a program may solve more tasks
+            if episode.success is not None and episode.position < len(self.outcomes):  # a program may solve more
                 self.outcomes[episode.position].append(episode.success)
 
     @property
@@ -67,19 +63,26 @@ class _Text(ProgressColumn):
 
 
 class Display(Bars):
-    """Bars of the run and of the rollout that runs, and below them lines by name."""
+    """Bars of the run, of the rollout and of the update that is under way, and below them lines by name."""
 
     def __init__(self, console: Console) -> None:
         drawn = console.is_terminal and not console.is_dumb_terminal
         self.lines: dict[str, str] = {}
+        self.bars: dict[str, TaskID] = {}
         columns = (_Label(), BarColumn(24), _Text())
         super().__init__(*columns, console=console, disable=not drawn, refresh_per_second=4)
 
-    def begin(self, name: str, unit: str, total: int | None, done: int = 0, *, below: int = 0) -> None:
-        """Show this bar below so many of those that there are; `total` is None where it has no end in sight."""
-        for old in self.tasks[below:]:
-            self.remove_task(old.id)
-        self.add_task(name, total=total, completed=done, first=done, unit=unit, failed=0)
+    def begin(self, name: str, unit: str, total: int | None, done: int = 0) -> None:
+        """Begin this bar, or begin it anew; `total` is None where it has no end in sight."""
+        how: Any = {"total": total, "completed": done, "first": done, "unit": unit, "failed": 0}
+        if name in self.bars:
+            self.reset(self.bars[name], **how)
+        else:
+            self.bars[name] = self.add_task(name, **how)
+
+    def so_far(self, name: str) -> str:
+        """How far this bar is."""
+        return so_far(next(one for one in self.tasks if one.id == self.bars[name]))
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield self.make_tasks_table(self.tasks)
@@ -92,7 +95,8 @@ class Display(Bars):
 def so_far(task: Task) -> str:
     """`120/480 updates  2:00, 6:00 left`, by the mean pace since it began; a resumed run begins above 0."""
     done = f"{int(task.completed):,}" + ("" if task.total is None else f"/{int(task.total):,}")
-    spent, passed = task.elapsed or 0.0, task.completed - task.fields["first"]
+    passed = task.completed - task.fields["first"]
+    spent = task.elapsed or 0.0 if task.finished_time is None else task.finished_time
     left = (
         "" if task.total is None or passed <= 0 else f", {clock(spent / passed * (task.total - task.completed))} left"
     )
@@ -163,7 +167,8 @@ class Progress(ProgressBar, RolloutObserver):
         self.tally: Tally | None = None
         self._enabled = True
         self._said_at = 0.0
-        self._update_began, self._rows_done, self._num_rows = 0.0, 0, 0
+        self._name = ""
+        """Of the run's bar."""
 
     # ------------------------------------------------------------------ life
 
@@ -207,18 +212,20 @@ class Progress(ProgressBar, RolloutObserver):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        self._update_began, self._rows_done, self._num_rows = time.monotonic(), 0, len(batch)
+        if self.display is not None and hasattr(pl_module, "add_row_listener"):
+            self.display.begin("update", "rows", len(batch))
 
     def _rows_trained(self, part: Batch, _: Any) -> None:
         """A micro-batch has gone forward and backward. Rows without an advantage are left out, so that an update may end early."""
-        self._rows_done += len(part)
-        self._pulse("training", _within(self._rows_done, self._num_rows, "rows", self._update_began))
+        if self.display is not None:
+            self.display.advance(self.display.bars["update"], len(part))
+            self._pulse("update", self.display.so_far("update"))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if self.display is not None:
-            self.display.update(self.display.tasks[0].id, completed=_updates_done(trainer))
+            self.display.update(self.display.bars[self._name], completed=_updates_done(trainer))
             self.display.lines["train"] = said = train_summary(trainer.callback_metrics)
             self._pulse("train", said)
 
@@ -256,7 +263,7 @@ class Progress(ProgressBar, RolloutObserver):
         dataloader_idx: int = 0,
     ) -> None:
         if self.display is not None:
-            self.display.advance(self.display.tasks[0].id)
+            self.display.advance(self.display.bars[self._name])
             if self.tally is not None:
                 self._plain(self.tally.label, success_text(self.tally.success))
 
@@ -267,25 +274,19 @@ class Progress(ProgressBar, RolloutObserver):
 
     def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
         if self.display is not None:
-            self.tally = Tally(label, num_lifecycles, num_tasks)
-            self.display.begin("rollout", "lifecycles", num_lifecycles, below=1)
+            self.tally = Tally(label, num_tasks)
+            self.display.begin("rollout", "lifecycles", num_lifecycles)
             self.display.lines |= {"playing": label, "success": success_text(self.tally.success)}
 
     def episode(self, episode: Episode) -> None:
-        if (tally := self.tally) is not None and episode.kind is EpisodeKind.SOLVE:
-            tally.played += 1
-            total = tally.num_lifecycles * tally.num_tasks
-            self._pulse(f"rollout {tally.label}", _within(tally.played, total, "tasks", tally.began))
+        if self.display is not None and self.tally is not None:
+            self._pulse(f"rollout {self.tally.label}", self.display.so_far("rollout"))
 
     def lifecycle(self, lifecycle: Lifecycle) -> None:
         if self.display is not None and self.tally is not None:
             self.tally.count(lifecycle)
-            self.display.update(self.display.tasks[-1].id, advance=1, failed=self.tally.failed)
+            self.display.update(self.display.bars["rollout"], advance=1, failed=self.tally.failed)
             self.display.lines["success"] = success_text(self.tally.success)
-
-    def end(self) -> None:
-        if self.display is not None and self.tally is not None:
-            self.display.stop_task(self.display.tasks[-1].id)
 
     # ------------------------------------------------------------------ display
 
@@ -295,7 +296,7 @@ class Progress(ProgressBar, RolloutObserver):
         if self.display is None:
             self.display = Display(self.console)
             self.display.start()
-        self._said_at = time.monotonic()
+        self._name, self._said_at = name, time.monotonic()
         self.display.begin(name, unit, total, done)
 
     def _stop(self) -> None:
@@ -307,18 +308,12 @@ class Progress(ProgressBar, RolloutObserver):
         """One line of a log, where nothing is drawn."""
         if self.display is not None and self.display.disable and text:
             self._said_at = time.monotonic()
-            self.print(f"{so_far(self.display.tasks[0])}  {name}: {text}")
+            self.print(f"{self.display.so_far(self._name)}  {name}: {text}")
 
     def _pulse(self, name: str, text: str) -> None:
         """One line of a log, unless there was one lately."""
         if time.monotonic() - self._said_at >= self.line_every_s:
             self._plain(name, text)
-
-
-def _within(done: int, total: int, unit: str, began: float) -> str:
-    """`12/128 tasks, 1:20 left` by the mean pace since it began."""
-    left = (time.monotonic() - began) / max(1, done) * max(0, total - done)
-    return f"{done:,}/{total:,} {unit}, {clock(left)} left"
 
 
 def _updates_done(trainer: L.Trainer) -> int:

@@ -6,7 +6,6 @@ Beside those of training stands what the training forward gave their tokens.
 import logging
 import random
 import sys
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from torch import Tensor
 
 from cod_lightning.callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
-from cod_lightning.errors import FAULT_LOG, DataError
-from cod_lightning.files import without_link, write_whole
+from cod_lightning.errors import FAULT_LOG
+from cod_lightning.files import without_link
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
 from cod_lightning.ranges import Natural
@@ -28,6 +27,8 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 
 _MOST_TRACEBACKS, _LONGEST_TRACEBACK = 100, 20_000
+_DIGITS = 7
+"""Of a log-prob behind the point; float32 holds no more of one below -1."""
 
 
 class Transcripts(RolloutCallback):
@@ -148,13 +149,11 @@ class LogprobWriter:
         """All rows of the update that is under way."""
 
     def begin(self) -> None:
-        """When a training starts: leave no line of an earlier run, nor of updates that a resumed run will do again."""
-        path, done = self._path, self._trainer.global_step
-        kept = list(_lines_before(path, done)) if self._trainer.ckpt_path is not None and path.exists() else []
-        if not kept:
-            path.unlink(missing_ok=True)
-            return
-        write_whole(path, b"".join(kept))
+        """When a training starts: leave no line of an earlier run. Of an update that is done again, the later line counts."""
+        if self._trainer.ckpt_path is None:
+            self._path.unlink(missing_ok=True)
+        elif self._path.exists():
+            self._append([""])  # ends a line that was torn
 
     def follow(self, step: int, packs: Iterable[str]) -> None:
         """Write down what becomes of these packs, played at this step; earlier rollouts have been trained on by now."""
@@ -185,7 +184,7 @@ class LogprobWriter:
                     updates=self._trainer.global_step - step,
                     digest=digest(ids),
                     advantage=round(sum(advantages) / len(advantages), 6),
-                    logprobs=array("f", values),
+                    logprobs=[round(value, _DIGITS) for value in values],
                 )
 
     def _append(self, lines: Iterable[str]) -> None:
@@ -211,15 +210,3 @@ def _episodes(
         for own, more in zip(found.setdefault(tuple(key), ([], [], [])), its, strict=True):
             own.extend(more.tolist())
     return found
-
-
-def _lines_before(path: Path, num_updates: int) -> Iterator[bytes]:
-    """The whole lines of updates before that one."""
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                record = policy_logprobs.load(line)
-            except DataError:
-                continue
-            if record.step + record.updates < num_updates and line.endswith(b"\n"):
-                yield line

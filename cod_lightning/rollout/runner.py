@@ -221,7 +221,3 @@ class RolloutRunner(RolloutMonitor):
     def lifecycle(self, lifecycle: Lifecycle) -> None:
         for observer in list(self._observers):
             observer.lifecycle(lifecycle)
-
-    def end(self) -> None:
-        for observer in list(self._observers):
-            observer.end()
