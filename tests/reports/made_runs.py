@@ -103,8 +103,6 @@ def write_evaluation(folder: Path) -> None:
                 "best_temperature": 0.3,
                 "mean_difference": 0.1,
                 "ci95": [0.05, 0.15],
-                "gain_difference": 0.2,
-                "gain_ci95": [0.1, 0.3],
             },
         },
         "figures": {
