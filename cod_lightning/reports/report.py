@@ -82,7 +82,7 @@ def file_facts(
     episodes = [one for life in lives for one in life["episodes"]]
     sampled = [turn for one in episodes for turn in one["turns"] if turn["logprobs"]]
     words = sum(
-        len(strings[turn["response"]].split()) == len(turn["logprobs"]) - (turn["stop"] is StopReason.STOP)
+        len(strings[int(turn["response"])].split()) == len(turn["logprobs"]) - (turn["stop"] is StopReason.STOP)
         for turn in sampled
     )
     beside = {} if logprobs is None else {logprobs.path.name: dict(logprobs.left_out)}
