@@ -73,7 +73,7 @@ def locked(folder: Path, key: str, what: str) -> Iterator[None]:
     Args:
         what: What runs there alone, as in `fit`.
     """
-    if _later_rank():
+    if later_rank():
         yield
         return
     check_folder(folder, key)
@@ -113,7 +113,7 @@ def check_folder(folder: Path, key: str) -> None:
 
 def held(folder: Path) -> bool:
     """Whether another process holds the folder; ranks above the first do not ask."""
-    if _later_rank() or not (folder / LOCK).exists():
+    if later_rank() or not (folder / LOCK).exists():
         return False
     try:
         with FileLock(folder / LOCK, timeout=0):
@@ -122,7 +122,8 @@ def held(folder: Path) -> bool:
         return True
 
 
-def _later_rank() -> bool:
+def later_rank() -> bool:
+    """Whether a launcher started this process as one of several, and not as the first."""
     return any(os.environ.get(name, "0") not in ("", "0") for name in _RANKS)
 
 

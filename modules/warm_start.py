@@ -48,9 +48,6 @@ class WarmStartModule(PolicyModule):
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
             )
-        if policy.adapter_kinds:
-            expected = "shared in a warm start, whose adapter is merged into its base"
-            raise ConfigError("model.policy.adapters", "by_role", expected, "Set warm_start.policy.adapters to shared.")
         self._take_optimizer(optimizer, lr, betas, weight_decay)
         self.policy, self.warmup_updates, self.gradient_clip_val = policy, warmup_updates, gradient_clip_val
         self.token_budget = token_budget

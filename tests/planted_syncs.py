@@ -49,11 +49,11 @@ class Planted(TransformersEngine):
         now = {name: tensor.clone() for name, tensor in named}
         if self.first:
             named = self.fault.weights(self, named)
-        known = [decoder._openings for decoder in self.decoders.values()]
+        decoder = self._bound()
+        known = decoder._openings
         super().update_weights(named, policy_version)
         if self.fault.keeps_prefixes:
-            for decoder, openings in zip(self.decoders.values(), known, strict=True):
-                decoder._openings = openings
+            decoder._openings = known
         if self.first:
             self.fault.afterwards(self)
         self.first, self.before = self.first or now, now
@@ -64,8 +64,8 @@ class Planted(TransformersEngine):
 
     def bind(self, *given: Any, **named: Any) -> None:
         super().bind(*given, **named)
-        for decoder in self.decoders.values():
-            decoder._keep_pumping = partial(self._keep_pumping, decoder, decoder._keep_pumping)
+        decoder = self._bound()
+        decoder._keep_pumping = partial(self._keep_pumping, decoder, decoder._keep_pumping)
 
     def _keep_pumping(self, decoder: Decoder, keep_pumping: Callable[[Any], None], loop: Any) -> None:
         known = decoder._openings

@@ -261,13 +261,3 @@ def test_hours_come_from_speeds_that_are_given_or_were_measured(checkpoints, tmp
 def test_without_speeds_the_plan_says_which_are_missing(checkpoints, capsys):
     _, said = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"])
     assert "1,000 rollouts of 256 tasks; for hours give --pace.sampled_tokens_per_s" in said
-
-
-def test_two_adapters_are_counted_twice_and_fit_beside_one_base(checkpoints, capsys):
-    counted = {}
-    for adapters in ("shared", "by_role"):
-        more = ("--model.policy.adapters", adapters)
-        code, said = plan(capsys, "one_80gb_lora_8b", checkpoints["8B"], *more)
-        assert code == 0
-        (counted[adapters],) = re.findall(r"([\d.]+) M in float32", said)
-    assert float(counted["by_role"]) == pytest.approx(2 * float(counted["shared"]), abs=0.1)

@@ -89,22 +89,24 @@ def link_weights(policy):
 
 def replace(policy):
     """By a policy that was made, whole, for another config."""
-    phase.write_manifest(policy, "0123456789abcdef")
+    noted = policy.parent / "manifest.json"
+    noted.write_text(noted.read_text().replace(policy.parent.name, "0123456789abcdef"))
 
 
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (flip, "model.safetensors in it is not as it was written"),
+        (flip, "policy/model.safetensors in it is not as it was written"),
         (link, "a link"),
         (link_entry, "a link"),
         (link_weights, "a link"),
         (replace, "made for something else"),
-        (lambda policy: (policy / "extra.py").write_text(""), "extra.py in it is missing, or was added"),
-        (lambda policy: (policy / "model.safetensors").unlink(), "model.safetensors in it is missing"),
-        (lambda policy: (policy / "manifest.json").unlink(), "manifest.json cannot be read"),
-        (lambda policy: (policy / "manifest.json").write_text("[]"), "manifest.json cannot be read"),
-        (lambda policy: shutil.rmtree(policy), "manifest.json cannot be read"),
+        (lambda policy: (policy / "extra.py").write_text(""), "policy/extra.py in it is missing, or was added"),
+        (lambda policy: (policy / "model.safetensors").unlink(), "policy/model.safetensors in it is missing"),
+        (lambda policy: (policy.parent / "manifest.json").unlink(), "manifest.json cannot be read"),
+        (lambda policy: (policy.parent / "manifest.json").write_text("[]"), "manifest.json cannot be read"),
+        (lambda policy: shutil.rmtree(policy), "policy/config.json in it is missing"),
+        (lambda policy: shutil.rmtree(policy.parent) or policy.parent.mkdir(), "manifest.json cannot be read"),
     ],
 )
 def test_what_is_damaged_or_foreign_is_made_anew_and_said(cache, trained, capsys, damage, said):

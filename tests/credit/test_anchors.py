@@ -223,17 +223,3 @@ def test_what_is_stored_for_a_missing_reward_of_an_attempt_does_not_matter():
     clean, found = (credited(t, EpisodeCredit(), GroupMean()) for t in (table, dirty))
     assert torch.equal(found.values, clean.values)
     assert torch.equal(found.attempts, clean.attempts)
-
-
-def test_a_pack_whose_only_difference_is_between_attempts_has_signal():
-    table = random_table(0, groups=2, missing=0.0)
-    table = replace(table, rewards=(table.kinds == 0).float().expand_as(table.rewards))
-    attempts = AttemptTable(
-        of=torch.tensor([[1, 0, 2]]),
-        same_context=torch.ones(1, dtype=torch.bool),
-        rewards=torch.zeros(1),
-        valid=torch.ones(1, dtype=torch.bool),
-        action_counts=torch.ones(1, dtype=torch.long),
-    )
-    found = credited(replace(table, attempts=attempts), EpisodeCredit(), GroupMean())
-    assert found.whole.packs_with_signal.tolist() == [False, True]
