@@ -3,7 +3,6 @@
 import errno
 import math
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -204,12 +203,10 @@ class RunConfig(Callback):
     """Writes `config.yaml`, which `--config` takes again, when training begins.
 
     Checkpoints hold the same, for a run that goes on to be compared with.
-
-    `code` has a digest of the code of every class of the user's own.
     """
 
-    def __init__(self, text: str, root: Path, code: Mapping[str, str]) -> None:
-        self.text, self.root, self.code = text, root, dict(code)
+    def __init__(self, text: str, root: Path) -> None:
+        self.text, self.root = text, root
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
@@ -217,7 +214,7 @@ class RunConfig(Callback):
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         kept = {"config": yaml.safe_load(self.text), "num_processes": trainer.world_size}
-        checkpoint["run_config"] = kept | {"vocabulary": pl_module.vocabulary, "code": self.code}
+        checkpoint["run_config"] = kept | {"vocabulary": pl_module.vocabulary}
 
 
 def _validate_again(checkpoint: dict[str, Any]) -> None:

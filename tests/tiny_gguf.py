@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from tests.models.gguf.reference import _SIGNS
 
@@ -14,7 +14,7 @@ TEMPLATE = (
 MERGES = ["Ġ Ġ", "ĠĠ Ġ", "Ġ t", "h e", "Ġt he", "1 2", "12 3", "e l", "el l", "Ġ 1", "Ċ Ċ", "l e", "le v", "e r"]
 MERGES += ["lev er", "' s"]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-CONFIGS = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config, "gemma3": Gemma3TextConfig}
+CONFIGS = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 
 
 def byte_tokens():
@@ -22,37 +22,6 @@ def byte_tokens():
     made = [merge.replace(" ", "") for merge in MERGES]
     tokens = [*SPECIAL, *_SIGNS, *made, "<think>"]
     return {"model": "gpt2", "pre": "smollm", "tokens": tokens, "types": [3] * 3 + [1] * (256 + len(made)) + [4]}
-
-
-def character_tokens(space_prefix=True):
-    """The same for SentencePiece's scores, with runs of spaces that are matched as a whole, as Gemma has them."""
-    letters = [*"\u2581abcdehlrstvT1230.,:", "é", "你"]
-    made = [
-        "\u2581t",
-        "he",
-        "\u2581the",
-        "ll",
-        "ell",
-        "lle",
-        "\u2581h",
-        "\u2581he",
-        "12",
-        "\u2581\u2581\u2581",
-        "er",
-        "ver",
-    ]
-    own = ["<unk>", "<s>", "</s>", "  ", "   ", "\n\n"]
-    tokens = own + [f"<0x{byte:02X}>" for byte in range(256)] + made + letters
-    types = [2, 3, 3, 4, 4, 4] + [6] * 256 + [1] * (len(made) + len(letters))
-    scores = [0.0] * 262 + [-float(place) for place in range(len(made) + len(letters))]
-    return {
-        "model": "llama",
-        "pre": "default",
-        "tokens": tokens,
-        "types": types,
-        "scores": scores,
-        "space_prefix": space_prefix,
-    }
 
 
 def tiny_model(architecture="llama", num_tokens=512, tie=True, most_positions=256, **settings):
@@ -70,8 +39,7 @@ def tiny_model(architecture="llama", num_tokens=512, tie=True, most_positions=25
         max_position_embeddings=most_positions,
         tie_word_embeddings=tie,
         rms_norm_eps=1e-5,
-        **({"head_dim": 32} if architecture in ("qwen3", "gemma3") else {}),
-        **({"sliding_window": 8, "query_pre_attn_scalar": 32} if architecture == "gemma3" else {}),
+        **({"head_dim": 32} if architecture == "qwen3" else {}),
         **settings,
     )
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -102,6 +70,7 @@ def write_gguf(path, model, vocabulary=None, architecture="llama", extra_tensors
         "tokenizer.ggml.pre": vocabulary["pre"],
         "tokenizer.ggml.tokens": vocabulary["tokens"],
         "tokenizer.ggml.token_type": vocabulary["types"],
+        "tokenizer.ggml.merges": MERGES,
         "tokenizer.ggml.bos_token_id": 1,
         "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.ggml.unknown_token_id": 0,
@@ -109,15 +78,8 @@ def write_gguf(path, model, vocabulary=None, architecture="llama", extra_tensors
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.chat_template": TEMPLATE,
     }
-    if vocabulary["model"] == "gpt2":
-        values["tokenizer.ggml.merges"] = MERGES
-    else:
-        values["tokenizer.ggml.scores"] = vocabulary["scores"]
-        values["tokenizer.ggml.add_space_prefix"] = vocabulary["space_prefix"]
-    if architecture in ("qwen3", "gemma3"):
+    if architecture == "qwen3":
         values |= {f"{architecture}.attention.key_length": 32, f"{architecture}.attention.value_length": 32}
-    if architecture == "gemma3":
-        values |= {"gemma3.attention.sliding_window": 8, "gemma3.rope.freq_base": 1_000_000.0}
     for key, value in (values | changes).items():
         if isinstance(value, bool):
             writer.add_bool(key, value)
@@ -135,8 +97,6 @@ def write_gguf(path, model, vocabulary=None, architecture="llama", extra_tensors
         heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads}.get(theirs.split("attn_")[-1][0])
         if architecture == "llama" and (".attn_q." in theirs or ".attn_k." in theirs):
             values = values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-        if architecture == "gemma3" and theirs.endswith("norm.weight"):
-            values = values + 1
         kind = GGMLQuantizationType.Q8_0 if values.ndim == 2 else GGMLQuantizationType.F32
         writer.add_tensor(theirs, quants.quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
     for extra in extra_tensors:

@@ -102,7 +102,6 @@ class _Config(Struct):
 class _RunConfig(Struct):
     config: _Config
     num_processes: int
-    code: dict[str, str] = {}
 
 
 class _Content(Struct):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut
 from cod_lightning.credit.credited import AdaptiveRED
 from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit
 from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table
@@ -17,7 +17,7 @@ RULES = [
     EpisodeCredit(discount=0.6),
     TaskCredit(),
 ]
-BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]
+BASELINES = [GroupMean(), LeaveOneOut(), AsymRE(shift=-0.2)]
 
 
 def with_attempts(seed: int, missing=0.2, per_place=3, fraction=0.5) -> CreditTable:
@@ -64,7 +64,7 @@ def without_terms(table: CreditTable, rule) -> Returns:
     for g, k, e in cells(table):
         f = e if e % 2 == 0 else e + 1
         values[g, k, e] -= weights[e, f].item() * (own_reward(table, g, k, f) or 0.0)
-    return Returns(values, returns.valid, returns.kinds)
+    return Returns(values, returns.valid)
 
 
 @pytest.mark.parametrize("baseline", BASELINES, ids=str)

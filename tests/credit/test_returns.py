@@ -86,17 +86,3 @@ def test_what_is_stored_for_a_missing_reward_does_not_matter(rule, stored):
     assert torch.equal(dirty.valid, clean.valid)
     assert torch.equal(dirty.values[clean.valid], clean.values[clean.valid])
     assert dirty.values.isfinite().all()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_credit_for_the_trajectory_is_known_where_no_task_reward_is_missing_nor_the_episodes_own(seed):
-    table = random_table(seed)
-    returns = TrajectoryCredit()(table)
-    for g, k, e in cells(table):
-        rewards = [table.rewards[g, k, 2 * n].item() for n in range(4) if table.valid[g, k, 2 * n]]
-        known = len(rewards) == 4 and bool(table.valid[g, k, e])
-        assert returns.valid[g, k, e].item() == known
-        if known:
-            assert returns.values[g, k, e].item() == pytest.approx(sum(rewards), abs=1e-6)
-    assert returns.valid.any()
-    assert (table.valid & ~returns.valid).any()

@@ -1,7 +1,7 @@
 """What a GGUF file's metadata and tensors are in transformers' terms, for the architectures whose conversion is tested here.
 
-llama.cpp's converter renames tensors, puts the rows of Llama's queries and keys in another order and adds 1 to Gemma's norms; this
-undoes it. What a file says beyond the keys below, such as scaled rotary frequencies, would change the model: it is refused.
+llama.cpp's converter renames tensors and puts the rows of Llama's queries and keys in another order; this undoes it. What a file
+says beyond the keys below, such as scaled rotary frequencies, would change the model: it is refused.
 """
 
 import math
@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from transformers import (
     AutoModelForCausalLM,
-    Gemma3TextConfig,
     LlamaConfig,
     PreTrainedConfig,
     PreTrainedModel,
@@ -23,7 +22,7 @@ from transformers import (
 
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
 
-ARCHITECTURES = {"gemma3": Gemma3TextConfig, "llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
+ARCHITECTURES = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 """`general.architecture` -> class of its config. Mistral and SmolLM2 call themselves llama."""
 _SIZES = {
     "block_count": "num_hidden_layers",
@@ -37,15 +36,12 @@ _READ = {
     "attention.head_count_kv",
     "attention.key_length",
     "attention.layer_norm_rms_epsilon",
-    "attention.sliding_window",
     "attention.value_length",
     "rope.dimension_count",
     "rope.freq_base",
     "vocab_size",
 }
 """Keys that decide the model, all of which are read or checked."""
-_GEMMA3_27B_LAYERS = 62
-"""Gemma 3 of 27B alone scales its attention by its width per head, not by the size of a head."""
 
 
 def config_of(file: GGUFFile) -> PreTrainedConfig:
@@ -79,16 +75,8 @@ def config_of(file: GGUFFile) -> PreTrainedConfig:
     }
     for kind in ("bos", "eos", "padding"):
         settings[f"{kind.removesuffix('ding')}_token_id"] = file.values.get(f"tokenizer.ggml.{kind}_token_id")
-    rope = {"rope_type": "default", "rope_theta": _number(file, f"{name}.rope.freq_base", 10_000.0)}
-    if name == "gemma3":
-        scaled = width // heads if settings["num_hidden_layers"] == _GEMMA3_27B_LAYERS else head_dim
-        settings |= {"sliding_window": get("attention.sliding_window"), "query_pre_attn_scalar": scaled}
-        local = {"rope_type": "default", "rope_theta": 10_000.0}
-        settings["rope_parameters"] = {"full_attention": rope, "sliding_attention": local}
-    else:
-        if "attention.sliding_window" in own:
-            raise Unreadable(f"{name} without {own['attention.sliding_window']}", "Take it in Hugging Face's form.")
-        settings["rope_parameters"] = rope
+    theta = _number(file, f"{name}.rope.freq_base", 10_000.0)
+    settings["rope_parameters"] = {"rope_type": "default", "rope_theta": theta}
     if name == "llama":
         settings["attention_bias"] = "blk.0.attn_q.bias" in file.tensors
     return ARCHITECTURES[name](**settings)
@@ -125,8 +113,6 @@ def as_trained(values: np.ndarray, name: str, config: PreTrainedConfig) -> np.nd
         heads = config.num_attention_heads if ".attn_q." in name else config.num_key_value_heads
         pairs = values.reshape(heads, -1, 2, *values.shape[1:])  # the two rows that rotate together are neighbours
         return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(values.shape)
-    if config.model_type == "gemma3_text" and name.endswith("norm.weight"):
-        return values - 1
     return values
 
 

@@ -10,12 +10,12 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import PreTrainedTokenizerFast
 
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
-from cod_lightning.models.gguf.vocabulary import CONTROL, NORMAL, SPACE, GGUFVocabulary
+from cod_lightning.models.gguf.vocabulary import CONTROL, GGUFVocabulary
 
 
 def fast_tokenizer(vocabulary: GGUFVocabulary, file: GGUFFile) -> PreTrainedTokenizerFast:
     """The tokenizer with the file's chat template and special tokens."""
-    backend = _of_bytes(vocabulary) if vocabulary.kind == "gpt2" else _of_characters(vocabulary)
+    backend = _of_bytes(vocabulary)
     backend.add_tokens(
         [
             AddedToken(token, special=vocabulary.types[number] == CONTROL, normalized=False)
@@ -55,27 +55,4 @@ def _of_bytes(vocabulary: GGUFVocabulary) -> Tokenizer:
     if vocabulary.cut.composed:
         backend.normalizer = normalizers.NFC()
     backend.decoder = decoders.ByteLevel()
-    return backend
-
-
-def _of_characters(vocabulary: GGUFVocabulary) -> Tokenizer:
-    """SentencePiece's merges: of all pairs of tokens that make a token, that of the highest score comes first."""
-    ids = vocabulary.ids
-    made = {t: n for t, n in ids.items() if vocabulary.types[n] == NORMAL}
-    merges = [
-        (-vocabulary.scores[number], number, at, (token[:at], token[at:]))
-        for token, number in made.items()
-        for at in range(1, len(token))
-        if token[:at] in made and token[at:] in made
-    ]
-    unknown = vocabulary.tokens[vocabulary.special["unk"]] if "unk" in vocabulary.special else None
-    pairs = [pair for *_, pair in sorted(merges)]
-    backend = Tokenizer(models.BPE(ids, pairs, unk_token=unknown, fuse_unk=True, byte_fallback=True))
-    spaces = [normalizers.Replace(" ", SPACE)]
-    prefix = [normalizers.Prepend(SPACE)] if vocabulary.space_prefix else []
-    backend.normalizer = normalizers.Sequence([*prefix, *spaces])
-    strip = [decoders.Strip(" ", 1, 0)] if vocabulary.space_prefix else []
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
-    )
     return backend

@@ -1,20 +1,16 @@
-"""The tokenizer rules that a GGUF file names: its tokens, its merges or scores, and how text is cut before they apply.
+"""The tokenizer rules that a GGUF file names: its tokens, their merges, and how text is cut before they apply.
 
-Sources: `llm_tokenizer_bpe` and `llm_tokenizer_spm` in llama.cpp's src/llama-vocab.cpp, and the models' own tokenizers.
+Sources: `llm_tokenizer_bpe` in llama.cpp's src/llama-vocab.cpp, and the models' own tokenizers.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
 
-NORMAL, CONTROL, USER_DEFINED, BYTE = 1, 3, 4, 6
-"""Values of tokenizer.ggml.token_type: made by merges, special, matched as a whole, one byte."""
-SPACE = "\u2581"
-"""SentencePiece's sign of a space."""
-_MOST_LETTERS = 1024
-"""Of a token; those of known models have 128 at most, and every way to cut one in two is tried."""
+CONTROL, USER_DEFINED = 3, 4
+"""Values of tokenizer.ggml.token_type: special, and matched as a whole; all others are made by merges."""
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _GPT4 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*"
@@ -48,17 +44,11 @@ CUTS = {
 class GGUFVocabulary:
     """The rules of one file."""
 
-    kind: Literal["gpt2", "llama"]
-    """tokenizer.ggml.model: merges of bytes, or of characters by SentencePiece's scores."""
     tokens: list[str]
     types: list[int]
     merges: list[tuple[str, str]]
-    """Best first; of gpt2."""
-    scores: list[float]
-    """Of llama; the highest is merged first."""
+    """Best first."""
     cut: Cut
-    space_prefix: bool
-    """Whether a text, and each text after a special token, begins with a space more; of llama."""
     bos: int | None
     """Put before every text, where the file says so."""
     eos: int | None
@@ -69,11 +59,6 @@ class GGUFVocabulary:
     @cached_property
     def ids(self) -> dict[str, int]:
         return {token: number for number, token in enumerate(self.tokens)}
-
-    @cached_property
-    def ranks(self) -> dict[tuple[str, str], int]:
-        """Place of each merge; the first comes first."""
-        return {pair: place for place, pair in enumerate(self.merges)}
 
     @cached_property
     def whole(self) -> dict[str, int]:
@@ -87,20 +72,17 @@ def vocabulary_of(file: GGUFFile, num_embeddings: int) -> GGUFVocabulary:
     if f"{key}.tokens" not in file.values:
         raise Unreadable(f"a tokenizer, and it lacks {key}.tokens", "Convert the model with its tokenizer.")
     kind, tokens = file.value(f"{key}.model"), file.value(f"{key}.tokens")
-    if kind not in ("gpt2", "llama"):
-        raise Unreadable(f"{key}.model gpt2 or llama, not {kind:.80}", "Take the model in Hugging Face's form.")
+    if kind != "gpt2":
+        expected = f"{key}.model gpt2, merges of bytes, not {kind:.80}"
+        raise Unreadable(expected, "Take the model in Hugging Face's form.")
     pre = file.values.get(f"{key}.pre", "default")
-    if kind == "gpt2" and pre not in CUTS:
+    if pre not in CUTS:
         expected = f"{key}.pre of {', '.join(CUTS)}, whose rules are known here, and it is {pre:.80}"
         raise Unreadable(expected, "Take the model in Hugging Face's form.")
     if len(tokens) > num_embeddings or len(set(tokens)) < len(tokens):
         expected = f"at most {num_embeddings:,} different tokens, one for each embedding, not {len(tokens):,}"
         raise Unreadable(expected, "Convert the model again.")
-    if (longest := max(map(len, tokens), default=0)) > _MOST_LETTERS:
-        raise Unreadable(f"tokens of at most {_MOST_LETTERS:,} letters, not {longest:,}", "Convert the model again.")
-    needed = "merges" if kind == "gpt2" else "scores"
-    if len(of_each := file.value(f"{key}.{needed}")) != len(tokens) and kind == "llama":
-        raise Unreadable(f"as many {key}.{needed} as tokens, not {len(of_each):,}", "Convert the model again.")
+    merges = file.value(f"{key}.merges")
     types = [int(number) for number in file.value(f"{key}.token_type")]
     if len(types) != len(tokens):
         raise Unreadable(f"as many {key}.token_type as tokens, not {len(types):,}", "Convert the model again.")
@@ -112,16 +94,13 @@ def vocabulary_of(file: GGUFFile, num_embeddings: int) -> GGUFVocabulary:
             special[name] = number
     if "eos" not in special:
         raise Unreadable(f"{key}.eos_token_id, at which an answer ends, and it lacks it", "Convert the model again.")
-    begins = file.values.get(f"{key}.add_bos_token", kind == "llama" or pre == "llama-bpe")
+    begins = file.values.get(f"{key}.add_bos_token", pre == "llama-bpe")
     ends = file.values.get(f"{key}.add_eos_token", False)
     return GGUFVocabulary(
-        kind=kind,
         tokens=tokens,
         types=types,
-        merges=_pairs(of_each) if kind == "gpt2" else [],
-        scores=[float(number) for number in of_each] if kind == "llama" else [],
-        cut=CUTS[pre] if kind == "gpt2" else Cut(()),
-        space_prefix=kind == "llama" and bool(file.values.get(f"{key}.add_space_prefix", True)),
+        merges=_pairs(merges),
+        cut=CUTS[pre],
         bos=special.get("bos") if begins else None,
         eos=special.get("eos") if ends else None,
         special=special,

