@@ -25,7 +25,7 @@ def made_once(kind: str, identity: str, make: Callable[[Path], None], what: str)
     Args:
         kind: Folder of the cache in which it lies.
         identity: A digest of whatever decides its content.
-        make: Makes the folder that it is given, which takes its place once it is whole.
+        make: Makes the folder that it is given, and nothing else in it, which takes its place once it is whole.
         what: What is made, for messages.
 
     Raises:

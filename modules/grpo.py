@@ -59,7 +59,7 @@ class GRPOModule(PolicyModule):
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
         optimizer: AdamW with moments in float32 (`adamw`), the same for weights in bfloat16, which it rounds stochastically
             (`adamw_stochastic`), or with moments in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way to
-            activations (`paged_adamw`, `paged_adamw_8bit`); the last three need bitsandbytes.
+            activations (`paged_adamw_8bit`); the last two need bitsandbytes.
         lr: Learning rate of AdamW.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.

@@ -33,9 +33,9 @@ from cod_lightning.ranks import inside, num_ranks, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
 
-OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
-"""`adamw` is torch's, `adamw_stochastic` `StochasticAdamW`, the others those of bitsandbytes. Paged ones keep their state in memory
-that moves to the CPU and back where the GPU is full; on a CPU they are as the others."""
+OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw_8bit"]
+"""`adamw` is torch's, `adamw_stochastic` `StochasticAdamW`, the others those of bitsandbytes. The paged one keeps its state in
+memory that moves to the CPU and back where the GPU is full; on a CPU it is as the other."""
 
 
 _OF_TORCH = ("adamw", "adamw_stochastic")
@@ -125,10 +125,9 @@ class PolicyModule(L.LightningModule):
                 for parameter in trained:
                     parameter.grad_dtype = torch.float32  # micro-batches add up without rounding
         elif self.optimizer_name != "adamw":
-            from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW, PagedAdamW8bit
+            from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW8bit
 
-            kinds = {"adamw_8bit": AdamW8bit, "paged_adamw": PagedAdamW, "paged_adamw_8bit": PagedAdamW8bit}
-            kind = kinds[self.optimizer_name]
+            kind = AdamW8bit if self.optimizer_name == "adamw_8bit" else PagedAdamW8bit
         optimizer = kind(trained, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
         return [optimizer], [LambdaLR(optimizer, factor)]
 

@@ -21,7 +21,7 @@ class WarmStartModule(PolicyModule):
     Args:
         policy: How the model and its tokenizer are made.
         optimizer: AdamW with moments in float32 (`adamw`), for weights in bfloat16 `adamw_stochastic`, or with moments in 8 bits
-            (`adamw_8bit`, `paged_adamw`, `paged_adamw_8bit`, which need bitsandbytes); see `GRPOModule`.
+            (`adamw_8bit`, `paged_adamw_8bit`, which need bitsandbytes); see `GRPOModule`.
         lr: Largest learning rate.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.

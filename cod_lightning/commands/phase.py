@@ -137,15 +137,15 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         unbuilt.datamodule.check_with(unbuilt.model.policy)
         print(f"warm start: {run['warm_start']['num_updates']:,} updates, once; then cached", file=sys.stderr)
         begun = time.perf_counter()
-        cli = started(["fit", *argv, "--trainer.default_root_dir", str(folder)])
-        save_policy(cli, folder / "policy")
+        run_folder = folder.with_suffix(".run")  # stays, for who wants to look at its curves
+        save_policy(started(["fit", *argv, "--trainer.default_root_dir", str(run_folder)]), folder)
         print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
         made.append(folder)
 
     folder = made_once("warm_start", _key(unbuilt.parser.dump(unbuilt.config)), make, "warm start")
     if not made:
         rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
-    return folder / "policy", unbuilt.datamodule.env
+    return folder, unbuilt.datamodule.env
 
 
 def started(argv: Sequence[str], *, execute: bool = True) -> Any:
