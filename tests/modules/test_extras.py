@@ -68,7 +68,6 @@ def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_
     assert logged["train/loss"] == pytest.approx(float(total.detach()), rel=1e-4, abs=1e-7)
     assert logged["train/learning_rate"] == pytest.approx(1e-12)
     assert logged["rollout/num_attempts"] == 4 * 3 * 2 * (2 + 2)
-    assert 0 < logged["time/attempts_s"] < logged["time/rollout_s"]
     assert logged["rollout/token_drift"] == 0
 
 
@@ -80,7 +79,6 @@ def test_packs_without_signal_are_replaced_and_counted(tmp_path):
     assert plain["train/zero_variance_packs"] >= 0.5
     assert values["train/zero_variance_packs"] < plain["train/zero_variance_packs"]
     assert values["train/resampled_packs"] == data.stream.num_packs - 4 > 0
-    assert values["train/resampled_share"] == pytest.approx((data.stream.num_packs - 4) / data.stream.num_packs)
 
 
 def test_with_group_scaling_credit_for_the_trajectory_is_one_number_for_every_segment_of_a_lifecycle(tmp_path):
