@@ -3,7 +3,6 @@
 import errno
 import math
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ from lightning.pytorch.callbacks import Callback, Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.distributed.checkpoint.api import CheckpointException
 
+from cod_lightning.cache import digests
 from cod_lightning.callbacks.runner import follow
 from cod_lightning.checkpoints.checkpoint import DurableIO, seal
 from cod_lightning.checkpoints.folder import BEST, CheckpointFolder, num_updates_of, remove
 from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean
-from cod_lightning.files import digests, sync, write_whole
+from cod_lightning.files import sync, write_whole
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
 
@@ -202,12 +202,10 @@ class RunConfig(Callback):
     """Writes `config.yaml`, which `--config` takes again, when training begins.
 
     Checkpoints hold the same, for a run that goes on to be compared with.
-
-    `code` has a digest of the code of every class of the user's own.
     """
 
-    def __init__(self, text: str, root: Path, code: Mapping[str, str]) -> None:
-        self.text, self.root, self.code = text, root, dict(code)
+    def __init__(self, text: str, root: Path) -> None:
+        self.text, self.root = text, root
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
@@ -215,7 +213,7 @@ class RunConfig(Callback):
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         kept = {"config": yaml.safe_load(self.text), "num_processes": trainer.world_size}
-        checkpoint["run_config"] = kept | {"vocabulary": pl_module.vocabulary, "code": self.code}
+        checkpoint["run_config"] = kept | {"vocabulary": pl_module.vocabulary}
 
 
 def _validate_again(checkpoint: dict[str, Any]) -> None:

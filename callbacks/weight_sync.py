@@ -116,10 +116,10 @@ class WeightSync(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         logged = {"last_gap": self.last_gap, "last_moved": self.last_moved, "last_sync_s": self.last_sync_s}
-        return {"policy_version": self.policy_version, "probes": self._probes.last} | logged
+        return {"policy_version": self.policy_version, "probed": self._probes.last} | logged
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.policy_version = state_dict["policy_version"]
         self.last_gap, self.last_sync_s = state_dict["last_gap"], state_dict["last_sync_s"]
         self.last_moved = state_dict.get("last_moved")
-        self._probes.last = state_dict.get("probes", {})
+        self._probes.last = state_dict.get("probed")  # none in checkpoints of earlier versions

@@ -1,13 +1,11 @@
-"""LoRA adapters inside a transformers model: which weights are theirs, how the rest is called, which of several acts, how they are
-switched off.
+"""A LoRA adapter inside a transformers model: which weights are its own, how the rest is called, how it is switched off.
 
-peft puts them in place: a layer `q_proj` becomes `q_proj.base_layer` beside `q_proj.lora_A.default` and `q_proj.lora_B.default`;
-of several adapters each has its name in place of `default`.
+peft puts it in place: a layer `q_proj` becomes `q_proj.base_layer` beside `q_proj.lora_A.default` and `q_proj.lora_B.default`.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ from cod_lightning.errors import DataError
 from cod_lightning.ranks import whole
 
 ADAPTER = "default"
-"""The name that peft gives to the only adapter of a model."""
+"""The name that peft gives to it."""
 _OWN = (".lora_A.", ".lora_B.")
 _SAMPLES = 256
 """Elements of each tensor that are looked at; more would read an 8B model for seconds."""
@@ -41,28 +39,9 @@ def has_adapter(model: nn.Module) -> bool:
     return any(is_adapter(name) for name, _ in model.named_parameters())
 
 
-def adapter_weights(model: nn.Module, adapter: str | None = None) -> dict[str, Tensor]:
-    """The weights of that adapter, or of all that there are, by their names in the model."""
-    return of_adapter(dict(model.named_parameters()), adapter)
-
-
-def of_adapter(weights: Mapping[str, Tensor], adapter: str | None) -> dict[str, Tensor]:
-    """Those of them that belong to that adapter, or to any."""
-    marks = _OWN if adapter is None else tuple(f"{own}{adapter}." for own in _OWN)
-    return {name: weight for name, weight in weights.items() if any(mark in name for mark in marks)}
-
-
-def adapters_by_name(model: nn.Module) -> tuple[str, ...]:
-    """Names of the adapters where the model has several; empty where it has one or none."""
-    names = tuple(getattr(model, "peft_config", ()))
-    return names if len(names) > 1 else ()
-
-
-def choose_adapter(model: nn.Module, adapter: str) -> None:
-    """Let the adapter of that name act, and no other, from here on; which ones are trained stays as it is."""
-    with _trained_as_before(model):
-        for _, layer in _layers(model):
-            layer.set_adapter(adapter)
+def adapter_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights of the adapter by their names in the model."""
+    return {name: weight for name, weight in model.named_parameters() if is_adapter(name)}
 
 
 def trained_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -91,43 +70,31 @@ def plain_names(model: nn.Module) -> frozenset[str]:
 
 
 def adapter_scales(model: nn.Module, *, acting: bool = False) -> dict[str, float]:
-    """By layer and adapter, `LAYER.ADAPTER`, how many times its product is added; with `acting` 0 for what is switched off now."""
-    found: dict[str, float] = {}
-    for name, layer in _layers(model):
-        on = [] if layer.disable_adapters else layer.active_adapters
-        for adapter in layer.lora_A:
-            found[f"{name}.{adapter}"] = float(layer.scaling[adapter]) if adapter in on or not acting else 0.0
-    return found
+    """By layer, how many times the adapter's product is added; with `acting` 0 where it is switched off now."""
+    return {
+        name: 0.0
+        if acting and (layer.disable_adapters or ADAPTER not in layer.active_adapters)
+        else float(layer.scaling[ADAPTER])
+        for name, layer in _layers(model)
+    }
 
 
 def adapter_rank(model: Any) -> int:
-    """The rank of the model's adapters."""
-    return int(next(iter(model.peft_config.values())).r)
+    """The rank of the model's adapter."""
+    return int(model.peft_config[ADAPTER].r)
 
 
 @contextmanager
 def without_adapter(model: nn.Module) -> Iterator[None]:
     """The model as it was before training, for as long as the context lasts; no copy is made."""
     layers = [module for _, module in _layers(model)]
-    with _trained_as_before(model):
-        for layer in layers:
-            layer.enable_adapters(False)
-        try:
-            yield
-        finally:
-            for layer in layers:
-                layer.enable_adapters(True)
-
-
-@contextmanager
-def _trained_as_before(model: nn.Module) -> Iterator[None]:
-    """peft trains the adapters that act, and freezes the others; afterwards those are trained that were before."""
-    before = [(weight, weight.requires_grad) for weight in adapter_weights(model).values()]
+    for layer in layers:
+        layer.enable_adapters(False)
     try:
         yield
     finally:
-        for weight, trained in before:
-            weight.requires_grad_(trained)
+        for layer in layers:
+            layer.enable_adapters(True)
 
 
 def plain_weights(model: nn.Module, *, merge: bool) -> Iterator[tuple[str, Tensor]]:
@@ -173,29 +140,28 @@ def is_four_bit(model: nn.Module) -> bool:
     return any(getattr(weight, "quant_state", None) is not None for weight in model.parameters())
 
 
-def write_adapter(weights: dict[str, Tensor], folder: Path, adapter: str = ADAPTER) -> None:
-    """The weights of the adapter of that name as peft and vLLM read them, into `adapter_model.safetensors`."""
+def write_adapter(weights: dict[str, Tensor], folder: Path) -> None:
+    """The weights of an adapter as peft and vLLM read them, into `adapter_model.safetensors`."""
     named = {
-        f"base_model.model.{name.replace(f'.{adapter}.', '.')}": weight.detach().cpu().contiguous()
+        f"base_model.model.{name.replace(f'.{ADAPTER}.', '.')}": weight.detach().cpu().contiguous()
         for name, weight in weights.items()
     }
     save_file(named, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
-def write_adapter_config(model: Any, folder: Path, adapter: str = ADAPTER) -> None:
+def write_adapter_config(model: Any, folder: Path) -> None:
     """Rank, alpha, targets and the name of the base, as peft and vLLM read them, into `adapter_config.json`."""
-    config = model.peft_config[adapter].to_dict()
+    config = model.peft_config[ADAPTER].to_dict()
     config["target_modules"] = sorted(config["target_modules"])
     config["inference_mode"] = True
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8")
 
 
-def share_base(model: nn.Module, *, adapters: bool = False) -> dict[int, Any]:
-    """A memo for `copy.deepcopy`, with which the copy has the very same base weights; with `adapters` it has those of the
-    adapters too, else its own."""
+def share_base(model: nn.Module) -> dict[int, Any]:
+    """A memo for `copy.deepcopy`, with which the copy has the very same base weights, and an adapter of its own."""
     memo: dict[int, Any] = {}
     for name, weight in model.named_parameters():
-        if adapters or not is_adapter(name):
+        if not is_adapter(name):
             memo[id(weight)] = weight
             if (state := getattr(weight, "quant_state", None)) is not None:
                 memo[id(state)] = state

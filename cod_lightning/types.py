@@ -85,11 +85,6 @@ class EpisodeKind(StrEnum):
     WRITE = "write"
     """One text before a task for which a program asks, such as a plan, or a proposal of the task."""
 
-    @property
-    def role(self) -> str:
-        """What the policy is in it, and what an adapter of its own is called."""
-        return "writer" if self is EpisodeKind.UPDATE else "player"
-
 
 class EpisodeStatus(StrEnum):
     """How an episode ended. The first three are the policy's doing and keep their reward; the last two have none."""

@@ -62,14 +62,10 @@ def check_trainable(engine: Engine) -> None:
 
 
 def check_pair(engine: Engine, policy: Policy) -> None:
-    """Engine and policy both have weights, or both have none; all adapters are served."""
+    """Engine and policy both have weights, or both have none."""
     if engine.has_weights != policy.has_weights:
         expected = f"an engine {'with' if policy.has_weights else 'without'} weights, as {type(policy).__name__} is"
         remedy = "Choose engine=OpenAIEngine together with model.policy=EndpointPolicy, or neither."
-        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
-    if policy.adapter_kinds and not engine.serves_several_adapters:
-        expected = "an engine that serves several adapters, with model.policy.adapters=by_role"
-        remedy = "Choose engine=TransformersEngine or engine=VLLMEngine, or set model.policy.adapters to shared."
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
 
 

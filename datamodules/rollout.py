@@ -343,11 +343,11 @@ class RolloutDataModule(ItemDataModule):
         policy, frozen = self.learner.policy, self.frozen
         narrowed = {} if suite is None else {key: getattr(suite, key) for key in ("top_p", "top_k", "min_p")}
         sampler = self.sampler(policy, getattr(self.learner, "model", None), temperature)
-        setting = self.setting(replace(sampler, liveness=self.runner.liveness, **narrowed), policy, self.runner)
-        if frozen is None or (setting.by_kind and frozen.path is None):  # its own adapter stays as it is
+        setting = self.setting(replace(sampler, liveness=self.runner.liveness, **narrowed), self.runner)
+        if frozen is None:
             return setting
         other = frozen.sampler(setting.sampler, policy, self.chat.stop_ids, self._run.strategy.root_device)
-        return replace(setting, by_kind={**setting.by_kind, frozen.kind: other})
+        return replace(setting, by_kind={frozen.kind: other})
 
     def sampler(self, policy: Policy, model: Any, temperature: float = 1.0) -> Sampler:
         """The policy as a rollout meets it. Its model, if any, may score more ids than the tokenizer has."""
@@ -366,7 +366,7 @@ class RolloutDataModule(ItemDataModule):
             deadlines=self.deadlines,
         )
 
-    def setting(self, sampler: Sampler, policy: Policy, monitor: RolloutMonitor) -> Setting:
+    def setting(self, sampler: Sampler, monitor: RolloutMonitor) -> Setting:
         """The environment with the agent in it, as it is evaluated."""
         return Setting(
             env=self.env,
@@ -375,7 +375,6 @@ class RolloutDataModule(ItemDataModule):
             program=self.program.held_out,
             rewards=self.rewards,
             monitor=monitor,
-            by_kind=sampler.by_kind(policy.adapter_kinds),
         )
 
     def _for_scorers(self, groups: Mapping[int, Group]) -> Played:

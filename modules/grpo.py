@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning import __version__
-from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, without_adapter
+from cod_lightning.adapters import has_adapter, without_adapter
 from cod_lightning.credit.baselines import Baseline, GroupMean
 from cod_lightning.credit.credited import AdaptiveRED, Credited, credited
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
@@ -59,13 +59,13 @@ class GRPOModule(PolicyModule):
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
         optimizer: AdamW with moments in float32 (`adamw`), the same for weights in bfloat16, which it rounds stochastically
             (`adamw_stochastic`), or with moments in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way to
-            activations (`paged_adamw`, `paged_adamw_8bit`); the last three need bitsandbytes.
+            activations (`paged_adamw_8bit`); the last two need bitsandbytes.
         lr: Learning rate of AdamW.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
         warmup_updates: Updates over which the learning rate rises linearly from 0.
         final_lr_fraction: Share of the learning rate that is left at the last update; it falls linearly. 1 keeps it constant.
-        gradient_clip_val: Largest norm of an update's gradient, of several adapters of each one's; null leaves it alone.
+        gradient_clip_val: Largest norm of an update's gradient; null leaves it alone.
         token_budget: Most tokens of a micro-batch, padding included. Changes memory and speed, not the gradient.
         terms: What the loss has beside the policy loss: `KL` from the initial policy or from a teacher, `EntropyBonus`. A term that
             needs the initial policy keeps a frozen copy, except where an adapter is trained: without it, the model is that.
@@ -141,9 +141,6 @@ class GRPOModule(PolicyModule):
         """Build the policy once the DataModule has its tokenizer."""
         if self.model is None:
             model = self._made()
-            kept = set(self.policy.adapter_names) - {kind.role for kind in self.trained_kinds}
-            for weight in [weight for role in kept for weight in adapter_weights(model, role).values()]:
-                weight.requires_grad_(False)
             if REFERENCE in self.needs and not has_adapter(model):
                 self.reference = self._shared_out(copy.deepcopy(model).eval().requires_grad_(False))
             self.model = self._shared_out(model)
@@ -264,10 +261,7 @@ class GRPOModule(PolicyModule):
         )
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Log-probabilities and entropies of action tokens, by the adapter of their kind where kinds have adapters of their own."""
-        if self.policy.adapter_kinds and model is self._model:
-            (kind,) = part.kinds.unique().tolist()
-            choose_adapter(model, list(EpisodeKind)[kind].role)
+        """Log-probabilities and entropies of action tokens."""
         return self._scored(model, part, entropy_gradient=any(term.entropy_gradient for term in self.terms))
 
     def _looked_at(self, part: Batch) -> TermInputs:

@@ -19,7 +19,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from cod_lightning.adapters import adapter_weights, choose_adapter, has_adapter, is_adapter, is_four_bit, synced_weights
+from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
 from cod_lightning.files import without_link
 from cod_lightning.forward.attention import is_grouped, use_grouped_attention
@@ -32,11 +32,10 @@ from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import inside, num_ranks, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
-from cod_lightning.types import EpisodeKind
 
-OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
-"""`adamw` is torch's, `adamw_stochastic` `StochasticAdamW`, the others those of bitsandbytes. Paged ones keep their state in memory
-that moves to the CPU and back where the GPU is full; on a CPU they are as the others."""
+OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw_8bit"]
+"""`adamw` is torch's, `adamw_stochastic` `StochasticAdamW`, the others those of bitsandbytes. The paged one keeps its state in
+memory that moves to the CPU and back where the GPU is full; on a CPU it is as the other."""
 
 
 _OF_TORCH = ("adamw", "adamw_stochastic")
@@ -105,8 +104,7 @@ class PolicyModule(L.LightningModule):
         kept = {name for name in checkpoint.get("state_dict", ()) if is_adapter(name)}
         if kept and kept != {f"model.{name}" for name in adapter_weights(self._model)}:
             raise DataError(
-                "ckpt_path holds an adapter of other layers than model.policy.targets names, or others than "
-                "model.policy.adapters has. Use the config of its own run."
+                "ckpt_path holds an adapter of other layers than model.policy.targets names. Use the config of its own run."
             )
 
     def _take_optimizer(self, name: OptimizerName, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
@@ -127,10 +125,9 @@ class PolicyModule(L.LightningModule):
                 for parameter in trained:
                     parameter.grad_dtype = torch.float32  # micro-batches add up without rounding
         elif self.optimizer_name != "adamw":
-            from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW, PagedAdamW8bit
+            from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW8bit
 
-            kinds = {"adamw_8bit": AdamW8bit, "paged_adamw": PagedAdamW, "paged_adamw_8bit": PagedAdamW8bit}
-            kind = kinds[self.optimizer_name]
+            kind = AdamW8bit if self.optimizer_name == "adamw_8bit" else PagedAdamW8bit
         optimizer = kind(trained, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
         return [optimizer], [LambdaLR(optimizer, factor)]
 
@@ -176,11 +173,6 @@ class PolicyModule(L.LightningModule):
         """Raise `ConfigError` where a strategy of that class cannot train this policy with this optimizer, or its package is not
         there."""
         is_sharded = name == ModelParallelStrategy.__name__
-        if is_sharded and self.policy.adapter_kinds:
-            expected = (
-                "ddp with model.policy.adapters=by_role: ranks that share layers out all have to use the same adapter"
-            )
-            raise ConfigError("trainer.strategy", name, expected, "Choose trainer.strategy=ddp, or adapters=shared.")
         if self.optimizer_name in _OF_TORCH:
             return
         if is_sharded:
@@ -226,29 +218,22 @@ class PolicyModule(L.LightningModule):
     def _split(
         self, batch: Batch, rows: Int[Tensor, " b"], together: Int[Tensor, " B"], *, alike: bool = True
     ) -> list[Int[Tensor, " b"]]:
-        """These rows as micro-batches: within the token budget, and of one kind where kinds have adapters of their own.
+        """These rows as micro-batches within the token budget.
 
         Those that begin `alike` come together where the model computes what they share once, and it pays.
         """
         assert self.token_budget is not None, "micro-batches have a bound"
         budget, is_tree = self.token_budget, alike and is_grouped(self._model) and self._takes_tree(self._model)
-        kinds = batch.kinds[rows] if self.policy.adapter_kinds else torch.zeros_like(rows)
-        of_kind = [rows[kinds == kind] for kind in kinds.unique()]
         most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
         most = most_that_pays(self._model)
-        parts: list[Int[Tensor, " b"]] = []
-        for some in of_kind:
-            lengths, keys = batch.lengths[some], together[some]
-            found = split_by_nodes(batch.token_ids[some], lengths, keys, budget, most) if is_tree else None
-            parts += [some[part] for part in found or split_by_token_budget(lengths, keys, budget, most_padding)]
-        return parts
+        lengths, keys = batch.lengths[rows], together[rows]
+        found = split_by_nodes(batch.token_ids[rows], lengths, keys, budget, most) if is_tree else None
+        return [rows[part] for part in found or split_by_token_budget(lengths, keys, budget, most_padding)]
 
     @torch.no_grad()
     def _hidden(self, part: Batch) -> Float[Tensor, "B T H"]:
-        """Last hidden states of the policy in rows of one kind: [:, t] is that of what comes before token t, 0 of nothing."""
+        """Last hidden states of the policy: [:, t] is that of what comes before token t, 0 of nothing."""
         model, part = self._model, part.to(self.device)
-        if self.policy.adapter_kinds:
-            choose_adapter(model, list(EpisodeKind)[int(part.kinds[0])].role)
         hidden = inside(model, lambda: model.base_model(input_ids=part.token_ids, use_cache=False).last_hidden_state)
         return torch.nn.functional.pad(hidden[:, :-1], (0, 0, 1, 0))
 
@@ -270,12 +255,8 @@ class PolicyModule(L.LightningModule):
     def _backward(self, loss: Tensor, *, last: bool) -> None:
         """Gradients of the sum of all ranks' losses, which the last backward pass of an update adds up over ranks.
 
-        DDP and FSDP2 average gradients; multiplied by the number of ranks their mean is the sum. An adapter without rows in an
-        update has a gradient of 0 in it, which ranks that had some wait for.
+        DDP and FSDP2 average gradients; multiplied by the number of ranks their mean is the sum.
         """
-        if last and self.policy.adapter_kinds:
-            trained = [weight for weight in adapter_weights(self._model).values() if weight.requires_grad]
-            loss = loss + 0.0 * torch.stack([weight.sum() for weight in trained]).sum()
         with self._adding_up(last):
             self.manual_backward(loss * num_ranks())
 
@@ -291,14 +272,12 @@ class PolicyModule(L.LightningModule):
         yield
 
     def _clip(self, limit: float | None) -> float:
-        """Clip the gradient if asked to, that of each adapter by itself; its norm over all ranks, before clipping.
+        """Clip the gradient if asked to; its norm over all ranks, before clipping.
 
         Raises `NonFiniteLoss`, on all ranks, before such a gradient is in the weights, and with them in checkpoints and caches.
         """
         bound = float("inf") if limit is None else limit
-        parts = [adapter_weights(self._model, name).values() for name in self.policy.adapter_names]
-        norms = [torch.nn.utils.clip_grad_norm_(part, bound) for part in parts or [self._model.parameters()]]
-        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
+        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), bound)
         size = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if not math.isfinite(size):
             raise NonFiniteLoss(

@@ -21,7 +21,7 @@ class WarmStartModule(PolicyModule):
     Args:
         policy: How the model and its tokenizer are made.
         optimizer: AdamW with moments in float32 (`adamw`), for weights in bfloat16 `adamw_stochastic`, or with moments in 8 bits
-            (`adamw_8bit`, `paged_adamw`, `paged_adamw_8bit`, which need bitsandbytes); see `GRPOModule`.
+            (`adamw_8bit`, `paged_adamw_8bit`, which need bitsandbytes); see `GRPOModule`.
         lr: Largest learning rate.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
@@ -48,9 +48,6 @@ class WarmStartModule(PolicyModule):
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
             )
-        if policy.adapter_kinds:
-            expected = "shared in a warm start, whose adapter is merged into its base"
-            raise ConfigError("model.policy.adapters", "by_role", expected, "Set warm_start.policy.adapters to shared.")
         self._take_optimizer(optimizer, lr, betas, weight_decay)
         self.policy, self.warmup_updates, self.gradient_clip_val = policy, warmup_updates, gradient_clip_val
         self.token_budget = token_budget

@@ -152,7 +152,7 @@ def train(folder: Path, *, rollouts: int, packs: int, updates: int, step_s: floa
     trainer.fit(module, data)
     assert trainer.state.finished
     assert trainer.global_step == rollouts * updates
-    assert not engine.decoders[None].dialogues, "a dialogue still holds its slot"
+    assert not engine.decoder.dialogues, "a dialogue still holds its slot"
     found = books.check(rollouts * packs * SIBLINGS)
     expected: Counter[str] = Counter()
     kinds: Counter[str] = Counter()

@@ -51,11 +51,11 @@ class Planted(TransformersEngine):
         now = {name: tensor.clone() for name, tensor in named}
         if self.first:
             named = self.fault.weights(self, named)
-        known = [decoder._openings for decoder in self.decoders.values()]
+        decoder = self._bound()
+        known = decoder._openings
         super().update_weights(named, policy_version)
         if self.fault.keeps_prefixes:
-            for decoder, openings in zip(self.decoders.values(), known, strict=True):
-                decoder._openings = openings
+            decoder._openings = known
         if self.first:
             self.fault.afterwards(self)
         self.first, self.before = self.first or now, now
@@ -70,8 +70,8 @@ class Planted(TransformersEngine):
             self.takes_adapters = False
             model = AutoModelForCausalLM.from_pretrained(_base()[0], dtype=model.dtype)
         super().bind(model, *given, **named)
-        for decoder in self.decoders.values():
-            decoder._keep_pumping = partial(self._keep_pumping, decoder, decoder._keep_pumping)
+        decoder = self._bound()
+        decoder._keep_pumping = partial(self._keep_pumping, decoder, decoder._keep_pumping)
 
     def _keep_pumping(self, decoder: Decoder, keep_pumping: Callable[[Any], None], loop: Any) -> None:
         known = decoder._openings
@@ -173,9 +173,9 @@ def _codes(engine: Planted, named: Named) -> Named:
 
 @torch.inference_mode()
 def _without_memory(engine: Planted) -> None:
-    for decoder in engine.decoders.values():
-        for store in (*decoder._cache._keys, *decoder._cache._values):
-            store.zero_()
+    cache = engine._bound()._cache
+    for store in (*cache._keys, *cache._values):
+        store.zero_()
 
 
 def _first_again(engine: Planted) -> None:

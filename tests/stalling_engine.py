@@ -17,8 +17,8 @@ class StallingEngine(TransformersEngine):
 
     def bind(self, *given: Any, **named: Any) -> None:
         super().bind(*given, **named)
-        for decoder in self.decoders.values():
-            decoder._advance = partial(self._advance, decoder._advance)
+        decoder = self._bound()
+        decoder._advance = partial(self._advance, decoder._advance)
 
     def _advance(self, advance: Callable[[Any, Any], None], in_flight: Any, joining: Any) -> None:
         note = Path(os.environ["STALLED_NOTE"])

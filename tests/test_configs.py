@@ -222,8 +222,6 @@ BY_NAME = {
     "apps in JSON": ("experiment/one_80gb_lora_8b env=apps env.actions=json env.quirks=1 env.difficulties=[1]", "data.env", "Apps"),
     "apps that confirm": ("experiment/one_80gb_lora_8b env=apps env.patience=3 "
         "env.templates=[confirm_transfer,confirm_pay_contact,confirm_goods]", "data.env", "Apps"),
-    "two adapters": ("experiment/qlora_smoke --model.policy LoRAPolicy --model.policy.adapters by_role --model.optimizer adamw",
-        "model.policy.adapters", "by_role"),
     "the policy as its own teacher": ("smoke --model.terms [{class_path:_KL,init_args:_{coefficient:_0.1,to:_teacher}}] "
         "--model.scorers.teacher PrivilegedScorer", "model.scorers.teacher", "PrivilegedScorer"),
     "servers on half of the GPUs": ("experiment/eight_80gb_full_8b engine=VLLMServerEngine "
@@ -233,8 +231,6 @@ BY_NAME = {
     "an adapter": ("smoke --model.policy LoRAPolicy", "model.policy.rank", 32),
     "an adapter over 4 bits": ("experiment/one_80gb_lora_8b --model.policy QLoRAPolicy", "model.policy.rank", 32),
     "all weights": ("experiment/one_80gb_lora_8b --model.policy PretrainedPolicy", "model.policy.path", "Qwen/Qwen3-8B"),
-    "forward KL": ("experiment/distill_levers --model.terms [{class_path:_ForwardKL,init_args:_{coefficient:_1.0,to:_teacher}}]",
-        "model.terms", "ForwardKL"),
     "14B": ("experiment/one_80gb_lora_8b --model.policy.path Qwen/Qwen3-14B", "model.policy.path", "Qwen/Qwen3-14B"),
 }  # fmt: skip
 """What was a config file of a few lines: how it is said now, and what then holds."""

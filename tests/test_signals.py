@@ -218,7 +218,7 @@ def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served
         "rule": made(f"{REWARDS}.BrokenRule", pattern="[0-3]", penalty=0.1, kinds=["solve", "update"]),
     }
     scorer = made(f"{TRAINING}.vllm_scorer.VLLMScorer", url=served.url, model="teacher")
-    term = made("cod_lightning.objective.terms.ForwardKL")
+    term = made("cod_lightning.objective.terms.KL", to="teacher", estimator="k3")
     whole = assert_resumed_and_the_same_on_two_ranks(
         tmp_path,
         *(
@@ -235,7 +235,7 @@ def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served
         *("--model.trained_kinds", "[solve]", "--data.frozen.kind", "update", "--model.policy.weights", policy),
         *("replay=SelfImitation", "--data.replay.init_args.warmup_rollouts", "2"),
         *("--data.source.init_args.solved_max", "0.99", "--data.source.init_args.solved_min", "0"),
-        shown=("train/forward_kl_teacher", "replay/replayed_tokens", "source/revisits"),
+        shown=("train/divergence_teacher", "replay/replayed_tokens", "source/revisits"),
     )
     lives = [json.loads(line) for line in (whole / "lifecycles" / "train.jsonl").read_text().splitlines()]
     given = {

@@ -71,7 +71,7 @@ def test_what_a_run_adds_to_its_folder_goes_through_none_of_its_links(tmp_path):
     written.log_metrics({"a": 2.0}, step=1)
     written.save()
     trainer: Any = SimpleNamespace(is_global_zero=True)
-    RunConfig("model: {}\n", tmp_path, {}).on_train_start(trainer, L.LightningModule())
+    RunConfig("model: {}\n", tmp_path).on_train_start(trainer, L.LightningModule())
     assert precious.read_text() == "precious"
     assert [len(transcript.read(lines)), faults.read_text(), config.read_text()] == [2, "it raised\n\n", "model: {}\n"]
     assert (tmp_path / "metrics.csv").read_text().splitlines()[-1] == "2.0,1"

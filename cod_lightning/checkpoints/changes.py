@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 
 from cod_lightning.checkpoints.checkpoint import Checkpoint
-from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 
@@ -55,7 +54,6 @@ def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, ac
     if kept is None:
         print(f"warning: {checkpoint.path} does not hold its config; configs are not compared", file=sys.stderr)
         return
-    _warn_of_code(checkpoint, config)
     before = {**kept["config"], "number of processes": kept["num_processes"]}
     after = {**yaml.safe_load(config), "number of processes": num_processes}
     changed = [(key, values) for key, values in differences(before, after) if not key.startswith(_FREE)]
@@ -88,7 +86,6 @@ def check_same_policy(
     if kept is None:
         print(f"warning: {checkpoint.path} does not hold its config; nothing is compared", file=sys.stderr)
         return
-    _warn_of_code(checkpoint, yaml.safe_dump(dict(config)))
     parts = [(key, *key.split(".")) for key in _PLAYED]
     known = [one for one in parts if one[2] in kept["config"][one[1]]]  # not all are of earlier versions
     before, after = ({key: at[part][name] for key, part, name in known} for at in (kept["config"], config))
@@ -104,16 +101,6 @@ def check_same_policy(
         raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
     if changed:
         print(f"warning: {checkpoint.path} is played with changes: {listed}", file=sys.stderr)
-
-
-def _warn_of_code(checkpoint: Checkpoint, config: str) -> None:
-    """Print which of the user's own classes have other code than when the checkpoint was written."""
-    before, now = checkpoint.content["run_config"].get("code", {}), code_of_classes(config)
-    for name in sorted(name for name in now if name in before and before[name] != now[name]):
-        print(
-            f"warning: the code of {name}, or of what it imports, is not what {checkpoint.path} was trained with",
-            file=sys.stderr,
-        )
 
 
 def differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """A checkpoint of a run: its description, its policy's weights, in one file or in the shards of a folder, and whether it is whole.
 
-Whole is what is complete, with every byte as it was written; folders in a cache are looked at in the same way.
+Whole is what is complete, with every byte as it was written.
 """
 
 import json
@@ -24,8 +24,9 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import BaseWeights, adapter_weights
+from cod_lightning.cache import digests
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.files import digests, sync
+from cod_lightning.files import sync
 
 METADATA, EXTRA, MARKER = ".metadata", "meta.pt", "complete.json"
 """Files of a sharded checkpoint: where each tensor lies (torch), whatever is no tensor (Lightning), digests of those (`seal`)."""
@@ -101,7 +102,6 @@ class _Config(Struct):
 class _RunConfig(Struct):
     config: _Config
     num_processes: int
-    code: dict[str, str] = {}
 
 
 class _Content(Struct):
@@ -133,50 +133,31 @@ class Checkpoint:
         found["lightning"] = self.content.get("pytorch-lightning_version")
         return {name: str(version) for name, version in found.items() if version}
 
-    def weights(self, mapped: Path | None = None, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-        """The policy's weights by their names in the model. Raises `DataError` where there are none.
-
-        Args:
-            mapped: Where files are made that hold them, so that memory need not; null reads shards into memory.
-            dtype: What mapped weights are rounded to.
-        """
-        weights = _renamed(self.module_state(mapped, dtype), "model.")
+    def weights(self) -> dict[str, Tensor]:
+        """The policy's weights by their names in the model. Raises `DataError` where there are none."""
+        weights = _renamed(self.module_state(), "model.")
         if not any(weight.is_floating_point() for weight in weights.values()):
             raise DataError(f"{self.path} holds no weights of a policy. Use a checkpoint of a `fit` run.")
         return weights
 
-    def module_state(self, mapped: Path | None = None, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-        """All tensors of the LightningModule by their names in it, a frozen reference's too."""
+    def module_state(self) -> dict[str, Tensor]:
+        """All tensors of the LightningModule by their names in it, a frozen reference's too; those of shards are read."""
         try:
-            if self.path.is_dir():
-                return _shards(self.path, mapped, dtype)
-            kept = self.content["state_dict"]  # mapped already
-            if mapped is None or dtype is None:
-                return dict(kept)
-            return {n: _made(mapped / str(i), w.shape, dtype).copy_(w) for i, (n, w) in enumerate(kept.items())}
+            return _shards(self.path) if self.path.is_dir() else dict(self.content["state_dict"])
         except (Exception, CheckpointException) as error:  # torch's own is a BaseException
             raise _unreadable(self.path, error) from error
 
-    def load_into(
-        self,
-        model: PreTrainedModel,
-        base: BaseWeights | None = None,
-        *,
-        mapped: Path | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> torch.dtype:
+    def load_into(self, model: PreTrainedModel, base: BaseWeights | None = None) -> torch.dtype:
         """Give the model these weights and return their precision. Those of an adapter belong on `base`.
 
-        A model on the meta device gets the tensors themselves, `mapped` to files in that folder and rounded to `dtype`: then no
-        more of them is in memory than the system has room for.
+        A model on the meta device gets the tensors themselves, mapped from a single file.
         """
-        weights = self.weights(mapped, dtype)
+        weights, empty = self.weights(), model.device.type == "meta"
         if base is not None:
             base.check(self.content.get("base"), self.path)
             if weights.keys() != adapter_weights(model).keys():
                 raise DataError(
-                    f"{self.path} holds an adapter of other layers than model.policy.targets, or others than "
-                    "model.policy.adapters has. Use its own run's config."
+                    f"{self.path} holds an adapter of other layers than model.policy.targets. Use its own run's config."
                 )
         elif "base" in self.content:
             raise DataError(
@@ -184,13 +165,13 @@ class Checkpoint:
                 "Choose model.policy=LoRAPolicy or model.policy=QLoRAPolicy, or use the config of its own run."
             )
         try:
-            model.load_state_dict(weights, strict=base is None, assign=mapped is not None)
+            model.load_state_dict(weights, strict=base is None, assign=empty)
         except RuntimeError as error:
             said = " ".join(str(error).split())[:300]
             raise DataError(
                 f"{self.path} does not fit the model of model.policy ({said}). Use the config of its own run."
             ) from error
-        if mapped is not None:
+        if empty:
             model.tie_weights()
         return next(weight.dtype for weight in weights.values() if weight.is_floating_point())
 
@@ -224,24 +205,17 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     return Checkpoint(Path(path), content)
 
 
-def _shards(folder: Path, mapped: Path | None, dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """The module's tensors, put together in this process or in files; the optimizer's shards are not read."""
+def _shards(folder: Path) -> dict[str, Tensor]:
+    """The module's tensors, put together in this process; the optimizer's shards are not read."""
     reader = FileSystemReader(folder)
     kept = reader.read_metadata().state_dict_metadata
     wanted: dict[str, Any] = {
-        name: _made(mapped and mapped / str(number), entry.size, dtype or entry.properties.dtype)
-        for number, (name, entry) in enumerate(kept.items())
+        name: torch.empty(entry.size, dtype=entry.properties.dtype)
+        for name, entry in kept.items()
         if name.startswith(_IN_SHARDS) and isinstance(entry, TensorStorageMetadata)
     }
     load(wanted, storage_reader=reader, no_dist=True)
     return _renamed(wanted, _IN_SHARDS)
-
-
-def _made(file: Path | None, size: torch.Size, dtype: torch.dtype) -> Tensor:
-    """A tensor in memory, or in a file of its own."""
-    if file is None or not size.numel():
-        return torch.empty(size, dtype=dtype)
-    return torch.from_file(str(file), shared=True, size=size.numel(), dtype=dtype).view(size)
 
 
 class _MetadataUnpickler(pickle.Unpickler):

@@ -2,15 +2,12 @@
 
 import ast
 import contextlib
-import hashlib
 import importlib.util
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-
-from cod_lightning.trusted import OWN
 
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
@@ -39,18 +36,6 @@ def sources(modules: Iterable[str]) -> list[Path]:
 def class_paths(config: str) -> list[str]:
     """The classes that a config (YAML) names, sorted."""
     return sorted(set(re.findall(r"\bclass_path: ([\w.]+\.\w+)", config)))
-
-
-def code_of_classes(config: str) -> dict[str, str]:
-    """A digest of the code, imports included, of every class that the config (YAML) names outside this project."""
-    digests: dict[str, str] = {}
-    for named in class_paths(config):
-        files = [] if named.partition(".")[0] in OWN else sources([named.rpartition(".")[0]])
-        files = [file for file in files if not any(file.is_relative_to(folder) for folder in _LIBRARIES)]
-        if files:
-            code = "\0".join(file.read_text(errors="replace") for file in files)
-            digests[named] = hashlib.sha256(code.encode()).hexdigest()[:16]
-    return digests
 
 
 def _spec(top: str, own: set[str]) -> ModuleSpec | None:

@@ -95,7 +95,7 @@ def setting_of(cli: Any, model: PreTrainedModel, monitor: RolloutMonitor | None 
     """The environment of a command's run and its policy there, as a rollout meets them."""
     data, policy = cli.datamodule, cli.model.policy
     sampler = sampler_of(model, policy, data, cli.config.sampling_temperature)
-    return data.setting(sampler, policy, monitor or RolloutMonitor())
+    return data.setting(sampler, monitor or RolloutMonitor())
 
 
 def sampler_of(model: PreTrainedModel, policy: Any, data: RolloutDataModule, temperature: float) -> Sampler:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -17,7 +16,7 @@ import yaml
 from transformers import GenerationConfig, PreTrainedModel
 
 from cod_lightning import __version__
-from cod_lightning.adapters import ADAPTER, adapter_weights, adapters_by_name, write_adapter, write_adapter_config
+from cod_lightning.adapters import adapter_weights, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
 from cod_lightning.commands.lightning_cli import Options
@@ -43,7 +42,7 @@ class ExportCLI(FromRunCLI):
     options: ClassVar[Options] = {
         "out": (str, ..., "Folder to write, which is new or empty."),
         "dtype": (_Precision | None, None, "Of the weights; null: the checkpoint's, its base's, bfloat16 from 4 bits."),
-        "adapter": (bool, False, "Write the adapter alone, in peft's form; of adapters by role each into its folder."),
+        "adapter": (bool, False, "Write the adapter alone, in peft's form."),
     }
 
     def before_instantiate_classes(self) -> None:
@@ -59,12 +58,10 @@ def run(argv: Sequence[str]) -> int:
     options, policy, data = cli.config, cli.model.policy, cli.datamodule
     if options.adapter and not isinstance(policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
-    options.adapter |= bool(policy.adapter_kinds)  # two adapters are not merged into one model
     checkpoint = read_checkpoint(options.ckpt_path)
     with new_folder(Path(options.out)) as folder:
-        with TemporaryDirectory(prefix=".weights", dir=folder) as mapped:
-            model, done = _trained(cli, checkpoint, Path(mapped))
-            _save(model, data, folder, adapter=options.adapter)
+        model, done = _trained(cli, checkpoint)
+        _save(model, data, folder, adapter=options.adapter)
         config = {key: cli.asked[key] for key in _KEPT}
         config["trainer"]["default_root_dir"] = None
         (folder / RUN_CONFIG).write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
@@ -75,15 +72,15 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _trained(cli: Any, checkpoint: Checkpoint, mapped: Path) -> tuple[PreTrainedModel, str]:
-    """The model with the checkpoint's weights, and what was done to them. Those of a whole one lie in files in `mapped`."""
+def _trained(cli: Any, checkpoint: Checkpoint) -> tuple[PreTrainedModel, str]:
+    """The model with the checkpoint's weights, and what was done to them."""
     options, policy, data = cli.config, cli.model.policy, cli.datamodule
     asked: torch.dtype | None = getattr(torch, options.dtype) if options.dtype else None
     if isinstance(policy, PretrainedPolicy) and not isinstance(policy, LoRAPolicy):
         data.check_with(policy, elsewhere=True)
         model = policy.skeleton()
-        checkpoint.load_into(model, mapped=mapped, dtype=asked)
-        return model.eval(), ""
+        checkpoint.load_into(model)
+        return (model.to(asked) if asked else model).eval(), ""  # pyright: ignore
     model = model_of(cli, None)
     kept = checkpoint.load_into(model, policy.base)
     if policy.base is None:
@@ -124,11 +121,8 @@ def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adap
         pad_token_id=data.chat.pad_id,
     )
     if adapter:
-        for name in adapters_by_name(model) or (ADAPTER,):
-            own = folder if name == ADAPTER else folder / name
-            own.mkdir(exist_ok=True)
-            write_adapter(adapter_weights(model, name), own, name)
-            write_adapter_config(model, own, name)
+        write_adapter(adapter_weights(model), folder)
+        write_adapter_config(model, folder)
         sampling.save_pretrained(folder)
     else:
         model.generation_config = sampling

@@ -31,7 +31,6 @@ from cod_lightning.callbacks.loggers import MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
 from cod_lightning.checkpoints.folder import AUTO, NEWEST, named, newest
-from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.commands.parser import OneLine, own_refusals, program
 from cod_lightning.commands.shipped import CLASS_KEYS, config_names, groups
 from cod_lightning.commands.trainer_settings import (
@@ -217,7 +216,7 @@ class CodCLI(LightningCLI):
             sizes = (config[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
             checkpoint = RunCheckpoint(self.root, *sizes)
             callbacks += [
-                RunConfig(resolved, self.root, code_of_classes(resolved)),
+                RunConfig(resolved, self.root),
                 checkpoint,
                 StopSignals(checkpoint),
             ]

@@ -46,8 +46,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(read_config(policy.path, "model.policy.path"))
     adapter = isinstance(policy, LoRAPolicy)
-    num_adapters = max(1, len(policy.adapter_names))
-    sizes = sizes_of(model, num_adapters * policy.rank, policy.targets) if adapter else sizes_of(model)
+    sizes = sizes_of(model, policy.rank, policy.targets) if adapter else sizes_of(model)
     engine, precision, shards = data.engine, str(trainer.precision or "32-true"), num_shards(trainer)
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4
     longest = policy.window
@@ -75,7 +74,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,
-        **_cached(data, trainer, num_adapters, longest),
+        **_cached(data, trainer, longest),
         engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),
         num_shards=shards,
         on_gpu=on_gpu,
@@ -84,7 +83,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     return plan_memory(sizes, run, available, device)
 
 
-def _cached(data: RolloutDataModule, trainer: Any, num_adapters: int, longest: int) -> dict[str, int]:
+def _cached(data: RolloutDataModule, trainer: Any, longest: int) -> dict[str, int]:
     """Tokens whose keys and values an engine in this process keeps, by the dialogues that there can be at a time."""
     engine = data.engine
     if not isinstance(engine, TransformersEngine):
@@ -92,10 +91,9 @@ def _cached(data: RolloutDataModule, trainer: Any, num_adapters: int, longest: i
     ranks, held_out = num_processes(trainer), data.program.held_out.num_attempts
     training = max(data.packs_per_rollout * data.group_size * data.program.num_attempts, data.val_packs * held_out)
     at_end = max([training, *(suite.num_packs * held_out for suite in data.suites)])
-    of_one = num_adapters * longest
     return {
-        "num_cached_tokens": of_one * min(engine.max_dialogues, math.ceil(training / ranks)),
-        "num_cached_at_end": of_one * min(engine.max_dialogues, math.ceil(at_end / ranks)),
+        "num_cached_tokens": longest * min(engine.max_dialogues, math.ceil(training / ranks)),
+        "num_cached_at_end": longest * min(engine.max_dialogues, math.ceil(at_end / ranks)),
         "prefill_tokens": min(engine.prefill_tokens, longest * math.ceil(training / ranks)),
     }
 

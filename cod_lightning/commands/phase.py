@@ -2,8 +2,6 @@
 
 import hashlib
 import os
-import shutil
-import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,18 +12,17 @@ from typing import Any
 import torch
 import transformers
 import yaml
-from filelock import AcquireReturnProxy, FileLock, Timeout
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
+from cod_lightning.cache import made_once
 from cod_lightning.checkpoints.sources import class_paths, sources
 from cod_lightning.commands.composition import overlaid
 from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, did_you_mean
-from cod_lightning.files import check_folder, manifest_damage, write_manifest
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.ranges import Count, Natural, Positive
 from cod_lightning.trusted import check_harmless
@@ -133,26 +130,22 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         words: The run's vocabulary, for demonstrations of another environment.
     """
     argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
-    cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "warm_start"
-    check_folder(cache, "COD_LIGHTNING_CACHE")
     unbuilt = started(argv, execute=False)
-    folder, made = cache / _key(unbuilt.parser.dump(unbuilt.config)), unbuilt.datamodule.env
-    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
-    _check_own(cache)
-    with _alone(folder):
-        damage = "it is a link" if folder.is_symlink() else manifest_damage(folder / "policy", folder.name)
-        if damage is None:
-            rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
-            return folder / "policy", made
-        if os.path.lexists(folder):
-            print(f"warm start: {folder} is not used and is made anew, since {damage}", file=sys.stderr)
+    made: list[Path] = []
+
+    def make(folder: Path) -> None:
         unbuilt.datamodule.check_with(unbuilt.model.policy)
-        num_updates = run["warm_start"]["num_updates"]
-        print(f"warm start: {num_updates:,} updates, once; then cached in {folder}", file=sys.stderr)
+        print(f"warm start: {run['warm_start']['num_updates']:,} updates, once; then cached", file=sys.stderr)
         begun = time.perf_counter()
-        _train_into(folder, argv)
+        run_folder = folder.with_suffix(".run")  # stays, for who wants to look at its curves
+        save_policy(started(["fit", *argv, "--trainer.default_root_dir", str(run_folder)]), folder)
         print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
-    return folder / "policy", made
+        made.append(folder)
+
+    folder = made_once("warm_start", _key(unbuilt.parser.dump(unbuilt.config)), make, "warm start")
+    if not made:
+        rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
+    return folder, unbuilt.datamodule.env
 
 
 def started(argv: Sequence[str], *, execute: bool = True) -> Any:
@@ -161,38 +154,6 @@ def started(argv: Sequence[str], *, execute: bool = True) -> Any:
     from cod_lightning.modules import WarmStartModule
 
     return start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=execute)
-
-
-def _train_into(folder: Path, argv: Sequence[str]) -> None:
-    """Train in a folder beside it, which takes its place once it is whole; the lock is held, so what lies there was given up."""
-    working = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(working, ignore_errors=True)
-    cli = started(["fit", *argv, "--trainer.default_root_dir", str(working)])
-    save_policy(cli, working / "policy")
-    write_manifest(working / "policy", folder.name)
-    if folder.is_symlink():
-        folder.unlink()
-    shutil.rmtree(folder, ignore_errors=True)
-    working.rename(folder)
-
-
-def _check_own(cache: Path) -> None:
-    """Raise `ConfigError` where others may put a policy into the cache."""
-    facts = cache.stat()
-    if facts.st_uid != os.geteuid() or facts.st_mode & stat.S_IWOTH:
-        expected = "a folder of this user's that not everyone can write, since what lies there is trained on"
-        remedy = f"Change {cache}, or name another."
-        raise ConfigError("COD_LIGHTNING_CACHE", cache.parent, expected, remedy)
-
-
-def _alone(folder: Path) -> AcquireReturnProxy:
-    """The lock of this warm start, held: of several processes that want it one trains, and the others wait and find it."""
-    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
-    try:
-        return lock.acquire(timeout=0)
-    except Timeout:
-        rank_zero_only(print)(f"warm start: another process makes {folder}; waiting for it", file=sys.stderr)
-        return lock.acquire()
 
 
 def save_policy(cli: WarmStartCLI, folder: Path) -> None:

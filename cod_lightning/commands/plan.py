@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cod_lightning.commands.config_files import expand
@@ -12,9 +13,24 @@ from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.lifecycles import outline
 from cod_lightning.models import PretrainedPolicy
-from cod_lightning.ranges import Positive
+from cod_lightning.ranges import NonNegative, Positive
 from cod_lightning.terminal import Screen
-from cod_lightning.training.duration import Amounts, Pace, duration, measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """What is known of tokens and speed; what is not is bounded by the config, or left out."""
+
+    sampled_tokens_per_s: Positive | None = None
+    """Tokens that all engines together sample in a second."""
+    trained_tokens_per_s: Positive | None = None
+    """Tokens that go through forward and backward in a second, on all GPUs together."""
+    sync_s: NonNegative = 0.0
+    """Seconds of a weight sync."""
+    sampled_tokens_per_task: NonNegative | None = None
+    """Of a task's turns and the update after it; null: the most that data.max_new_tokens allows."""
+    trained_tokens_per_task: NonNegative | None = None
+    """Prompts included; null: a window for the task and one for the update."""
 
 
 class PlanCLI(ElsewhereCLI):
@@ -28,48 +44,42 @@ class PlanCLI(ElsewhereCLI):
     }
 
 
-def amounts_of(data: RolloutDataModule, trainer: Any, window: int) -> Amounts:
-    """What the run plays and trains; `trainer` is its config."""
+def time_of(data: RolloutDataModule, trainer: Any, window: int, pace: Pace) -> str:
+    """What the training takes in hours, or what is missing to say so; `trainer` is its config.
+
+    One after the other: sample, train, sync. With rollouts ahead sampling and training overlap, and the longer one counts.
+    """
     updates = data.updates_per_rollout * data.passes_per_rollout
     per_epoch = len(data.stream) // data.updates_per_rollout
     epochs = math.inf if trainer.max_epochs in (None, -1) else trainer.max_epochs
     steps = math.inf if trainer.max_steps in (None, -1) else trainer.max_steps / updates
-    num_rollouts = min(epochs * per_epoch, steps)
-    if math.isinf(num_rollouts):
+    if math.isinf(least := min(epochs * per_epoch, steps)):
         raise ConfigError("trainer.max_epochs", trainer.max_epochs, "a number, for a run that ends", "Set it.")
+    num_rollouts, num_validations = math.ceil(least), math.ceil(least / per_epoch)
+    tasks = data.packs_per_rollout * data.group_size * data.pack_size
+    if pace.sampled_tokens_per_s is None or pace.trained_tokens_per_s is None:
+        speeds = "--pace.sampled_tokens_per_s and --pace.trained_tokens_per_s"
+        return f"Time: {num_rollouts:,} rollouts of {tasks:,} tasks; for hours give {speeds}."
     episodes = outline(data.program, data.pack_size, data.context.updates)
-    updates_a_task = (len(episodes) - data.pack_size) / data.pack_size
-    at_end = sum((suite.num_packs * (suite.pack_size or data.pack_size)) for suite, _ in data.test_conditions())
-    return Amounts(
-        num_rollouts=math.ceil(num_rollouts),
-        tasks_per_rollout=data.packs_per_rollout * data.group_size * data.pack_size,
-        tasks_per_validation=data.val_packs * data.pack_size,
-        num_validations=math.ceil(num_rollouts / per_epoch),
-        tasks_at_end=at_end,
-        most_sampled_per_task=data.max_new_tokens * (data.env.max_turns + updates_a_task),
-        most_trained_per_task=window * (1 + updates_a_task),
-        passes=data.passes_per_rollout,
-        ahead=data.max_staleness > 0,
-    )
-
-
-def show_time(amounts: Amounts, pace: Pace, console: Screen) -> None:
-    """Two lines on time, or what is missing for them."""
-    known = duration(amounts, pace)
-    bounded = [name for name in ("sampled_tokens_per_task", "trained_tokens_per_task") if getattr(pace, name) is None]
-    if known is None:
-        console.print(
-            f"Time: {amounts.num_rollouts:,} rollouts of {amounts.tasks_per_rollout:,} tasks; for hours give "
-            "--pace.sampled_tokens_per_s and --pace.trained_tokens_per_s, or a run's folder as --pace.measured.",
-            soft_wrap=True,
-        )
-        return
-    most = f" at most (--pace.{' and --pace.'.join(bounded)} not given)" if bounded else ""
-    console.print(
-        f"Time: {known.total_s / 3600:.1f} h{most}. {amounts.num_rollouts:,} times a rollout of {known.rollout_s:.0f} s"
-        f"{' beside' if amounts.ahead else ','} training of {known.training_s:.0f} s, a sync of {known.sync_s:.1f} s; "
-        f"{amounts.num_validations} validations of {known.validation_s:.0f} s; {known.end_s / 60:.0f} min for suites at the end.",
-        soft_wrap=True,
+    rewrites = (len(episodes) - data.pack_size) / data.pack_size
+    sampled, trained = pace.sampled_tokens_per_task, pace.trained_tokens_per_task
+    task_s = data.max_new_tokens * (data.env.max_turns + rewrites) if sampled is None else sampled
+    task_s /= pace.sampled_tokens_per_s
+    rollout_s = tasks * task_s
+    of_task = window * (1 + rewrites) if trained is None else trained
+    training_s = data.passes_per_rollout * tasks * of_task / pace.trained_tokens_per_s
+    ahead = data.max_staleness > 0
+    step_s = (max(rollout_s, training_s) if ahead else rollout_s + training_s) + pace.sync_s
+    validation_s = data.val_packs * data.pack_size * task_s
+    end_s = task_s * sum(suite.num_packs * (suite.pack_size or data.pack_size) for suite, _ in data.test_conditions())
+    total_s = num_rollouts * step_s + num_validations * validation_s + end_s
+    missing = [name for name, of in (("sampled", sampled), ("trained", trained)) if of is None]
+    bounded = " and ".join(f"--pace.{name}_tokens_per_task" for name in missing)
+    most = f" at most ({bounded} not given)" if bounded else ""
+    return (
+        f"Time: {total_s / 3600:.1f} h{most}. {num_rollouts:,} times a rollout of {rollout_s:.0f} s"
+        f"{' beside' if ahead else ','} training of {training_s:.0f} s, a sync of {pace.sync_s:.1f} s; "
+        f"{num_validations} validations of {validation_s:.0f} s; {end_s / 60:.0f} min for suites at the end."
     )
 
 
@@ -88,8 +98,8 @@ def run(argv: Sequence[str]) -> int:
     except (ConfigError, DataError) as error:  # a folder with a config alone, a world of another machine
         screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
-    amounts, pace = amounts_of(cli.datamodule, cli.asked_trainer, policy.window), measured(cli.config_init.pace)
+    time = time_of(cli.datamodule, cli.asked_trainer, policy.window, cli.config_init.pace)
     show(plan, screen)
     show_rounding(cli.model, cli.asked_trainer, screen)
-    show_time(amounts, pace, screen)
+    screen.print(time, soft_wrap=True)
     return 0 if plan.fits else 1

@@ -48,8 +48,8 @@ def by_packs(
 ) -> Iterator[tuple[Int[Tensor, "G K C"], Bool[Tensor, "G K C"], Returns]]:
     """Entries, which of them there are, and their returns, for each layout of the table."""
     for entries in table.layouts:
-        there, kinds = entries >= 0, table.kinds[entries.amax(dim=(0, 1))]
-        yield entries, there, Returns(returns.values[entries], returns.valid[entries] & there, kinds)
+        there = entries >= 0
+        yield entries, there, Returns(returns.values[entries], returns.valid[entries] & there)
 
 
 @dataclass(frozen=True)
@@ -78,36 +78,6 @@ class LeaveOneOut(Baseline):
     def __call__(self, returns: Returns) -> Advantages:
         total, count = _sums(returns)
         return _advantages(returns, returns.values - (total - returns.values) / (count - 1).clamp_min(1))
-
-
-@dataclass(frozen=True)
-class RoleMean(Baseline):
-    """A_i = R_i - mean over the other lifecycles' valid returns of the same kind (solve or update), at all positions.
-
-    One number for all solve episodes of a lifecycle and one for all its updates: an average over N times as many returns
-    as at one position, of which the easier positions then keep an offset. The own lifecycle is left out; otherwise a
-    reward would reach later episodes of its own lifecycle through the baseline. Source: ours, for comparison.
-
-    >>> values, kinds = torch.tensor([[[1.0, 5.0, 0.0], [0.0, 7.0, 0.0]]]), torch.tensor([0, 1, 0])
-    >>> RoleMean()(Returns(values, torch.ones(1, 2, 3, dtype=torch.bool), kinds)).values
-    tensor([[[ 1.0000, -2.0000,  0.0000],
-             [-0.5000,  2.0000, -0.5000]]])
-    """
-
-    def __call__(self, returns: Returns) -> Advantages:
-        assert returns.kinds is not None, "returns without the kinds of their episodes"
-        values, valid = torch.zeros_like(returns.values), torch.zeros_like(returns.valid)
-        for kind in returns.kinds.unique():
-            role = returns.kinds == kind
-            known = returns.valid[..., role]
-            total = torch.where(known, returns.values[..., role], 0.0).sum(dim=2, keepdim=True)
-            count = known.sum(dim=2, keepdim=True)
-            others = count.sum(dim=1, keepdim=True) - count
-            mean = (total.sum(dim=1, keepdim=True) - total) / others.clamp_min(1)
-            comparable = known & (others > 0)
-            valid[..., role] = comparable
-            values[..., role] = torch.where(comparable, returns.values[..., role] - mean, 0.0)
-        return Advantages(values, valid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +150,8 @@ def deviation(advantages: Advantages, returns: Returns, mode: Literal["none", "g
     """Standard deviation of the valid returns in the group, [G 1 E], or of the valid advantages in the batch, one number; else 1.
 
     Advantages are divided by it. Population standard deviation (division by n): the mean square of a group-mean advantage is
-    then 1 however many siblings survive, while the sample one gives (n-1)/n. Where it is 0 so are the advantages: already, if
-    siblings are compared at their position, and by `divided` otherwise (`RoleMean`, `AsymRE`). The main runs of arXiv
-    2606.20002 use `none`.
+    then 1 however many siblings survive, while the sample one gives (n-1)/n. Where it is 0 so are the advantages: already, or by
+    `divided` (`AsymRE`). The main runs of arXiv 2606.20002 use `none`.
 
     >>> returns = Returns(torch.tensor([[[0.2], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
     >>> deviation(GroupMean()(returns), returns, "group").flatten()

@@ -23,8 +23,6 @@ class Returns:
     values: Float[Tensor, "... E"]
     """Without meaning where not valid."""
     valid: Bool[Tensor, "... E"]
-    kinds: Int[Tensor, " E"] | None = None
-    """Kind of each episode, for baselines that pool episodes of one kind."""
 
 
 class CreditRule(ABC):
@@ -49,7 +47,7 @@ class CreditRule(ABC):
         needed = (weights != 0) | torch.eye(len(weights), dtype=torch.bool, device=weights.device)
         missing = (~table.valid).double() @ needed.double().T
         values = (table.known_rewards.double() @ weights.T).to(table.rewards)
-        return Returns(values, missing == 0, table.kinds)
+        return Returns(values, missing == 0)
 
     def of_all(self, table: EpisodeTable) -> Returns:
         """[N] the returns of lifecycles' own episodes, whatever orders they have."""

@@ -58,8 +58,6 @@ class Request(Struct, frozen=True, kw_only=True):
     """So many of the likeliest tokens, and those as likely as the last of them; 0: all."""
     min_p: float = 0.0
     """Tokens at least so likely, compared with the likeliest one; 0: all."""
-    adapter: str | None = None
-    """Which adapter samples it, of an engine that serves several; None where there is one or none."""
     ends: TurnEnd | None = None
     """What ends the turn beside stop tokens. An engine may sample further: the dialogue keeps what is up to there."""
 
@@ -109,8 +107,6 @@ class Engine(ABC):
     """Whether it gives memory back while training goes on, and serves nothing then."""
     takes_adapters: bool = False
     """Whether an adapter is synced as it is; else the sync brings all weights with the adapter merged in."""
-    serves_several_adapters: bool = False
-    """Whether a request may name the one of several adapters that samples it."""
     takes_media: bool = False
     """Whether it reads the parts of messages; else it reads token ids or text alone, and refuses images."""
     precision: str = "float32"
@@ -177,7 +173,7 @@ class Engine(ABC):
         """Drop all dialogues, of rollouts that were given up and may never release them."""
 
     def acting_scales(self) -> Mapping[str, float] | None:
-        """By layer and adapter, how many times an adapter's product is added; None where that cannot be looked at."""
+        """By layer, how many times an adapter's product is added; None where that cannot be looked at."""
         return None
 
     def report(self) -> str:

@@ -5,7 +5,6 @@ precision give fluent text and a training that goes nowhere; here they give a nu
 """
 
 import asyncio
-import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -18,7 +17,6 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapters_by_name, choose_adapter
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.forward.last_layer import output_layer
@@ -66,7 +64,7 @@ class SelfTest:
         context: Callable[[], AbstractContextManager[object]] = nullcontext,
         inside: Inside = lambda _, function: function(),
     ) -> Gap:
-        """The largest gap of all ranks, replicas and adapters. `context` gives what training computes in.
+        """The largest gap of all ranks and replicas. `context` gives what training computes in.
 
         Raises `EngineMismatch` beyond the tolerance.
 
@@ -74,12 +72,10 @@ class SelfTest:
         and raise together.
         """
 
-        def worst(replica: Engine, seed: int, adapter: str | None) -> Gap:
+        def worst(replica: Engine, seed: int) -> Gap:
             drawn = random.Random(seed)
             prompt = [drawn.randrange(vocabulary) for _ in range(length)]
-            if adapter is not None:
-                choose_adapter(model, adapter)
-            gap = largest_gap(replica, model, prompt, num_new, context, inside, adapter)
+            gap = largest_gap(replica, model, prompt, num_new, context, inside)
             return max(gathered(gap), key=lambda one: one.size)
 
         vocabulary = int(model.get_input_embeddings().weight.shape[0])  # pyright: ignore
@@ -88,13 +84,13 @@ class SelfTest:
         own = engine.replicas()
         gaps: list[Gap] = []
         indices = range(max(gathered(len(own))))  # where parameters are sharded, all ranks score equally often
-        for index, adapter in itertools.product(indices, adapters_by_name(model) or (None,)):
+        for index in indices:
             replica = own[min(index, len(own) - 1)]
-            gap = worst(replica, 0, adapter)
+            gap = worst(replica, 0)
             tolerance = self.tolerance if self.tolerance is not None else 1e-3 if gap.strict else 0.25
             if gap.size > tolerance:
-                fresh = worst(replica, 1 + replica.policy_version, adapter)
-                raise EngineMismatch(_message(replica, gap, tolerance, _cause(replica, fresh, tolerance), adapter))
+                fresh = worst(replica, 1 + replica.policy_version)
+                raise EngineMismatch(_message(replica, gap, tolerance, _cause(replica, fresh, tolerance)))
             gaps.append(gap)
         return max(gaps, key=lambda gap: gap.size)
 
@@ -106,7 +102,6 @@ def largest_gap(
     num_new: int,
     context: Callable[[], AbstractContextManager[object]] = nullcontext,
     inside: Inside = lambda _, function: function(),
-    adapter: str | None = None,
 ) -> Gap:
     """Between engine and model, on the prompt continued by the engine, greedily and at temperature 2; a NaN is infinite."""
     requests = [
@@ -117,7 +112,6 @@ def largest_gap(
             max_new_tokens=num_new,
             noise_seed=0,
             temperature=temperature,
-            adapter=adapter,
         )
         for temperature in _TEMPERATURES
     ]
@@ -186,11 +180,10 @@ def _cause(engine: Engine, fresh: Gap, tolerance: float) -> str:
     )
 
 
-def _message(engine: Engine, gap: Gap, tolerance: float, cause: str, adapter: str | None) -> str:
+def _message(engine: Engine, gap: Gap, tolerance: float, cause: str) -> str:
     apart = "at most" if gap.strict else f"the mean over all tokens is {gap.size:.2g}, and at most"
-    policy = "the policy that is trained" if adapter is None else f"the adapter {adapter} that is trained"
     return (
-        f"after sync {engine.policy_version} {engine} does not sample from {policy}: for token "
+        f"after sync {engine.policy_version} {engine} does not sample from the policy that is trained: for token "
         f"{gap.token} of a fixed prompt its log-prob is {gap.engine:.4f}, the training forward's {gap.training:.4f}; {apart} "
         f"{tolerance:g} apart is tolerated. {cause}"
     )

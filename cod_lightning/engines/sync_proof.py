@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapter_scales, adapters_by_name, choose_adapter
+from cod_lightning.adapters import adapter_scales
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.self_test import Inside, sampled, training_logits
 from cod_lightning.errors import EngineMismatch
@@ -177,12 +177,12 @@ class Probes:
 
     def __init__(self, num: int = 32, num_prompt_tokens: int = 160) -> None:
         self.num, self.num_prompt_tokens = num, num_prompt_tokens
-        self._left: dict[str | None, _Known] = {}
-        """By adapter, the latest sync that every replica has been shown to have left, or is next to leave."""
-        self._apart: dict[str | None, float] = {}
-        """By adapter, how far the engine was from the training forward at the last sync (median nats)."""
-        self.last: dict[str | None, Float[Tensor, "P I"]] = {}
-        """By adapter, log-probs of some ids under the weights of the last sync; a checkpoint keeps them."""
+        self._left: _Known | None = None
+        """The latest sync that every replica has been shown to have left, or is next to leave."""
+        self._apart = inf
+        """How far the engine was from the training forward at the last sync (median nats)."""
+        self.last: Float[Tensor, "P I"] | None = None
+        """Log-probs of some ids under the weights of the last sync; a checkpoint keeps them."""
 
     def __call__(
         self,
@@ -204,7 +204,6 @@ class Probes:
         prompt = [drawn.randrange(vocabulary) for _ in range(length)]
         some = sorted(drawn.sample(range(vocabulary), min(_IDS, vocabulary)))
         ends = sorted({max(1, length * (i + 1) // self.num) for i in range(self.num)})
-        moved: list[float] = []
         own = engine.replicas()
 
         def known(prompt: list[int]) -> _Known:
@@ -212,49 +211,45 @@ class Probes:
                 logits = training_logits(model, [prompt], [end - 1 for end in ends], inside)[0]
             return _Known(engine.policy_version, torch.log_softmax(logits.float() / _TEMPERATURE, dim=-1).cpu())
 
-        for adapter in adapters_by_name(model) or (None,):
-            if adapter is not None:
-                choose_adapter(model, adapter)
-            now, fresh, apart = known(prompt), True, [0.0]
-            for index in range(max(gathered(len(own)))):
-                replica = own[min(index, len(own) - 1)]
-                said = _answers(replica, prompt, ends, adapter)
-                fresh &= self._see_fresh(replica, said, now, adapter)
-                apart.append(_apart(said, now))
-                if apart[-1] > max(_LEAST_APART, _TIMES_APART * self._apart.get(adapter, inf)):
-                    unlike = random.Random(2 + engine.policy_version)
-                    other = [unlike.randrange(vocabulary) for _ in range(length)]
-                    _check_keys(replica, apart[-1], _apart(_answers(replica, other, ends, adapter), known(other)))
-            self._apart[adapter] = max(apart)
-            if fresh or adapter not in self._left:
-                self._left[adapter] = now
-            if (last := self.last.get(adapter)) is not None:
-                moved.append(float((now.logprobs[:, some] - last).abs().mean()))
-            if new:
-                self.last[adapter] = now.logprobs[:, some]
-        return max(moved, default=None)
+        now, fresh, apart = known(prompt), True, [0.0]
+        for index in range(max(gathered(len(own)))):
+            replica = own[min(index, len(own) - 1)]
+            said = _answers(replica, prompt, ends)
+            fresh &= self._see_fresh(replica, said, now)
+            apart.append(_apart(said, now))
+            if apart[-1] > max(_LEAST_APART, _TIMES_APART * self._apart):
+                unlike = random.Random(2 + engine.policy_version)
+                other = [unlike.randrange(vocabulary) for _ in range(length)]
+                _check_keys(replica, apart[-1], _apart(_answers(replica, other, ends), known(other)))
+        self._apart = max(apart)
+        if fresh or self._left is None:
+            self._left = now
+        moved = None if self.last is None else float((now.logprobs[:, some] - self.last).abs().mean())
+        if new:
+            self.last = now.logprobs[:, some]
+        return moved
 
-    def _see_fresh(self, replica: Engine, said: list[Completion], now: _Known, adapter: str | None) -> bool:
+    def _see_fresh(self, replica: Engine, said: list[Completion], now: _Known) -> bool:
         """Whether the replica is shown to have left the reference. Raises where it is shown that it has not."""
-        if (left := self._left.get(adapter)) is None:
+        if (left := self._left) is None:
             return True
         ids, engine = _sampled(said)
         of = [known.logprobs[torch.arange(len(ids)), ids] for known in (now, left)]
         staleness = Lag.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
         if staleness.stale:
-            share, adapted = staleness.share, "" if adapter is None else f" of the adapter {adapter}"
+            share = staleness.share
             what, why = "stale", "Weights, an adapter or cached keys of that sync are still served."
             where = "nearer to" if share >= _STALE else f"{share:.0%} on the way back to"
             if share < 0:
                 what, why, where = "beyond its weights", "Is an adapter scaled twice?", f"{-share:.0%} too far from"
             raise EngineMismatch(
                 f"after sync {replica.policy_version} {replica} is {what}: by the log-probs of {len(ids)} tokens it is {where} the "
-                f"weights{adapted} of sync {left.version} ({share:.2f} +- {staleness.error:.2f}; 0 is now, 1 is then). {why}"
+                f"weights of sync {left.version} ({share:.2f} +- {staleness.error:.2f}; 0 is now, 1 is then). {why}"
             )
         return staleness.fresh
 
 
-def _answers(engine: Engine, prompt: list[int], ends: list[int], adapter: str | None) -> list[Completion]:
+def _answers(engine: Engine, prompt: list[int], ends: list[int]) -> list[Completion]:
     """A token behind each of these beginnings of the prompt."""
     requests = [
         Request(
@@ -264,7 +259,6 @@ def _answers(engine: Engine, prompt: list[int], ends: list[int], adapter: str | 
             max_new_tokens=1,
             noise_seed=end,
             temperature=_TEMPERATURE,
-            adapter=adapter,
         )
         for end in ends
     ]

@@ -9,14 +9,7 @@ from msgspec import structs
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import (
-    adapter_scales,
-    adapter_weights,
-    adapters_by_name,
-    choose_adapter,
-    has_adapter,
-    share_base,
-)
+from cod_lightning.adapters import adapter_scales, adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request
 from cod_lightning.engines.decoder import Decoder
 from cod_lightning.errors import EngineFailure
@@ -28,8 +21,7 @@ class TransformersEngine(Engine):
     """Decodes from its own plain copy of a causal language model, never through sharded or wrapped modules.
 
     Of a model with an adapter the copy has its own adapter over the same base weights, 4-bit ones too: no second base takes
-    memory, and nothing is merged or rounded, so log-probs are those of the training forward. Of several adapters each has a
-    decoder of its own, with its dialogues and their cache, over the same base.
+    memory, and nothing is merged or rounded, so log-probs are those of the training forward.
 
     Args:
         max_dialogues: Dialogues that hold a cache slot at a time; further ones wait for a free slot. Bounds memory.
@@ -39,7 +31,6 @@ class TransformersEngine(Engine):
     """
 
     takes_adapters = True
-    serves_several_adapters = True
 
     def __init__(
         self,
@@ -49,8 +40,7 @@ class TransformersEngine(Engine):
     ) -> None:
         self.max_dialogues, self.prefill_tokens = max_dialogues, prefill_tokens
         self.dtype: torch.dtype | None = dtype and getattr(torch, dtype)
-        self.decoders: dict[str | None, Decoder] = {}
-        """By adapter; None: the only one, or none."""
+        self.decoder: Decoder | None = None
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Take a plain copy of the model's architecture and weights; `stop_ids` end a turn."""
@@ -60,19 +50,14 @@ class TransformersEngine(Engine):
         if self.dtype is not None and not has_adapter(model):
             for weight in own.parameters():
                 weight.data = weight.data.to(self.dtype)  # rotary frequencies, which are buffers, keep their digits
-        names, ends = adapters_by_name(own) or (None,), frozenset(stop_ids)
-        copies = [own, *(copy.deepcopy(own, share_base(own, adapters=True)) for _ in names[1:])]
-        self.decoders = {}
-        for name, served in zip(names, copies, strict=True):
-            if name is not None:
-                choose_adapter(served, name)
-            use_rms_norm(served)
-            self.decoders[name] = Decoder(served, ends, self.max_dialogues, self.prefill_tokens, window)
+        use_rms_norm(own)
+        self.decoder = Decoder(own, frozenset(stop_ids), self.max_dialogues, self.prefill_tokens, window)
         self.precision = str(own.dtype).removeprefix("torch.")
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
         """Copy weights by name; every parameter must be there, in its form. Refused while turns are in flight."""
-        if live := sum(len(decoder.dialogues) for decoder in self.decoders.values()):
+        decoder = self._bound()
+        if live := len(decoder.dialogues):
             raise EngineFailure(f"{live} dialogues are live; weights change only between rollouts")
         own, missing = self._tensors(), set(self.synced())
         with torch.no_grad():
@@ -86,53 +71,41 @@ class TransformersEngine(Engine):
                 missing.discard(name)
         if missing:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
-        for decoder in self.decoders.values():
-            decoder.weights_changed()
+        decoder.weights_changed()
         self.policy_version = policy_version
 
     def held(self) -> dict[str, Tensor]:
-        """All parameters and buffers of the model that decodes, those of its adapters included."""
+        """All parameters and buffers of the model that decodes, those of its adapter included."""
         return self._tensors()
 
     def synced(self) -> dict[str, Tensor]:
-        """Adapters alone, where there are any."""
+        """The adapter alone, where there is one."""
         model, own = self._bound().model, self._tensors()
         return {name: own[name] for name in adapter_weights(model) or set(own) - _derived(model)}
 
     def forget(self) -> None:
-        for decoder in self.decoders.values():
-            decoder.forget()
+        if self.decoder is not None:
+            self.decoder.forget()
 
     def acting_scales(self) -> dict[str, float]:
-        """Of every adapter in the model that samples by it."""
-        return {
-            name: scale
-            for adapter, decoder in self.decoders.items()
-            for name, scale in adapter_scales(decoder.model, acting=True).items()
-            if adapter is None or name.endswith(f".{adapter}")
-        }
+        """Of the adapter in the model that samples."""
+        return adapter_scales(self._bound().model, acting=True)
 
     async def generate(self, request: Request) -> Completion:
-        self._bound()
-        if (decoder := self.decoders.get(request.adapter)) is None:
-            raise EngineFailure(
-                f"a request names the adapter {request.adapter}; there is {', '.join(map(str, self.decoders))}"
-            )
-        return structs.replace(await decoder.sample(request), policy_version=self.policy_version)
+        return structs.replace(await self._bound().sample(request), policy_version=self.policy_version)
 
     def release(self, dialogue: str) -> None:
-        for decoder in self.decoders.values():
-            decoder.release(dialogue)
+        if self.decoder is not None:
+            self.decoder.release(dialogue)
 
     def _tensors(self) -> dict[str, Tensor]:
         model = self._bound().model
         return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
 
     def _bound(self) -> Decoder:
-        """The first decoder."""
-        if not self.decoders:
+        if self.decoder is None:
             raise EngineFailure(NO_MODEL)
-        return next(iter(self.decoders.values()))
+        return self.decoder
 
 
 def _kind(tensor: Tensor) -> tuple[torch.Size, bool]:

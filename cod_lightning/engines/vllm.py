@@ -10,7 +10,7 @@ from typing import Literal
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapters_by_name, of_adapter, plain_weights, trained_weights
+from cod_lightning.adapters import plain_weights, trained_weights
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served, digest
 from cod_lightning.engines.checkpoint_form import CheckpointForm
 from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
@@ -39,7 +39,6 @@ class VLLMEngine(Engine):
     """
 
     takes_adapters = True
-    serves_several_adapters = True
 
     def __init__(
         self,
@@ -56,8 +55,7 @@ class VLLMEngine(Engine):
         self.dequantise = dequantise
         self.sleeps, self.asleep = sleep, False
         self._driver: Driver | None = None
-        self._adapters: dict[str | None, AdapterFolder] = {}
-        """By the name that requests have for them; None: the only one."""
+        self._adapter: AdapterFolder | None = None
         self._names: frozenset[str] = frozenset()
         self._form: Callable[[Iterable[tuple[str, Tensor]]], list[tuple[str, Tensor]]] = list
         """Of the weights, what vLLM reads."""
@@ -73,7 +71,7 @@ class VLLMEngine(Engine):
         if not isinstance(model, PreTrainedModel):
             expected = "a transformers model, whose architecture vLLM can look up"
             raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
-        served, names = served_of(model), adapters_by_name(model) or (None,)
+        served = served_of(model)
         self.check(served)
         four_bit = served.four_bit and not self.dequantise
         self.precision = self.dtype or str(model.dtype).removeprefix("torch.")
@@ -83,16 +81,13 @@ class VLLMEngine(Engine):
             self,
             window=window or model.config.get_text_config().max_position_embeddings,
             adapter_rank=room_for(served.adapter_rank) if served.adapter_rank else 0,
-            num_adapters=len(names),
             four_bit=four_bit,
         )
         self._driver = Driver(llm, sorted(stop_ids))
         self._names, self._form = frozenset(trained_weights(model)), CheckpointForm(model)
-        self._adapters = {}
-        if served.adapter_rank:
-            self._adapters = {name: AdapterFolder(model, name) for name in names}
-            if not four_bit:
-                self._reload(plain_weights(model, merge=False))  # the base, once and for all
+        self._adapter = AdapterFolder(model) if served.adapter_rank else None
+        if self._adapter is not None and not four_bit:
+            self._reload(plain_weights(model, merge=False))  # the base, once and for all
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
         """Take all weights by name, or all of the adapter, and forget all cached prefixes. Refused while turns are in flight.
@@ -106,10 +101,10 @@ class VLLMEngine(Engine):
         named = [(name, tensor.detach()) for name, tensor in weights]
         if missing := self._names - {name for name, _ in named}:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
-        if not self._adapters:
+        if self._adapter is None:
             self._reload(named)
-        for name, folder in self._adapters.items():
-            driver.adapters[name] = folder.load(driver.llm, of_adapter(dict(named), name))
+        else:
+            driver.adapter = self._adapter.load(driver.llm, dict(named))
         self._forget_prefixes()
         self.policy_version = policy_version
 
@@ -120,7 +115,7 @@ class VLLMEngine(Engine):
             if driver.num_live:
                 raise EngineFailure(f"{driver.num_live} turns are in flight; the engine sleeps only between rollouts")
             driver.forget()
-            driver.llm.sleep(level=1 if self._adapters else 2)
+            driver.llm.sleep(level=2 if self._adapter is None else 1)
             self.asleep = True
 
     def wake(self, part: Literal["weights", "kv_cache"]) -> None:

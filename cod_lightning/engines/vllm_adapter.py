@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from cod_lightning.adapters import ADAPTER, adapters_by_name, write_adapter, write_adapter_config
+from cod_lightning.adapters import write_adapter, write_adapter_config
 from cod_lightning.engines.vllm_folder import memory_folder
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.files import scratch_prefix
@@ -28,21 +28,18 @@ class AdapterFolder:
 
     Args:
         model: A transformers model with an adapter; only its settings are kept.
-        adapter: Which one, where it has several.
     """
 
-    def __init__(self, model: nn.Module, adapter: str | None = None) -> None:
+    def __init__(self, model: nn.Module) -> None:
         parent = memory_folder()
         self.folder = Path(tempfile.mkdtemp(prefix=scratch_prefix("adapter", parent), dir=parent))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        names = adapters_by_name(model) or (None,)
-        self._name, self._step = adapter or ADAPTER, len(names)
-        self._last_id = names.index(adapter) - self._step + 1  # of several each counts in steps past the others
-        write_adapter_config(model, self.folder, self._name)
+        self._last_id = 0
+        write_adapter_config(model, self.folder)
 
     def load(self, llm: "LLMEngine", weights: dict[str, Tensor]) -> "LoRARequest":
         """Put the weights into vLLM; what requests have to name to get them."""
-        write_adapter(weights, self.folder, self._name)
+        write_adapter(weights, self.folder)
         before, number = self._last_id, self._next_id()
         if before > 0 and before != number:
             llm.remove_lora(before)
@@ -52,7 +49,7 @@ class AdapterFolder:
         return request
 
     def _next_id(self) -> int:
-        self._last_id += self._step
+        self._last_id += 1
         return self._last_id
 
     def _request(self, number: int) -> Any:

@@ -34,8 +34,8 @@ class Driver:
 
     def __init__(self, llm: "LLMEngine", stop_ids: list[int]) -> None:
         self.llm, self.stop_ids = llm, stop_ids
-        self.adapters: "dict[str | None, LoRARequest]" = {}
-        """What requests are sampled with, beside the base, by the adapter that they name."""
+        self.adapter: "LoRARequest | None" = None
+        """What requests are sampled with, beside the base."""
         self._num_requests = 0
         self._waiting: list[_VLLMRequest] = []
         self._in_flight: dict[str, _VLLMRequest] = {}
@@ -94,16 +94,11 @@ class Driver:
 
             self._num_requests += 1
             name = str(self._num_requests)
-            adapter = self.adapters.get(turn.request.adapter)
-            if self.adapters and adapter is None:
-                failure = EngineFailure(f"a request names the adapter {turn.request.adapter}, which is not served")
-                turn.future.set_exception(failure)
-                continue
             prompt: Any = {"type": "token", "prompt_token_ids": list(turn.request.prompt_ids)}
             kind = RequestOutputKind.FINAL_ONLY if turn.request.ends is None else RequestOutputKind.CUMULATIVE
             try:
                 sampling = SamplingParams(**turn.sampling, output_kind=kind, skip_clone=True)
-                self.llm.add_request(name, prompt, sampling, lora_request=adapter)
+                self.llm.add_request(name, prompt, sampling, lora_request=self.adapter)
             except Exception as error:  # its own fault, such as a prompt beyond the window
                 turn.future.set_exception(EngineFailure(f"vLLM refused the request: {error}"))
             else:

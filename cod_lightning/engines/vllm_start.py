@@ -41,9 +41,7 @@ _CPU_BATCH_TOKENS = 8192
 """Tokens of a step on a CPU. Prompts are never cut there: see `device_options`."""
 
 
-def start(
-    model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_rank: int, num_adapters: int, four_bit: bool
-) -> "LLMEngine":
+def start(model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_rank: int, four_bit: bool) -> "LLMEngine":
     """A running vLLM for the model's architecture, its weights still random: the first sync brings the right ones.
 
     A base in 4 bits is there already, byte for byte the one that is trained on.
@@ -53,7 +51,6 @@ def start(
         how: The engine's settings.
         window: Most tokens of a prompt and its response together.
         adapter_rank: Largest rank of an adapter that can be served; 0 serves none.
-        num_adapters: Those that are served side by side, if any.
         four_bit: Serve the model's base in its 4 bits.
     """
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the engine has to run in this process
@@ -72,8 +69,7 @@ def start(
         if on_cpu:
             _tolerate_foreign_modules()
         (write_four_bit if four_bit else write_config)(model, Path(folder))
-        room = {"max_loras": num_adapters, "max_cpu_loras": num_adapters}
-        lora = {"enable_lora": True, "max_lora_rank": adapter_rank, **room}
+        lora = {"enable_lora": True, "max_lora_rank": adapter_rank, "max_loras": 1, "max_cpu_loras": 1}
         adapter: dict[str, Any] = lora if adapter_rank else {}
         try:
             return LLMEngine.from_engine_args(

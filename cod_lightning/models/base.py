@@ -7,7 +7,6 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.adapters import BaseWeights
-from cod_lightning.types import EpisodeKind
 
 
 class Policy(ABC):
@@ -22,8 +21,6 @@ class Policy(ABC):
     """What an adapter is on, once the model is made; None where all weights are trained."""
     adapter_rank: int = 0
     """Of the adapter that is trained; 0 where all weights are."""
-    adapter_kinds: tuple[EpisodeKind, ...] = ()
-    """Kinds of episodes that have an adapter of their own, called by the role; without any, all share the policy's weights."""
     four_bit: bool = False
     """Whether the frozen base is kept in 4 bits."""
     dtype: torch.dtype = torch.float32
@@ -32,11 +29,6 @@ class Policy(ABC):
     """Whether its tokenizer is made of the sentences of world and context."""
     waits_for_warm_start: bool = False
     """Whether there is no tokenizer before the warm start has run."""
-
-    @property
-    def adapter_names(self) -> tuple[str, ...]:
-        """Of the adapters that kinds of episodes have, each once; empty where all share the policy's weights."""
-        return tuple(dict.fromkeys(kind.role for kind in self.adapter_kinds))
 
     @property
     def config(self) -> PreTrainedConfig | None:

@@ -8,7 +8,6 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 
 from cod_lightning.byte_tokenizer import byte_tokenizer
 from cod_lightning.models.base import Policy
-from cod_lightning.models.pretrained import read_tokenizer
 from cod_lightning.ranges import Count
 
 
@@ -33,23 +32,20 @@ class EndpointPolicy(Policy):
     """A chat model behind an endpoint, to be evaluated and deployed with `OpenAIEngine`; it cannot be trained.
 
     Prompts and responses are sent as text. Their lengths (the window, rewards of length, token counts of a transcript) are
-    counted in this tokenizer; `data.max_new_tokens` is sent to the endpoint, which counts in its own.
+    counted in bytes, about 4 for a token of English; `data.max_new_tokens` is sent to the endpoint, which counts in its tokens.
 
     Args:
-        tokenizer_path: Folder or hub name of the endpoint's tokenizer; null counts bytes, about 4 for a token of English.
-        window: Most tokens (by default: bytes) of a prompt and its response together. A dialogue that outgrows it is cut off.
+        window: Most bytes of a prompt and its response together. A dialogue that outgrows it is cut off.
     """
 
     has_weights = False
 
-    def __init__(self, tokenizer_path: str | None = None, window: Count = 100_000) -> None:
-        self.tokenizer_path, self.window = tokenizer_path, window
+    def __init__(self, window: Count = 100_000) -> None:
+        self.window = window
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """The named tokenizer, else bytes, whatever the words."""
-        if self.tokenizer_path is None:
-            return byte_tokenizer()
-        return read_tokenizer(self.tokenizer_path, "model.policy.tokenizer_path")
+        """Bytes, whatever the words."""
+        return byte_tokenizer()
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> EndpointModel:
         return EndpointModel(tokenizer)

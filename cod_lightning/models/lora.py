@@ -1,19 +1,17 @@
-"""A frozen checkpoint with a low-rank adapter, or one for each kind of episode, which alone is trained (LoRA, arXiv 2106.09685)."""
+"""A frozen checkpoint with a low-rank adapter, which alone is trained (LoRA, arXiv 2106.09685)."""
 
 import logging
-import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from cod_lightning.adapters import ADAPTER, adapter_weights, as_float32, base_weights, plain_weights
+from cod_lightning.adapters import ADAPTER, as_float32, base_weights, plain_weights
 from cod_lightning.errors import ConfigError
 from cod_lightning.extras import require
 from cod_lightning.models.pretrained import PretrainedPolicy
 from cod_lightning.ranges import Count
-from cod_lightning.types import EpisodeKind
 
 
 class LoRAPolicy(PretrainedPolicy):
@@ -27,9 +25,6 @@ class LoRAPolicy(PretrainedPolicy):
         rank: Rank of the adapter.
         alpha: The adapter counts alpha / rank times.
         targets: Names of the layers that get one, for example [q_proj, v_proj]; null: every linear layer but the output layer.
-        adapters: `shared` has one for all episodes. `by_role` has one for updates, and one for all others: two
-            policies, a player and a writer of contexts, over one base; each is sampled in its episodes and trained on their rows
-            alone.
         settings: Those of `PretrainedPolicy`; `dtype` is the base's.
     """
 
@@ -42,13 +37,11 @@ class LoRAPolicy(PretrainedPolicy):
         rank: Count = 32,
         alpha: Count = 64,
         targets: list[str] | None = None,
-        adapters: Literal["shared", "by_role"] = "shared",
         **settings: Any,
     ) -> None:
         super().__init__(path or "", **settings)
         self.rank = self.adapter_rank = rank
         self.alpha, self.targets = alpha, targets
-        self.adapter_kinds = tuple(EpisodeKind) if adapters == "by_role" else ()
         self.waits_for_warm_start = not self.path
 
     def check_machine(self) -> None:
@@ -71,7 +64,7 @@ class LoRAPolicy(PretrainedPolicy):
         return super().tokenizer(words)
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """The frozen base with new adapters, which change nothing yet (B is 0)."""
+        """The frozen base with a new adapter, which changes nothing yet (B is 0)."""
         self._check_packages()
         # peft loads bitsandbytes, which names a package that it can do without
         logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
@@ -82,22 +75,15 @@ class LoRAPolicy(PretrainedPolicy):
         from cod_lightning.models.gguf.cache import checkpoint_folder
 
         _check_targets(model, self.targets)
-        targets: Any = self.targets or "all-linear"
-        for name in self.adapter_names or (ADAPTER,):
-            config = LoraConfig(
-                r=self.rank,
-                lora_alpha=self.alpha,
-                lora_dropout=0.0,
-                bias="none",
-                target_modules=targets,
-                base_model_name_or_path=checkpoint_folder(self.path, "model.policy.path"),
-            )
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Already found a `peft_config`")  # several are meant
-                model.add_adapter(config, name)
-            targets = sorted(config.target_modules or ())
-        for weight in adapter_weights(model).values():
-            weight.requires_grad_(True)  # peft trains the last one alone
+        config = LoraConfig(
+            r=self.rank,
+            lora_alpha=self.alpha,
+            lora_dropout=0.0,
+            bias="none",
+            target_modules=self.targets or "all-linear",
+            base_model_name_or_path=checkpoint_folder(self.path, "model.policy.path"),
+        )
+        model.add_adapter(config, ADAPTER)
         as_float32(model)
         if self.gradient_checkpointing:
             model.enable_input_require_grads()  # else a checkpointed block has no input with a gradient

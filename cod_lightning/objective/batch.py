@@ -71,10 +71,14 @@ class Batch:
         return self.token_ids.shape[0]
 
     @property
+    def inside(self) -> Bool[Tensor, "B T"]:
+        """What is no padding."""
+        return torch.arange(self.token_ids.shape[1], device=self.lengths.device) < self.lengths[:, None]
+
+    @property
     def observation_mask(self) -> Bool[Tensor, "B T"]:
         """What came back from the environment or the context mechanism after the policy's first turn."""
-        inside = torch.arange(self.token_ids.shape[1], device=self.lengths.device) < self.lengths[:, None]
-        return (self.action_mask.cumsum(dim=1) > 0) & ~self.action_mask & inside
+        return (self.action_mask.cumsum(dim=1) > 0) & ~self.action_mask & self.inside
 
     @property
     def known(self) -> Bool[Tensor, "B T"]:
@@ -105,10 +109,9 @@ class Batch:
     def rows(self, index: Int[Tensor, " b"]) -> "Batch":
         """The chosen rows, as wide as the longest of them."""
         width = int(self.lengths[index].max()) if len(index) else 0
-        wide = ("token_ids", "action_mask", "behaviour_logprobs")
         return replace(
             self,
-            **{name: getattr(self, name)[index, :width] for name in wide},
+            **{name: getattr(self, name)[index, :width] for name in _WIDE},
             **{name: getattr(self, name)[index] for name in (*_OF_ROWS, "place")},
             returns=None if self.returns is None else self.returns[index],
             by_token=None if self.by_token is None else self.by_token[index, :width],
@@ -117,7 +120,40 @@ class Batch:
         )
 
 
+_WIDE = ("token_ids", "action_mask", "behaviour_logprobs")
 _OF_ROWS = ("lengths", "policy_version", "advantages", "episode", "siblings", "kinds", "is_attempt", "is_replayed")
+
+
+def concatenated(parts: Sequence[Batch]) -> Batch:
+    """The rows of all parts, one part behind the other, each as wide as the longest; what is not of rows is the first one's."""
+    first, width = parts[0], max(part.token_ids.shape[1] for part in parts)
+
+    def stacked(rows: Sequence[Tensor]) -> Tensor:
+        return torch.cat([torch.nn.functional.pad(row, (0, width - row.shape[1])) for row in rows])
+
+    def joined(name: str) -> Tensor:
+        rows = [getattr(part, name) for part in parts]
+        return stacked(rows) if rows[0].ndim == 2 and name != "place" else torch.cat(rows)
+
+    return replace(
+        first,
+        **{name: joined(name) for name, value in vars(first).items() if isinstance(value, Tensor)},
+        scores={name: stacked([part.scores[name] for part in parts]) for name in first.scores},
+        pack_ids={g: name for part in parts for g, name in part.pack_ids.items()},
+    )
+
+
+def without_padding(batch: Batch) -> dict[str, Any]:
+    """The batch in plain containers, as a checkpoint keeps it: the tokens of its rows, one row behind the other."""
+    return vars(batch) | {name: getattr(batch, name)[batch.inside] for name in _WIDE}
+
+
+def with_padding(kept: Mapping[str, Any]) -> Batch:
+    """The batch again."""
+    lengths: Tensor = kept["lengths"]
+    inside = torch.arange(int(lengths.max())) < lengths[:, None]
+    wide = {name: kept[name].new_zeros(inside.shape).masked_scatter(inside, kept[name]) for name in _WIDE}
+    return Batch(**{**kept, **wide})
 
 
 def one_token(like: Batch) -> Batch:

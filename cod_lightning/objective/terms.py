@@ -105,8 +105,9 @@ class KL(_Divergence):
     What differs from GKD, and from Qwen3 (arXiv 2505.09388), which aligns logits: the sampled token's log-probs stand for the whole
     distribution, so that a teacher behind a server will do. So they do in "On-Policy Distillation" (Thinking Machines Lab, October
     2025), which takes -d of the sampling weights, undiscounted, for the advantage of an importance-weighted loss; here d is that of
-    the weights as they are trained, in a term beside the policy loss. Tokens that the teacher gave no log-prob are left out and
-    counted (`train/NAME_missing`).
+    the weights as they are trained, in a term beside the policy loss. k3 has the gradient of the forward divergence KL(other ||
+    policy) by importance weights: unbiased where the tokens are the policy's own, of more variance. Tokens that the teacher gave
+    no log-prob are left out and counted (`train/NAME_missing`).
     """
 
     coefficient: Positive = 0.01
@@ -138,7 +139,7 @@ class JSD(_Divergence):
     the value is beta r log(r / m) - (1 - beta) log m. The loss has the gradient -(1 - beta) log m times that of log Q, whose
     expectation is the divergence's where the tokens are the policy's own. What differs from GKD: the sampled token stands for the
     whole distribution, and samples are the student's alone. A token that the teacher likes much better pulls by log m, where
-    forward KL pulls by r.
+    forward KL (`KL` with `estimator: k3`) pulls by r - 1.
     """
 
     coefficient: Positive = 1.0
@@ -160,39 +161,6 @@ class JSD(_Divergence):
         loss = (pull * torch.where(known, inputs.policy_logprobs, 0.0)).sum()
         num_missing = int(inputs.action_mask.sum() - known.sum())
         return TermSums(loss=loss, logged=float(value[known].sum()), num_missing=num_missing)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ForwardKL(_Divergence):
-    """Forward divergence of a teacher from the policy, per sampled token: KL(teacher || policy), by importance weights.
-
-    With P the teacher, Q the policy and r = P / Q at a token that the policy sampled, the value is r log r - r + 1 and the loss has
-    the gradient (1 - r) times that of log Q. Where the tokens are the policy's own, both are in expectation those of the divergence
-    over the whole distribution, whose gradient is that of -sum P log Q; the 1 is a baseline of expectation 0. The gradient is that
-    of `KL` with `estimator: k3`, which logs an estimate of the other direction.
-
-    Source: forward KL of GKD (arXiv 2306.13649). What differs: GKD sums over the teacher's whole distribution; here the sampled
-    token's log-probs are enough, so that a teacher behind a server will do. The price is variance: what the teacher would say and
-    the policy hardly ever samples is hardly ever seen, and then weighs r (counted as e^30 at most). GKD also trains on texts of the
-    teacher or of data; here all tokens are the student's. Those of an older policy (`data.max_staleness`, replay) are not
-    reweighted.
-    """
-
-    coefficient: Positive = 1.0
-    """Weight of the divergence, above 0."""
-    to: str = "teacher"
-    """The other model: reference, or a key of `model.scorers`."""
-
-    @property
-    def logged_as(self) -> str:
-        return f"forward_kl_{self.to}"
-
-    def __call__(self, inputs: TermInputs) -> TermSums:
-        known, log_ratio = _log_ratio(inputs, self.to)
-        ratio = log_ratio.exp()
-        loss = ((1 - ratio) * torch.where(known, inputs.policy_logprobs, 0.0)).sum()
-        value = float((ratio * log_ratio - torch.expm1(log_ratio)).sum())
-        return TermSums(loss=loss, logged=value, num_missing=int(inputs.action_mask.sum() - known.sum()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ segment begins: the engine knows it as another dialogue, and its turn does not e
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
@@ -18,7 +18,7 @@ from cod_lightning.rollout.boundaries import blame, check_completion, crossing
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines, Liveness
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeKind, Message, Part, Role, StopReason, Turn
+from cod_lightning.types import Message, Part, Role, StopReason, Turn
 
 _MARKS = ("<think>", "</think>")
 _END = "\n</think>\n\n"
@@ -38,8 +38,6 @@ class Sampler:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
-    adapter: str | None = None
-    """Which one samples, where the policy has several."""
     stop_strings: tuple[str, ...] = ()
     """What ends a turn, beside the chat's own tokens, as soon as it is written."""
     thinking_budget: int | None = None
@@ -53,10 +51,6 @@ class Sampler:
     """How long to wait for the engine, the environment and the reward."""
     liveness: Liveness = field(default_factory=Liveness)
     """Where its live episodes are."""
-
-    def by_kind(self, kinds: Sequence[EpisodeKind]) -> "dict[EpisodeKind, Sampler]":
-        """Of each of these kinds of episodes, which have adapters of their own, the sampler with that adapter."""
-        return {kind: replace(self, adapter=kind.role) for kind in kinds}
 
 
 class Dialogue:
@@ -181,7 +175,6 @@ class Dialogue:
                 top_p=sampler.top_p,
                 top_k=sampler.top_k,
                 min_p=sampler.min_p,
-                adapter=sampler.adapter,
                 ends=self._ends,
             )
         )

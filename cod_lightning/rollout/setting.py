@@ -40,7 +40,7 @@ class Setting:
     """Parts of an episode's reward; without any it is the environment's or the context's own."""
     monitor: RolloutMonitor = field(default_factory=RolloutMonitor)
     by_kind: Mapping[EpisodeKind, Sampler] = field(default_factory=dict)
-    """The policies of kinds of episodes that another than `sampler`'s plays, or another adapter of it."""
+    """The policies of kinds of episodes that another than `sampler`'s plays."""
 
     def sampler_of(self, kind: EpisodeKind) -> Sampler:
         """The policy that plays these episodes."""

@@ -75,7 +75,7 @@ class Replay(ABC):
     Args:
         max_episodes: Most episodes that are stored, on all ranks together. Beyond, those of the least worth go first, older ones
             first among equals.
-        max_tokens: Most tokens that are stored, likewise; a token takes 9 bytes, in memory and in every checkpoint.
+        max_tokens: Most tokens that are stored, likewise; a token takes 13 bytes, in memory and in every checkpoint.
         max_age: Policy versions that a stored episode may be behind the rollout that it joins; older ones are dropped.
     """
 

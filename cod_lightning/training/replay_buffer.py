@@ -3,42 +3,23 @@
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import pad
 
 from cod_lightning.credit.credited import Credited
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.objective.batch import Batch
+from cod_lightning.objective.batch import Batch, concatenated, with_padding, without_padding
 from cod_lightning.ranks import gathered, num_ranks, rank
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode
-
-_TOKENS = ("token_ids", "action_mask", "behaviour_logprobs")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRows:
-    """Token rows of an episode, one behind the other."""
-
-    token_ids: Tensor
-    """int32"""
-    action_mask: Tensor
-    behaviour_logprobs: Tensor
-    lengths: tuple[int, ...]
-    """Of each row."""
-    versions: tuple[int, ...]
-    kind: int
-    """Of the episode."""
 
 
 class ReplayBuffer:
     """The stored episodes of all ranks; each rank keeps the rows of those that it played.
 
     What a replay raises or answers wrongly becomes a `ConfigError` that names `data.replay`; the run ends, and its last checkpoint
-    is as it was. StoredRows of attempts from a snapshot are never stored.
+    is as it was. Rows of attempts from a snapshot are never stored.
 
     Args:
         replay: What chooses.
@@ -49,8 +30,8 @@ class ReplayBuffer:
         self.replay = replay
         self.stored: dict[RecordedEpisode, int] = {}
         """The episodes in the order in which they were played, and the rank that has the rows; the same on every rank."""
-        self._rows: dict[RecordedEpisode, StoredRows] = {}
-        """Of this rank."""
+        self._rows: dict[RecordedEpisode, Batch] = {}
+        """Token rows of each episode, of this rank."""
         self.metrics: dict[str, float] = {}
         """Of the latest rollout."""
         replay.start(seed)
@@ -134,39 +115,23 @@ class ReplayBuffer:
             for u, of_update in enumerate(chosen)
             for i, one in enumerate(of_update)
         ]
-        numbers_of = {(g, i): behind + n for n, (g, i, _) in enumerate(sorted(joining, key=lambda one: one[:2]))}
-        own = [(*one, self._rows[one[2].episode]) for one in joining if self.stored[one[2].episode] == rank()]
-        lengths = [length for *_, rows in own for length in rows.lengths]
-        width = max([batch.token_ids.shape[1], *lengths])
-
-        def rows(name: str) -> Tensor:
-            before: Tensor = getattr(batch, name)
-            parts = [part for *_, its in own for part in getattr(its, name).to(before.dtype).split(list(its.lengths))]
-            behind = [pad(part, (0, width - len(part))) for part in parts]
-            return torch.cat([pad(before, (0, width - before.shape[1])), *(part[None] for part in behind)])
-
-        def numbers(before: Tensor, behind: Sequence[Any]) -> Tensor:
-            return torch.cat([before, torch.tensor(behind, dtype=before.dtype).view(-1, *before.shape[1:])])
-
-        each = [(g, i, one) for g, i, one, its in own for _ in its.lengths]
-        episode = [numbers_of[g, i] for g, i, _ in each]
-        return replace(
-            batch,
-            token_ids=rows("token_ids"),
-            action_mask=rows("action_mask"),
-            behaviour_logprobs=rows("behaviour_logprobs"),
-            place=numbers(batch.place, [(g, i, one.episode.episode) for g, i, one in each]),
-            is_attempt=numbers(batch.is_attempt, [False] * len(each)),
-            policy_version=numbers(batch.policy_version, [v for *_, its in own for v in its.versions]),
-            lengths=numbers(batch.lengths, lengths),
-            advantages=numbers(batch.advantages, [one.advantage for *_, one in each]),
-            returns=batch.returns if batch.returns is None else numbers(batch.returns, [math.nan] * len(each)),
-            episode=numbers(batch.episode, episode),
-            siblings=numbers(batch.siblings, episode),  # what compares siblings is refused beside a replay
-            kinds=numbers(batch.kinds, [its.kind for *_, its in own for _ in its.lengths]),
-            is_replayed=numbers(batch.is_replayed, [True] * len(each)),
-            pack_ids={**batch.pack_ids, **{g: pack_id for (_, pack_id), g in places.items()}},
-        )
+        number_of = {key: behind + n for n, key in enumerate(sorted((g, i) for g, i, _ in joining))}
+        parts = [batch]
+        for g, i, one in joining:
+            if self.stored[one.episode] == rank():
+                rows = self._rows[one.episode]
+                numbers = torch.full_like(rows.episode, number_of[g, i])
+                joined = replace(
+                    rows,
+                    place=rows.place.new_tensor([g, i, one.episode.episode]).expand(len(rows), 3),
+                    advantages=torch.full_like(rows.advantages, one.advantage),
+                    returns=None if batch.returns is None else torch.full_like(rows.advantages, math.nan),
+                    episode=numbers,
+                    siblings=numbers,  # what compares siblings is refused beside a replay
+                )
+                parts.append(joined)
+        names = {**batch.pack_ids, **{g: pack_id for (_, pack_id), g in places.items()}}
+        return replace(concatenated(parts), pack_ids=names)
 
     def _store(self, batch: Batch, episodes: Sequence[RecordedEpisode], owners: Sequence[int]) -> None:
         """Those that are worth it, within the bounds."""
@@ -192,7 +157,9 @@ class ReplayBuffer:
             if one in within:
                 self.stored[one] = owner
                 if owner == rank():
-                    self._rows[one] = _cut(batch, own[one.pack_id, one.sibling, one.episode])
+                    rows = batch.rows(torch.tensor(own[one.pack_id, one.sibling, one.episode]))
+                    replayed = torch.ones_like(rows.is_replayed)
+                    self._rows[one] = replace(rows, returns=None, is_replayed=replayed, pack_ids={}, figures={})
 
     def _drop(self, episode: RecordedEpisode) -> None:
         del self.stored[episode]
@@ -234,10 +201,8 @@ class ReplayBuffer:
             "num_ranks": num_ranks(),
             "episodes": [{name: getattr(one, name) for name in one.__slots__} for one in self.stored],
             "owners": list(self.stored.values()),
-            "lengths": [list(its.lengths) for its in rows],
-            "versions": [list(its.versions) for its in rows],
-            "kinds": [its.kind for its in rows],
-            **{name: torch.cat([getattr(its, name) for its in rows]) if rows else None for name in _TOKENS},
+            "num_rows": list(map(len, rows)),
+            "rows": without_padding(concatenated(rows)) if rows else None,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -249,20 +214,16 @@ class ReplayBuffer:
         self.metrics = dict(state_dict["metrics"])
         self.stored, self._rows = {}, {}
         same = state_dict["num_ranks"] == num_ranks()
+        rows = with_padding(state_dict["rows"]) if state_dict["rows"] else None
         start = 0
         for number, plain in enumerate(state_dict["episodes"]):
-            episode, lengths = RecordedEpisode(**plain), tuple(state_dict["lengths"][number])
-            part = slice(start, start := start + sum(lengths))
+            episode, part = (
+                RecordedEpisode(**plain),
+                torch.arange(start, start := start + state_dict["num_rows"][number]),
+            )
             self.stored[episode] = state_dict["owners"][number] if same else number % num_ranks()
-            if self.stored[episode] == rank():
-                self._rows[episode] = StoredRows(
-                    token_ids=state_dict["token_ids"][part].clone(),
-                    action_mask=state_dict["action_mask"][part].clone(),
-                    behaviour_logprobs=state_dict["behaviour_logprobs"][part].clone(),
-                    lengths=lengths,
-                    versions=tuple(state_dict["versions"][number]),
-                    kind=state_dict["kinds"][number],
-                )
+            if rows is not None and self.stored[episode] == rank():
+                self._rows[episode] = rows.rows(part)
 
     def _checked(self, method: str) -> AbstractContextManager[None]:
         return answering(self._error, f"a replay that answers `{method}`")
@@ -276,20 +237,3 @@ def _places(chosen: Sequence[Sequence[ReplayedEpisode]], first: int) -> dict[tup
     """(update, name of a stored pack) -> its g there, from `first` on."""
     named = dict.fromkeys((u, one.episode.pack_id) for u, of_update in enumerate(chosen) for one in of_update)
     return {place: first + number for number, place in enumerate(named)}
-
-
-def _cut(batch: Batch, index: Sequence[int]) -> StoredRows:
-    """These rows, without their padding."""
-    lengths = batch.lengths[index].tolist()
-
-    def cut(values: Tensor) -> Tensor:
-        return torch.cat([values[i, :length] for i, length in zip(index, lengths, strict=True)])
-
-    return StoredRows(
-        cut(batch.token_ids).int(),
-        cut(batch.action_mask),
-        cut(batch.behaviour_logprobs),
-        tuple(lengths),
-        tuple(batch.policy_version[index].tolist()),
-        int(batch.kinds[index[0]]),
-    )

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from cod_lightning.objective.batch import Batch
+from cod_lightning.objective.batch import Batch, concatenated
 from cod_lightning.ranks import gathered, num_ranks, rank, share
 from cod_lightning.rollout.runner import RolloutRunner
 
@@ -163,23 +163,7 @@ class TrainStream:
 def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
     """The rows of all ranks, which a checkpoint keeps, and the rank of each."""
     parts = gathered(own)
-    width = max(part.token_ids.shape[1] for part in parts)
-
-    def stacked(rows: Sequence[Tensor]) -> Tensor:
-        return torch.cat([torch.nn.functional.pad(row, (0, width - row.shape[1])) for row in rows])
-
-    def joined(name: str) -> Tensor:
-        rows = [getattr(part, name) for part in parts]
-        return stacked(rows) if rows[0].ndim == 2 and name != "place" else torch.cat(rows)
-
-    names = [name for name, value in vars(own).items() if isinstance(value, Tensor)]
-    whole = replace(
-        own,
-        **{name: joined(name) for name in names},
-        scores={name: stacked([part.scores[name] for part in parts]) for name in own.scores},
-        pack_ids={g: name for part in parts for g, name in part.pack_ids.items()},
-    )
-    return whole, torch.cat([torch.full((len(part),), r) for r, part in enumerate(parts)])
+    return concatenated(parts), torch.cat([torch.full((len(part),), r) for r, part in enumerate(parts)])
 
 
 def own_batch(whole: Batch, row_ranks: Int[Tensor, " B"]) -> Batch:

@@ -30,7 +30,7 @@ PRIVILEGED = (
     *("--config", "smoke", "--model.terms", "[{class_path: KL, init_args: {coefficient: 0.1, to: teacher}}]"),
     *("--model.scorers.teacher", "PrivilegedScorer"),
 )
-FORWARD = "[{class_path: ForwardKL, init_args: {coefficient: 1.0, to: teacher}}]"
+FORWARD = "[{class_path: KL, init_args: {coefficient: 1.0, to: teacher, estimator: k3}}]"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """What may differ between a checkpoint's config and that of the run which goes on from it."""
 
-import importlib
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,6 @@ import yaml
 
 from cod_lightning.checkpoints.changes import check_changes, check_same_policy
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.checkpoints.sources import code_of_classes
 from cod_lightning.commands.phase import WarmStart
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
@@ -119,29 +117,6 @@ def played(folder: Path, words=("a", "b"), accepted=False, **change) -> None:
     run = {"config": CONFIG, "num_processes": 1, "vocabulary": derive_seed("vocabulary", "a", "b")}
     checkpoint = read_checkpoint(kept(folder, run_config=run))
     check_same_policy(checkpoint, yaml.safe_load(changed(**change)), words, accepted=accepted)
-
-
-def test_code_of_the_user_s_own_that_has_changed_is_named_and_our_own_is_not(tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "shop.py").write_text("import shelves\n")
-    (tmp_path / "shelves.py").write_text("NUM = 3\n")
-    config = changed(data__env={"class_path": "shop.Shop", "init_args": {}})
-    config = yaml.safe_load(config) | {"more": {"class_path": "cod_lightning.envs.levers.Levers"}}
-    code = code_of_classes(yaml.safe_dump(config))
-    assert list(code) == ["shop.Shop"]
-    run = {"config": config, "num_processes": 1, "vocabulary": derive_seed("vocabulary", "a"), "code": code}
-    checkpoint = read_checkpoint(kept(tmp_path, run_config=run))
-
-    def warned():
-        check_same_policy(checkpoint, config, ["a"], accepted=False)
-        check_changes(checkpoint, yaml.safe_dump(config), 1, accepted=False)
-        return capsys.readouterr().err
-
-    assert warned() == ""
-    (tmp_path / "shelves.py").write_text("NUM = 4\n")
-    importlib.invalidate_caches()
-    said = f"warning: the code of shop.Shop, or of what it imports, is not what {checkpoint.path} was trained with\n"
-    assert warned() == 2 * said
 
 
 def test_a_policy_is_played_as_it_was_trained_however_it_was_built_and_trained(tmp_path, capsys):

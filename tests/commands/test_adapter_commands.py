@@ -93,34 +93,6 @@ def test_the_adapter_of_a_checkpoint_lives_on(trained, tmp_path, capsys):
     assert "task 1" in capsys.readouterr().out
 
 
-@pytest.mark.filterwarnings("ignore:.*merged.*")
-def test_a_player_and_a_writer_are_trained_tested_deployed_and_each_is_written_out_alone(base, tmp_path, capsys):
-    root = tmp_path / "run"
-    roles = ["--model.policy", "LoRAPolicy", "--model.policy.adapters", "by_role", "--model.optimizer", "adamw"]
-    arguments = ["--config", "experiment/qlora_smoke", *roles, *SMALL[2:], "--trainer.default_root_dir", str(root)]
-    suites = '[{"name": "held_out", "num_packs": 4}]'
-    assert main(["fit", *arguments, "--model.policy.path", str(base), "--data.suites", suites]) == 0
-    before = read_results(root / "evaluation.json")["suites"]["held_out"]["positions"]
-    assert main(["test", "--config", str(root / "config.yaml"), "--ckpt_path", checkpoint(root)]) == 0
-    assert read_results(root / "evaluation.json")["suites"]["held_out"]["positions"] == before
-    argv = ["deploy", "--ckpt_path", checkpoint(root), "--state", str(tmp_path / "state"), "--num_tasks", "2"]
-    assert main(argv) == main(argv) == 0
-    assert "task 3" in capsys.readouterr().out
-    argv = ["export", "--ckpt_path", checkpoint(root), "--out", str(tmp_path / "out")]
-    assert main(argv) == 0
-    kept = torch.load(checkpoint(root), weights_only=True)["state_dict"]
-    for role in ("player", "writer"):
-        written = load_file(tmp_path / "out" / role / "adapter_model.safetensors")
-        own = {n.removeprefix("model.").replace(f".{role}.", "."): w for n, w in kept.items() if f".{role}." in n}
-        assert written.keys() == {f"base_model.model.{name}" for name in own}
-        assert all(torch.equal(written[f"base_model.model.{name}"], weight) for name, weight in own.items())
-        assert any(weight.any() for name, weight in own.items() if "lora_B" in name)
-        with torch.no_grad():
-            model, ids = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), torch.tensor([[7, 8, 9]])
-            plain = model(ids).logits
-            assert not torch.equal(plain, PeftModel.from_pretrained(model, tmp_path / "out" / role)(ids).logits)
-
-
 def test_an_adapter_is_asked_of_a_policy_that_has_none(trained, tmp_path, capsys):
     argv = ["export", "--ckpt_path", checkpoint(trained), "--config", "smoke", "--out", str(tmp_path / "x")]
     assert main([*argv, "--adapter", "true", "--warm_start", "null", "--accept_changes", "true"]) == 2

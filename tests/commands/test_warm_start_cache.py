@@ -70,26 +70,21 @@ def flip(policy):
 
 
 def link(policy):
-    away = policy.parent.parent.parent / "elsewhere"
+    away = policy.parent.parent / "elsewhere"
     policy.rename(away)
     policy.symlink_to(away)
 
 
-def link_entry(policy):
-    away = policy.parent.parent.parent / "elsewhere"
-    policy.parent.rename(away)
-    policy.parent.symlink_to(away)
-
-
 def link_weights(policy):
     weights = policy / "model.safetensors"
-    weights.rename(policy.parent.parent.parent / "weights")
-    weights.symlink_to(policy.parent.parent.parent / "weights")
+    weights.rename(policy.parent / "weights")
+    weights.symlink_to(policy.parent / "weights")
 
 
 def replace(policy):
     """By a policy that was made, whole, for another config."""
-    phase.write_manifest(policy, "0123456789abcdef")
+    noted = policy / "manifest.json"
+    noted.write_text(noted.read_text().replace(policy.name, "0123456789abcdef"))
 
 
 @pytest.mark.parametrize(
@@ -97,14 +92,13 @@ def replace(policy):
     [
         (flip, "model.safetensors in it is not as it was written"),
         (link, "a link"),
-        (link_entry, "a link"),
         (link_weights, "a link"),
         (replace, "made for something else"),
         (lambda policy: (policy / "extra.py").write_text(""), "extra.py in it is missing, or was added"),
         (lambda policy: (policy / "model.safetensors").unlink(), "model.safetensors in it is missing"),
         (lambda policy: (policy / "manifest.json").unlink(), "manifest.json cannot be read"),
         (lambda policy: (policy / "manifest.json").write_text("[]"), "manifest.json cannot be read"),
-        (lambda policy: shutil.rmtree(policy), "manifest.json cannot be read"),
+        (lambda policy: shutil.rmtree(policy) or policy.mkdir(), "manifest.json cannot be read"),
     ],
 )
 def test_what_is_damaged_or_foreign_is_made_anew_and_said(cache, trained, capsys, damage, said):
@@ -114,7 +108,7 @@ def test_what_is_damaged_or_foreign_is_made_anew_and_said(cache, trained, capsys
     assert ensure() == policy
     assert said in capsys.readouterr().err
     assert len(trained) == 2
-    assert not policy.parent.is_symlink()
+    assert not policy.is_symlink()
     assert (policy / "model.safetensors").read_bytes() == bytes(1000)
     assert ensure() == policy
     assert len(trained) == 2
@@ -146,10 +140,10 @@ def test_a_cache_that_everyone_can_write_is_refused_and_none_is_made(cache, trai
 
 def test_what_a_killed_process_left_beside_the_entry_goes(cache, trained):
     policy = ensure()
-    shutil.rmtree(policy.parent)
-    left = policy.parent.with_name(f"{policy.parent.name}.part")
-    (left / "policy").mkdir(parents=True)
-    (left / "policy" / "half").touch()
+    shutil.rmtree(policy)
+    left = policy.with_name(f"{policy.name}.part")
+    left.mkdir()
+    (left / "half").touch()
     assert ensure() == policy
     assert not left.exists()
     assert not (policy / "half").exists()

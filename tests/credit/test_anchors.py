@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut
 from cod_lightning.credit.credited import AdaptiveRED
 from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit
 from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table
@@ -17,7 +17,7 @@ RULES = [
     EpisodeCredit(discount=0.6),
     TaskCredit(),
 ]
-BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]
+BASELINES = [GroupMean(), LeaveOneOut(), AsymRE(shift=-0.2)]
 
 
 def with_attempts(seed: int, missing=0.2, per_place=3, fraction=0.5) -> CreditTable:
@@ -64,7 +64,7 @@ def without_terms(table: CreditTable, rule) -> Returns:
     for g, k, e in cells(table):
         f = e if e % 2 == 0 else e + 1
         values[g, k, e] -= weights[e, f].item() * (own_reward(table, g, k, f) or 0.0)
-    return Returns(values, returns.valid, returns.kinds)
+    return Returns(values, returns.valid)
 
 
 @pytest.mark.parametrize("baseline", BASELINES, ids=str)
@@ -223,17 +223,3 @@ def test_what_is_stored_for_a_missing_reward_of_an_attempt_does_not_matter():
     clean, found = (credited(t, EpisodeCredit(), GroupMean()) for t in (table, dirty))
     assert torch.equal(found.values, clean.values)
     assert torch.equal(found.attempts, clean.attempts)
-
-
-def test_a_pack_whose_only_difference_is_between_attempts_has_signal():
-    table = random_table(0, groups=2, missing=0.0)
-    table = replace(table, rewards=(table.kinds == 0).float().expand_as(table.rewards))
-    attempts = AttemptTable(
-        of=torch.tensor([[1, 0, 2]]),
-        same_context=torch.ones(1, dtype=torch.bool),
-        rewards=torch.zeros(1),
-        valid=torch.ones(1, dtype=torch.bool),
-        action_counts=torch.ones(1, dtype=torch.long),
-    )
-    found = credited(replace(table, attempts=attempts), EpisodeCredit(), GroupMean())
-    assert found.whole.packs_with_signal.tolist() == [False, True]

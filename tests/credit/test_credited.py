@@ -101,17 +101,6 @@ def test_an_attempt_without_a_reward_is_not_known_and_no_row_of_it_is_trained_on
     assert credited(replace(table, attempts=counts), TaskCredit(), GroupMean()).values.equal(found.values)
 
 
-def test_red_weighs_attempts_with_their_own_tokens():
-    """Long unsuccessful episodes make the sum negative; one long successful attempt makes it positive."""
-    table = cube_table(rollout())
-    plain = credited(table, TaskCredit(), GroupMean())
-    table = replace(table, action_counts=torch.where(plain.values < 0, 10, 1))
-    for tokens, tilts in ((1, True), (10_000, False)):
-        attempts = replace(table.attempts, action_counts=torch.full_like(table.attempts.action_counts, tokens))
-        found = credited(replace(table, attempts=attempts), TaskCredit(), GroupMean(), reweight=AdaptiveRED())
-        assert (found.temperature > 0) == tilts
-
-
 @pytest.mark.parametrize("kind", EpisodeKind)
 @pytest.mark.parametrize("reweight", [None, AdaptiveRED()], ids=["plain", "red"])
 def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_is_known_or_weighed(kind, reweight):

@@ -43,20 +43,6 @@ def test_returns_equal_the_definition_written_as_a_loop(style, seed, tasks):
             assert returns.values[g, k, e].item() == pytest.approx(aggregate(needed), abs=1e-6)
 
 
-@pytest.mark.parametrize("rule", [*(s[0] for s in STYLES.values()), TaskCredit()], ids=str)
-def test_a_reward_never_reaches_a_later_episode(rule):
-    solve = torch.rand(1, 1, 4, requires_grad=True)
-    update = torch.rand(1, 1, 3, requires_grad=True)
-    valid = torch.ones(1, 1, 7, dtype=torch.bool)
-    values = rule(paper_table(solve, update, valid=valid, action_counts=valid.long())).values
-    for e in range(7):
-        reached = torch.zeros(7)
-        to_solve, to_update = torch.autograd.grad(values[0, 0, e], (solve, update), retain_graph=True)
-        reached[0::2], reached[1::2] = to_solve[0, 0], to_update[0, 0]
-        assert (reached[:e] == 0).all()
-        assert reached[e] != 0
-
-
 def test_the_hand_made_group_comes_out_as_by_hand():
     golden = json.loads((Path(__file__).parents[1] / "golden" / "lifecycle_credit.json").read_text())
     solve, update = torch.tensor([golden["solve_rewards"]]), torch.tensor([golden["update_rewards"]])
@@ -100,23 +86,3 @@ def test_what_is_stored_for_a_missing_reward_does_not_matter(rule, stored):
     assert torch.equal(dirty.valid, clean.valid)
     assert torch.equal(dirty.values[clean.valid], clean.values[clean.valid])
     assert dirty.values.isfinite().all()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_credit_for_the_trajectory_is_known_where_no_task_reward_is_missing_nor_the_episodes_own(seed):
-    table = random_table(seed)
-    returns = TrajectoryCredit()(table)
-    for g, k, e in cells(table):
-        rewards = [table.rewards[g, k, 2 * n].item() for n in range(4) if table.valid[g, k, 2 * n]]
-        known = len(rewards) == 4 and bool(table.valid[g, k, e])
-        assert returns.valid[g, k, e].item() == known
-        if known:
-            assert returns.values[g, k, e].item() == pytest.approx(sum(rewards), abs=1e-6)
-    assert returns.valid.any()
-    assert (table.valid & ~returns.valid).any()
-
-
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_the_return_of_an_episode_whose_own_reward_is_missing_is_never_known(rule):
-    table = random_table(6, missing=0.3)
-    assert not (rule(table).valid & ~table.valid).any()

@@ -131,29 +131,10 @@ def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_
     )
 
 
-def test_a_plan_with_proposals_is_refused_where_the_environment_makes_no_tasks_of_them():
-    data = DemonstrationDataModule(lake(), HintContext(protocol="compact"), ProposeAndSolve(solves=2))
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    with pytest.raises(
-        ConfigError, match=r"data\.program is ProposeAndSolve; expected .* FrozenLakeObscure makes no tasks"
-    ):
-        data.setup("fit")
-
-
 def offering(offer):
     """Levers that offer this."""
     proposals = type("OddProposals", (LeverProposals,), {"offer": offer})
     return type("Odd", (Levers,), {"companions": (proposals, *Levers.companions)})(protocol="compact")
-
-
-def test_an_offer_that_is_too_long_for_the_window_is_refused_with_what_it_needs():
-    world = offering("levers " * 500)
-    data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL, window=300)))
-    with pytest.raises(
-        ConfigError, match=r"model\.policy\.window is 300; expected at least 5\d\d: the prompt for TaskOffer"
-    ):
-        data.setup("fit")
 
 
 class ShyProposals(LeverProposals):
@@ -167,31 +148,6 @@ class Shy(Levers):
     companions = (ShyProposals, *Levers.companions)
 
 
-def test_a_demonstrator_whose_proposals_are_no_tasks_is_refused_before_the_first_update():
-    data = DemonstrationDataModule(Shy(protocol="compact"), HintContext(protocol="compact"), ProposeAndSolve(solves=2))
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    with pytest.raises(ConfigError, match=r"data\.env is Shy; expected a demonstrator that writes what"):
-        data.setup("fit")
-
-
-@pytest.mark.parametrize("offer", [None, 3, lambda world: "levers"])
-def test_an_offer_that_is_no_text_is_refused_in_one_line(offer):
-    world = offering(offer)
-    data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    with pytest.raises(ConfigError, match=r"data\.env is Odd; expected .*TaskOffer gave a"):
-        data.setup("fit")
-
-
-def test_a_bound_that_cuts_off_what_is_demonstrated_is_refused_before_the_first_update():
-    data = DemonstrationDataModule(Levers(protocol="compact"), HintContext(protocol="compact"), max_new_tokens=2)
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    with pytest.raises(
-        ConfigError, match=r"data\.max_new_tokens is 2; expected at least 6, the tokens of .*<hints>.* Set it to 6"
-    ):
-        data.setup("fit")
-
-
 def levers(max_new_tokens, **more):
     """Demonstrations of the levers, set up for a tiny policy; the longest response has six tokens."""
     data = DemonstrationDataModule(
@@ -200,18 +156,6 @@ def levers(max_new_tokens, **more):
     data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
     data.setup("fit")
     return data
-
-
-class Unwritten(PlainContext):
-    companions = ()
-
-
-def test_a_mechanism_in_which_no_demonstrator_can_write_is_refused_by_its_own_key():
-    data = DemonstrationDataModule(lake(), Unwritten())
-    with pytest.raises(
-        ConfigError, match=r"data.context is Unwritten; .* a Scripted among its companions.*--warm_start null"
-    ):
-        data.check_with(TinyPolicy(**SMALL))
 
 
 def test_a_response_as_long_as_the_run_allows_is_shown_with_its_end_of_turn():
@@ -247,8 +191,43 @@ def test_another_environment_is_demonstrated_in_the_words_of_the_run():
         levers(16, words=["lake"])
 
 
-def test_a_window_below_the_first_prompt_is_refused_before_the_first_update():
-    data = DemonstrationDataModule(Levers(protocol="compact"), HintContext(protocol="compact"))
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL, window=20)))
-    with pytest.raises(ConfigError, match=r"model\.policy\.window is 20; expected at least \d+: a first prompt of"):
+class Unwritten(PlainContext):
+    companions = ()
+
+
+PROPOSE = {"program": ProposeAndSolve(solves=2)}
+LEVERS, HINT = Levers(protocol="compact"), HintContext(protocol="compact")
+
+
+@pytest.mark.parametrize(
+    ("env", "context", "options", "window", "said"),
+    [
+        (lake(), HINT, PROPOSE, 96, r"data\.program is ProposeAndSolve; expected .* FrozenLakeObscure makes no tasks"),
+        (Shy(protocol="compact"), HINT, PROPOSE, 96, r"data\.env is Shy; expected a demonstrator that writes what"),
+        (
+            offering("levers " * 500),
+            HINT,
+            PROPOSE,
+            300,
+            r"window is 300; expected at least 5\d\d: the prompt for TaskOffer",
+        ),
+        *(
+            (offering(one), HINT, PROPOSE, 96, r"data\.env is Odd; expected .*TaskOffer gave a")
+            for one in (None, 3, lambda world: "levers")
+        ),
+        (LEVERS, HINT, {}, 20, r"model\.policy\.window is 20; expected at least \d+: a first prompt of"),
+        (
+            LEVERS,
+            HINT,
+            {"max_new_tokens": 2},
+            96,
+            r"data\.max_new_tokens is 2; expected at least 6, .*<hints>.* Set it to 6",
+        ),
+        (lake(), Unwritten(), {}, 96, r"data\.context is Unwritten; .* a Scripted among its .*--warm_start null"),
+    ],
+)
+def test_what_cannot_be_demonstrated_is_refused_before_the_first_update(env, context, options, window, said):
+    data = DemonstrationDataModule(env, context, **options)
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL | {"window": window})))
+    with pytest.raises(ConfigError, match=said):
         data.setup("fit")

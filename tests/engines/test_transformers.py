@@ -119,7 +119,7 @@ def test_a_model_with_attention_of_its_own_samples_the_same_lifecycles_row_by_ro
 
 
 def test_siblings_share_the_computation_of_their_first_prompt(engine, tokenizer, monkeypatch):
-    decoder, rows = engine.decoders[None], []
+    decoder, rows = engine.decoder, []
     logits = decoder._logits
     monkeypatch.setattr(decoder, "_logits", lambda given: rows.append(len(given.slots)) or logits(given))
     groups = lifecycles(engine, tokenizer, num_packs=3, num_siblings=5)
@@ -163,7 +163,7 @@ def test_dialogues_that_begin_like_others_before_them_are_sampled_from_what_they
 def test_what_a_dialogue_begins_with_is_not_computed_again_until_the_weights_or_the_rollout_are_others(
     engine, model, monkeypatch
 ):
-    decoder, fed = engine.decoders[None], []
+    decoder, fed = engine.decoder, []
     logits = decoder._logits
     monkeypatch.setattr(decoder, "_logits", lambda rows: fed.append(rows.lengths.tolist()) or logits(rows))
     rules = list(range(3, 40))
@@ -238,7 +238,7 @@ def test_who_waits_for_a_slot_gets_it_once_a_slow_world_lets_go(model):
 )
 def test_turns_are_answered_when_a_third_is_over_or_after_two_more_passes(model, monkeypatch, lengths, passes):
     engine, advance, num_passes = bound(model), Decoder._advance, 0
-    engine.decoders[None]._table._stop_ids = []  # every turn goes on to its limit
+    engine.decoder._table._stop_ids = []  # every turn goes on to its limit
 
     def counted(self, in_flight, joining):
         nonlocal num_passes
@@ -353,7 +353,7 @@ def test_weights_do_not_change_under_a_live_dialogue(engine, model):
 
 def test_decoding_by_recorded_passes_samples_the_same_lifecycles(model, tokenizer):
     engine = bound(model)
-    forward = engine.decoders[None].forward
+    forward = engine.decoder.forward
     forward._decode, forward.most_further = DecodeGraphs(forward._one_each), 8
     expected = lifecycles(bound(model), tokenizer, num_packs=4)
     found = lifecycles(engine, tokenizer, num_packs=4)
@@ -367,7 +367,7 @@ def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engin
     engine, tokenizer, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(engine.decoders[None], "_logits", lambda *_: 1 / 0)
+        patch.setattr(engine.decoder, "_logits", lambda *_: 1 / 0)
         groups = lifecycles(engine, tokenizer)
     errors = {e.error for g in groups for x in g.lifecycles for e in x.episodes if e.error}
     assert errors == {"EngineFailure: ZeroDivisionError: division by zero"}

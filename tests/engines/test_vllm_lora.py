@@ -171,27 +171,6 @@ def test_an_adapter_of_50_million_parameters_is_synced_in_less_than_a_second(tmp
     assert min(seconds) < 1.0  # what others do on this machine must not decide
 
 
-def test_a_player_and_a_writer_are_served_side_by_side_each_with_its_own_weights(base):
-    model, engine = adapted(LoRAPolicy, base, adapters="by_role"), VLLMEngine()
-    engine.bind(model, stop_ids=[2], window=256)
-    for seed in range(4):
-        step(model, seed)
-        sync(engine, model)
-        assert SelfTest()(engine, model, window=256).size <= 1e-4
-    swapped = dict(zip(adapter_weights(model, "player"), adapter_weights(model, "writer").values(), strict=True))
-    engine.update_weights((adapter_weights(model) | swapped).items(), 99)
-    with pytest.raises(EngineMismatch, match="does not sample from the adapter player"):
-        SelfTest()(engine, model, window=256)
-
-    async def ask(adapter):
-        prompts = {"dialogue": "a", "prompt_ids": [5, 6, 7], "messages": (), "max_new_tokens": 2, "noise_seed": 0}
-        return await engine.generate(Request(**prompts, adapter=adapter))
-
-    with pytest.raises(EngineFailure, match="names the adapter None, which is not served"):
-        asyncio.run(ask(None))
-    assert asyncio.run(ask("writer")).action_ids
-
-
 @on_a_server
 def test_sleep_and_staged_wake_up_keep_the_base(started):
     engine, model = started

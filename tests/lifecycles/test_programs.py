@@ -14,7 +14,7 @@ from msgspec import structs
 
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.contexts import HintContext
-from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.credit.baselines import GroupMean, LeaveOneOut
 from cod_lightning.credit.credited import next_solve
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.envs.levers import Levers
@@ -288,25 +288,6 @@ def test_a_trajectory_is_the_sum_of_its_solves_whatever_else_the_plan_has(table)
             assert found.values[g, k, e].item() == pytest.approx(
                 sum(table.rewards[g, k, f].item() for f in solves), abs=1e-5
             )
-
-
-@tables
-def test_a_baseline_by_kind_compares_with_the_other_lifecycles_returns_of_that_kind(table):
-    table = table(1)
-    returns = EpisodeCredit()(table)
-    found = RoleMean()(returns)
-    for g, k, e in cells(table):
-        others = [
-            returns.values[g, j, f].item()
-            for j in range(table.valid.shape[1])
-            for f in range(len(table.kinds))
-            if j != k and table.kinds[f] == table.kinds[e] and returns.valid[g, j, f]
-        ]
-        comparable = bool(returns.valid[g, k, e]) and bool(others)
-        assert found.valid[g, k, e].item() == comparable
-        if comparable:
-            expected = returns.values[g, k, e].item() - sum(others) / len(others)
-            assert found.values[g, k, e].item() == pytest.approx(expected, abs=1e-5)
 
 
 def attempted(table: CreditTable, places, same) -> CreditTable:

@@ -5,11 +5,10 @@ import json
 import pytest
 
 from cod_lightning.cli import main
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError
 from cod_lightning.models import EndpointPolicy
 from cod_lightning.modules import WarmStartModule
 from tests.chat_server import ChatServer, Reply, tiny_server
-from tests.real_templates import QWEN3, bpe_tokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -126,30 +125,15 @@ def test_a_warm_start_needs_weights():
         WarmStartModule(EndpointPolicy())
 
 
-def test_lengths_are_counted_in_bytes_or_in_the_endpoints_own_tokens(tmp_path):
-    assert len(EndpointPolicy().tokenizer(("up",)).encode("caf\u00e9")) == 5
-    bpe_tokenizer(QWEN3).save_pretrained(tmp_path)
-    policy = EndpointPolicy(tokenizer_path=str(tmp_path))
-    tokenizer = policy.tokenizer(())
-    text = "up <|im_end|>"
-    ids = policy.model(tokenizer).spell(text)
-    assert tokenizer.decode(list(ids)) == text
-    assert tokenizer.convert_tokens_to_ids("<|im_end|>") not in ids
-
-
 def test_a_response_that_is_spelled_in_letters_leaves_the_tokens_of_prompts_whole():
     policy = EndpointPolicy()
     tokenizer = policy.tokenizer(())
+    assert len(tokenizer.encode("caf\u00e9")) == 5, "lengths are counted in bytes"
     prompt = "<|user|>up<|end|>"
     before = tokenizer.backend_tokenizer.encode(prompt).ids
     assert len(policy.model(tokenizer).spell(prompt)) == len(prompt)
     assert tokenizer.backend_tokenizer.encode(prompt).ids == before
     assert len(before) == 4
-
-
-def test_a_tokenizer_that_is_not_there_is_named():
-    with pytest.raises(DataError, match=r"model\.policy\.tokenizer_path is nowhere/at/all"):
-        EndpointPolicy(tokenizer_path="nowhere/at/all").tokenizer(())
 
 
 def test_a_model_that_is_elsewhere_computes_nothing():

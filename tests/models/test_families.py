@@ -39,7 +39,7 @@ def test_turns_of_the_engine_have_the_log_probs_of_the_model_s_own_logits(name):
     engine = TransformersEngine()
     engine.bind(model, [2])
     engine.update_weights(model.state_dict().items(), policy_version=1)
-    assert type(engine.decoders[None].forward).__name__ == ("OneByOne" if name in ONE_BY_ONE else "PackedForward")
+    assert type(engine.decoder.forward).__name__ == ("OneByOne" if name in ONE_BY_ONE else "PackedForward")
 
     async def dialogue(number):
         ids, turns = [drawn.randrange(3, 64) for _ in range(6 + 7 * number)], []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cod_lightning.credit.baselines import Accepted, AsymRE, RoleMean, TermsAlone
+from cod_lightning.credit.baselines import Accepted, AsymRE, TermsAlone
 from cod_lightning.credit.returns import TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
@@ -78,8 +78,7 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
         ({"trained_kinds": ["update"]}, {"program": Counterfactual(program=Anchored())}),
         ({"trained_kinds": ["solve"]}, {"program": Anchored(program=ConnectTheDots(every=None))}),
         ({"baseline": AsymRE(shift=0.0), "filter_packs": True}, {"resample_packs": 1, "replay": SignalReplay()}),
-        ({"baseline": RoleMean(), "scale": "group"}, {"replay": SelfImitation()}),
-        ({"baseline": RoleMean(), "filter_packs": True}, {"resample_packs": 1, "replay": SignalReplay()}),
+        ({"baseline": AsymRE(), "scale": "group"}, {"replay": SelfImitation()}),
         ({"baseline": AsymRE(), "filter_packs": True}, {"resample_packs": 1}),
         ({"baseline": TermsAlone(), "terms": [EntropyBonus()], "filter_packs": True}, {"replay": SignalReplay()}),
         ({"credit": TaskCredit()}, {"program": Counterfactual()}),

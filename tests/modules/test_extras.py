@@ -65,6 +65,8 @@ def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))
     logged = recorder.values[0]
     assert logged["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
+    assert logged["train/loss"] == pytest.approx(float(total.detach()), rel=1e-4, abs=1e-7)
+    assert logged["train/learning_rate"] == pytest.approx(1e-12)
     assert logged["rollout/num_attempts"] == 4 * 3 * 2 * (2 + 2)
     assert logged["rollout/token_drift"] == 0
 

@@ -279,7 +279,7 @@ def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path)
     data = made(engine=Slow())
     fit(tmp_path, data, more=[Stops(None)])
     assert not ahead_threads()
-    assert not data.engine.decoders[None].dialogues
+    assert not data.engine.decoder.dialogues
     assert data.runner.ahead.take() is None
 
 

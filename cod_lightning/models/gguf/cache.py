@@ -6,8 +6,7 @@ import os
 import shutil
 import struct
 import sys
-import tempfile
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from math import prod
@@ -15,20 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import transformers
-from filelock import FileLock
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
 from cod_lightning import __version__
+from cod_lightning.cache import MANIFEST, made_once
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.extras import require
-from cod_lightning.files import MANIFEST, check_folder, manifest_damage, sync, write_manifest
 from cod_lightning.models.gguf.architectures import as_trained, config_of, named_weights, skeleton
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
 from cod_lightning.models.gguf.tokenizer import fast_tokenizer
 from cod_lightning.models.gguf.vocabulary import vocabulary_of
 
-_found: dict[tuple[Path, str], Path] = {}
-"""Folders that this process has compared with their digests, by cache and key."""
+_found: dict[tuple[str | None, str], Path] = {}
+"""Folders that this process has compared with their digests, by cache and identity."""
 
 
 def checkpoint_folder(path: str, key: str) -> str:
@@ -43,21 +41,14 @@ def checkpoint_folder(path: str, key: str) -> str:
     if file is None:
         return path
     require("gguf", key, path)
-    cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "gguf"
     facts = file.stat()
     digest = _digest_of(file.resolve(), facts.st_size, facts.st_mtime_ns)
     versions = (__version__, transformers.__version__, version("tokenizers"), version("gguf"))
-    name = hashlib.sha256("\0".join((digest, *versions)).encode()).hexdigest()[:16]
-    folder = _found.get((cache, name))
-    if folder is None or not (folder / MANIFEST).is_file():
-        check_folder(cache, "COD_LIGHTNING_CACHE")
-        cache.mkdir(parents=True, exist_ok=True)
-        folder = cache / name
-        with FileLock(cache / f"{name}.lock"):
-            if manifest_damage(folder, name) is not None:
-                _make(file, folder, path, key)
-        _found[cache, name] = folder
-    return str(folder)
+    identity = hashlib.sha256("\0".join((digest, *versions)).encode()).hexdigest()[:16]
+    known = (os.environ.get("COD_LIGHTNING_CACHE"), identity)
+    if known not in _found or not (_found[known] / MANIFEST).is_file():
+        _found[known] = made_once("gguf", identity, partial(_make, file, path, key), "gguf")
+    return str(_found[known])
 
 
 def gguf_file(path: str, key: str) -> Path | None:
@@ -92,37 +83,31 @@ def _digest_of(file: Path, size: int, time_ns: int) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _make(file: Path, folder: Path, path: str, key: str) -> None:
-    """Write the folder beside, and put it in its place once it is whole and on disk; the lock is held."""
+def _make(file: Path, path: str, key: str, folder: Path) -> None:
+    """Write the folder; of what is refused, or ends half-way, nothing stays."""
 
     def refused(
         expected: str, remedy: str = "Check the file, or take the model in Hugging Face's form."
     ) -> ConfigError:
         return ConfigError(key, path, expected, remedy)
 
-    def unwritten(error: OSError) -> ConfigError:
-        expected = f"a folder to which the weights can be written in float32 ({error.strerror})"
-        return ConfigError("COD_LIGHTNING_CACHE", folder.parent, expected, "Make room, or name another one.")
-
-    print(f"gguf: {file} is dequantised once; then cached in {folder}", file=sys.stderr)
-    with answering(refused, "a causal language model in GGUF"):
-        try:
-            for stale in folder.parent.glob(f"{folder.name}.*/"):  # of a process that was killed
-                shutil.rmtree(stale, ignore_errors=True)
-            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
-                draft = Path(beside) / "policy"
-                draft.mkdir()
-                _convert(GGUFFile(file), draft)
-                write_manifest(draft, folder.name)
-                shutil.rmtree(folder, ignore_errors=True)
-                draft.rename(folder)
-                sync(folder.parent)
-        except Unreadable as error:
-            raise refused(error.expected, error.remedy) from error
-        except OSError as error:
-            if error.errno is None:  # a library that cannot read what it was given
-                raise
-            raise unwritten(error) from error
+    print(f"gguf: {file} is dequantised once; then cached", file=sys.stderr)
+    try:
+        with answering(refused, "a causal language model in GGUF"):
+            try:
+                folder.mkdir()
+                _convert(GGUFFile(file), folder)
+            except Unreadable as error:
+                raise refused(error.expected, error.remedy) from error
+            except OSError as error:
+                if error.errno is None:  # a library that cannot read what it was given
+                    raise
+                expected = f"a folder to which the weights can be written in float32 ({error.strerror})"
+                remedy = "Make room, or name another one."
+                raise ConfigError("COD_LIGHTNING_CACHE", folder.parent, expected, remedy) from error
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _check_read(built: PreTrainedTokenizerFast, folder: Path) -> None:

@@ -83,7 +83,7 @@ def bound(name: str, model: Any, *, graphs: bool = True) -> Engine:
     engine.bind(model, [0], model.config.max_position_embeddings if name == "transformers" else 2048)
     engine.update_weights(model.state_dict().items(), 1)
     if not graphs:
-        engine.decoders[None].forward._decode = None
+        engine.decoder.forward._decode = None
     return engine
 
 

@@ -134,7 +134,7 @@ class Player:
         self.start = QuickStart(threads)
         self.engine = TransformersEngine(max_dialogues=1024)
         self.engine.bind(self.start.model, self.start.chat.stop_ids)
-        self.recorder: Any = self.engine.decoders[None]
+        self.recorder: Any = self.engine.decoder
         self.recorder.__class__ = Recorder
         self.recorder.begin_record()
         self.engine.update_weights(self.start.model.state_dict().items(), 0)

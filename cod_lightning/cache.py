@@ -1,0 +1,115 @@
+"""Folders that are made once and then found in the cache: whole or not there, this user's own, and as they were written."""
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from filelock import AcquireReturnProxy, FileLock, Timeout
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.files import check_folder, later_rank, sync
+
+MANIFEST = "manifest.json"
+_KEY = "COD_LIGHTNING_CACHE"
+"""Environment variable that names the cache; without it, it lies in the user's own."""
+
+
+def made_once(kind: str, identity: str, make: Callable[[Path], None], what: str) -> Path:
+    """The folder of that identity, made now unless the cache has it; of several processes one makes it, and the others wait.
+
+    Args:
+        kind: Folder of the cache in which it lies.
+        identity: A digest of whatever decides its content.
+        make: Makes the folder that it is given, and nothing else in it, which takes its place once it is whole.
+        what: What is made, for messages.
+
+    Raises:
+        ConfigError: Where others may write into the cache.
+    """
+    cache = Path(os.environ.get(_KEY) or Path.home() / ".cache" / "cod_lightning") / kind
+    check_folder(cache, _KEY)
+    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _check_own(cache)
+    folder = cache / identity
+    with _alone(folder, what):
+        if (damage := _damage(folder)) is None:
+            return folder
+        if os.path.lexists(folder):
+            print(f"{what}: {folder} is not used and is made anew, since {damage}", file=sys.stderr)
+        working = folder.with_name(f"{identity}.part")
+        shutil.rmtree(working, ignore_errors=True)  # of a process that was killed
+        make(working)
+        _write_manifest(working)
+        if folder.is_symlink():
+            folder.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        working.rename(folder)
+        sync(cache)
+    return folder
+
+
+def digests(files: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of files that are on disk for good, by their names."""
+    found = {}
+    for path in files:
+        sync(path)
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _write_manifest(folder: Path) -> None:
+    """Note the digests of all files in the folder, and what they are, for `_damage`."""
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        found[path.relative_to(folder).as_posix()] = digests([path])[path.name]
+    (folder / MANIFEST).write_text(json.dumps({"identity": folder.stem, "sha256": found}, indent=1) + "\n")
+    sync(folder / MANIFEST)
+    sync(folder)
+
+
+def _damage(folder: Path) -> str | None:
+    """What keeps the folder from being what this user made there by its name, or None. Reads all of it; follows no link."""
+    try:
+        for path in (folder, *folder.rglob("*")):
+            facts = path.lstat()
+            if not (stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode)):
+                return f"{path.name} in it is a link, or no file"
+            if facts.st_uid != os.geteuid():
+                return f"{path.name} in it belongs to another user"
+        noted = json.loads((folder / MANIFEST).read_text())
+        if noted["identity"] != folder.name:
+            return "it was made for something else"
+        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
+        if differing := sorted(there ^ noted["sha256"].keys()):
+            return f"{differing[0]} in it is missing, or was added"
+        changed = [
+            name for name, digest in noted["sha256"].items() if digests([folder / name])[Path(name).name] != digest
+        ]
+        return f"{changed[0]} in it is not as it was written" if changed else None
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError) as error:
+        return f"its {MANIFEST} cannot be read ({type(error).__name__})"
+
+
+def _check_own(cache: Path) -> None:
+    """Raise `ConfigError` where others may put a policy into the cache."""
+    facts = cache.stat()
+    if facts.st_uid != os.geteuid() or facts.st_mode & stat.S_IWOTH:
+        expected = "a folder of this user's that not everyone can write, since what lies there is trained on"
+        raise ConfigError(_KEY, cache.parent, expected, f"Change {cache}, or name another.")
+
+
+def _alone(folder: Path, what: str) -> AcquireReturnProxy:
+    """The lock of this folder, held."""
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        if not later_rank():
+            print(f"{what}: another process makes {folder}; waiting for it", file=sys.stderr)
+        return lock.acquire()
