@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cod_lightning.callbacks.throughput import Staleness as Staleness
     from cod_lightning.callbacks.throughput import Throughput as Throughput
     from cod_lightning.callbacks.throughput import TokenBudget as TokenBudget
-    from cod_lightning.callbacks.transcripts import LifecycleTable as LifecycleTable
     from cod_lightning.callbacks.transcripts import Transcripts as Transcripts
     from cod_lightning.callbacks.weight_sync import WeightSync as WeightSync
 
@@ -28,7 +27,7 @@ __getattr__ = lazily(
         "notes": "MismatchGuard Notes",
         "progress": "Progress",
         "throughput": "Staleness Throughput TokenBudget",
-        "transcripts": "LifecycleTable Transcripts",
+        "transcripts": "Transcripts",
         "weight_sync": "WeightSync",
     },
 )

@@ -33,7 +33,7 @@ _OF_A_RUN = (
     "lifecycles/train*",
     "lifecycles/validation*",
     "lifecycles/test_*",
-    "lifecycles/predict.*",
+    "lifecycles/predict.jsonl",
     "lifecycles/faults*",
 )
 """What a run leaves in its folder, beside its checkpoints, that would be read as another one's that begins there."""

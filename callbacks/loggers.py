@@ -6,13 +6,11 @@ from pathlib import Path
 
 import lightning as L
 from lightning.fabric.loggers.logger import rank_zero_experiment
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
-from cod_lightning.callbacks.runner import RolloutCallback
 from cod_lightning.files import sync, without_link
-from cod_lightning.rollout import story
-from cod_lightning.types import Group
 
 
 class MetricsFile(CSVLogger):
@@ -99,22 +97,10 @@ _LAYOUT = {
 """Of the tab CUSTOM SCALARS: positions beside each other."""
 
 
-class PositionCurve(RolloutCallback):
-    """After every validation a lifecycle through its first pack; from the first on, charts of success and reward by position."""
+class PositionCurve(Callback):
+    """Charts of success and reward by position in TensorBoard."""
 
-    def __init__(self) -> None:
-        self._text, self._is_laid_out = "", False
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.sanity_checking or not self._text or not trainer.is_global_zero:
-            return
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         for logger in trainer.loggers:
             if isinstance(logger, TensorBoardLogger):
-                if not self._is_laid_out:
-                    logger.experiment.add_custom_scalars(_LAYOUT)
-                logger.experiment.add_text("val/lifecycle", self._text, trainer.global_step)
-        self._is_laid_out = True
-
-    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        if label == "validation" and groups:
-            self._text = story.as_markdown(groups[0].lifecycles[0])
+                logger.experiment.add_custom_scalars(_LAYOUT)

@@ -1,4 +1,4 @@
-"""Keeps what was played: lifecycles as JSON lines, to be read, or replayed into the same advantages; and as Parquet tables.
+"""Keeps what was played: lifecycles as JSON lines, to be read, or replayed into the same advantages.
 
 Beside those of training stands what the training forward gave their tokens.
 """
@@ -9,7 +9,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 import torch
@@ -26,9 +26,6 @@ from cod_lightning.rollout import policy_logprobs, transcript
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
-
-if TYPE_CHECKING:
-    from cod_lightning.rollout.table import TableWriter
 
 _MOST_TRACEBACKS, _LONGEST_TRACEBACK = 100, 20_000
 _REPLACED = ("test", "predict")
@@ -228,42 +225,3 @@ def _lines_before(path: Path, num_updates: int) -> Iterator[bytes]:
                 continue
             if record.step + record.updates < num_updates and line.endswith(b"\n"):
                 yield line
-
-
-class LifecycleTable(RolloutCallback):
-    """Writes `lifecycles/LABEL.parquet` under the run's folder, a row an episode (columns: `cod_lightning/rollout/table.py`).
-
-    A file is complete or absent: it replaces an earlier one when the stage ends. Of training every rank above 0 writes
-    what it played to `train.rankR.parquet`; the other files hold what all ranks played.
-
-    Args:
-        labels: Rollouts that are written: predict, validation, train, test_SUITE_CONDITION.
-    """
-
-    def __init__(self, labels: Sequence[str] = ("predict",)) -> None:
-        self.labels = tuple(labels)
-        self._writers: dict[str, TableWriter] = {}
-
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        super().teardown(trainer, pl_module, stage)
-        while self._writers:
-            self._writers.popitem()[1].finish()
-
-    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Leave earlier files as they were."""
-        while self._writers:
-            self._writers.popitem()[1].discard()
-
-    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        if label not in self.labels or self._trainer.sanity_checking or not groups:
-            return
-        writer = self._writers.get(label) or self._open(label)
-        for group in groups:
-            writer.add(label, self._trainer.global_step, group)
-
-    def _open(self, label: str) -> "TableWriter":
-        from cod_lightning.rollout.table import TableWriter
-
-        run = Path(self._trainer.default_root_dir).resolve().name
-        self._writers[label] = TableWriter(lifecycles_file(self._trainer, label, "parquet"), run=run)
-        return self._writers[label]

@@ -21,7 +21,6 @@ from cod_lightning.datamodules.checks import (
     check_siblings,
     check_staleness,
     check_trainable,
-    check_turns,
     first_pack,
 )
 from cod_lightning.datamodules.items import ItemDataModule
@@ -85,9 +84,6 @@ class RolloutDataModule(ItemDataModule):
         rewrite_history: Follow a template that rewrites earlier turns (Qwen3's drops their thoughts), at the price of more token
             rows; false keeps all as it was said. Null follows it while thinking is on.
         chat_template_kwargs: Further variables for the chat template.
-        system_prompt: Words of your own before every system message, those of updates included.
-        stop_strings: Texts that end a turn as soon as they are written; the text itself is a part of the response.
-        thinking_budget: Tokens after which a thought that is still open is closed by `</think>`, which is not trained on.
         suites: What `test`, and the end of `fit`, evaluates.
         baseline: A model behind a chat endpoint that plays the suites, too; null: none.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
@@ -121,9 +117,6 @@ class RolloutDataModule(ItemDataModule):
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
-        system_prompt: str = "",
-        stop_strings: list[str] | None = None,
-        thinking_budget: Count | None = None,
         suites: list[Suite] | None = None,
         baseline: Engine | None = None,
         rewards: dict[str, RewardPart] | None = None,
@@ -144,11 +137,7 @@ class RolloutDataModule(ItemDataModule):
         self.max_staleness, self.in_order, self.buffer, self.val_packs = max_staleness, in_order, buffer, val_packs
         self.max_new_tokens = max_new_tokens
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
-        self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
-        self.stop_strings, self.thinking_budget = (
-            tuple(stop_strings or ()),
-            thinking_budget if enable_thinking else None,
-        )
+        self.chat_template_kwargs = chat_template_kwargs
         self.suites, self.baseline = tuple(suites or ()), baseline
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
@@ -219,9 +208,7 @@ class RolloutDataModule(ItemDataModule):
             if not elsewhere:
                 self.engine.check(asked_of(policy))
             tokenizer = policy.tokenizer(self.words_for(policy))
-            more = (self.chat_template_kwargs, self.system_prompt)
-            chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
-            check_turns(self.stop_strings, self.thinking_budget, chat)
+            chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, self.chat_template_kwargs)
             with self.runner.phase("sampling the first pack"):
                 first = first_pack(self.env, self.pack_size, self.seed)
                 check_ids(self.env, first, self.seed)
@@ -364,8 +351,6 @@ class RolloutDataModule(ItemDataModule):
             window=policy.window,
             max_new_tokens=self.max_new_tokens,
             temperature=temperature,
-            stop_strings=self.stop_strings,
-            thinking_budget=self.thinking_budget,
             seed=self.seed,
             policy_version=self.engine.policy_version,
             num_ids=config and getattr(config.get_text_config(), "vocab_size", None),

@@ -11,7 +11,6 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.callbacks import (
     Evaluation,
-    LifecycleTable,
     MismatchGuard,
     Notes,
     PositionCurve,
@@ -166,7 +165,7 @@ class TrainCLI(CodCLI):
         """What serves and watches CoD-Train."""
         callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
         callbacks += [MismatchGuard(), Notes(), Staleness(), Progress(), PositionCurve()]
-        callbacks += [TokenBudget(self._own().sampled_token_budget), Transcripts(), LifecycleTable()]
+        callbacks += [TokenBudget(self._own().sampled_token_budget), Transcripts()]
         return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
 
     def after_fit(self) -> None:
@@ -207,7 +206,7 @@ class TrainCLI(CodCLI):
 
     def after_predict(self) -> None:
         if self.trainer.is_global_zero:
-            print(f"Written to {self.root / 'lifecycles'}: predict.jsonl, predict.parquet")
+            print(f"Written to {self.root / 'lifecycles' / 'predict.jsonl'}")
 
     def _evaluate(self, *, trained_done: bool) -> None:
         from cod_lightning.diagnosis.evidence import Evidence

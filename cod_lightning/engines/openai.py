@@ -56,8 +56,6 @@ class OpenAIEngine(Engine):
         assert self._spell is not None, "bind() has not run"
         sampling = {"temperature": request.temperature, "top_p": request.top_p, "seed": request.noise_seed % 2**31}
         sampling |= {name: value for name in _BEYOND_OPENAI if (value := getattr(request, name))}
-        if request.ends is not None:
-            sampling["stop"] = list(request.ends.strings)
         answer = await self.client.ask(
             request.messages,
             max_tokens=request.max_new_tokens,

@@ -27,8 +27,6 @@ class TurnTable:
         self._top_p = np.zeros(0, np.float32)
         self._top_k = np.zeros(0, np.int64)
         self._min_p = np.zeros(0, np.float32)
-        self.may_end = np.zeros(0, bool)
-        """Whether a string ends the turn."""
         self._ids = np.zeros((0, 0), np.int64)
         self._logprobs = np.zeros((0, 0), np.float32)
 
@@ -43,7 +41,6 @@ class TurnTable:
         self._top_p[slots] = [request.top_p for request in requests]
         self._top_k[slots] = [request.top_k for request in requests]
         self._min_p[slots] = [request.min_p for request in requests]
-        self.may_end[slots] = [request.ends is not None for request in requests]
 
     def next_inputs(self, slots: Slots) -> tuple[Int[np.ndarray, " b"], Int[np.ndarray, " b"]]:
         """The ids to feed next, the last ones sampled, and the columns of the cache that they go to."""

@@ -134,8 +134,7 @@ class VLLMEngine(Engine):
             raise EngineFailure("the engine sleeps; a sync of the weights wakes it")
         output = await driver.sample(request)
         completion = output.outputs[0]
-        reason = completion.finish_reason or "length"  # of one that a string has ended; the dialogue cuts there
-        if reason not in STOPS:
+        if (reason := completion.finish_reason) not in STOPS:
             raise EngineFailure(f"vLLM ended the request with {reason!r}")
         self.num_prompt_tokens += len(output.prompt_token_ids)
         self.num_cached_tokens += output.num_cached_tokens or 0

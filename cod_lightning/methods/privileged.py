@@ -91,7 +91,7 @@ class OraclePrompts:
         opening = next(asking)
         assert not isinstance(opening, str), "an update begins with its opening messages"
         asking.close()
-        return chat.opening(chat.prefixed(opening))
+        return chat.opening(opening)
 
     def _of_pack(self, pack: Pack) -> tuple[str, Sequence[Any], Contexts]:
         world = copy.deepcopy(self.setting.env)

@@ -144,7 +144,7 @@ def first_messages(
     if tools and not (by_template and shows_tools(chat)):
         listed = "\n".join(json.dumps(tool["function"]) for tool in tools)
         system = f"{system}\n\nTools:\n{listed}\n\nCall them in this form, {STYLES['json'].whole}:\n{_FORM}"
-    return chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+    return Message(Role.SYSTEM, system), Message(Role.USER, observation)
 
 
 @lru_cache(maxsize=8)

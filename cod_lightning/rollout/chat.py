@@ -55,10 +55,7 @@ class Chat:
         enable_thinking: Handed to the template; templates that do not know it ignore it.
         rewrite_history: Follow the template where it rewrites earlier turns; null does so while thinking is on.
         template_kwargs: Further variables for the template. Raises `ConfigError` for those that are set elsewhere.
-        system_prompt: Put before every system message.
     """
-
-    system_prompt: str = ""
 
     def __init__(
         self,
@@ -66,13 +63,12 @@ class Chat:
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
-        system_prompt: str = "",
     ) -> None:
         if not tokenizer.chat_template:
             raise ConfigError(
                 "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
             )
-        self.tokenizer, self.system_prompt = tokenizer, system_prompt
+        self.tokenizer = tokenizer
         self.template_kwargs = dict(template_kwargs or {})
         if taken := sorted(_RENDERING & self.template_kwargs.keys()):
             expected = f"variables of the template other than {', '.join(sorted(_RENDERING))}, which are set elsewhere"
@@ -135,13 +131,6 @@ class Chat:
         if self.backend is None:
             return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
         return tuple(self.backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)  # no offsets
-
-    def prefixed(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The dialogue with the run's own words before its system message, unless they are there."""
-        first, *others = messages
-        if not self.system_prompt or first.role is not Role.SYSTEM or first.content.startswith(self.system_prompt):
-            return tuple(messages)
-        return (Message(Role.SYSTEM, f"{self.system_prompt}\n\n{first.content}"), *others)
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins. Raises `ForgedRole`."""

@@ -30,7 +30,7 @@ def longest_row(
             solving.append(first_ids(chat, system, observation, tools))
             if context.updates:
                 opening = next(context.update(state, rules, _unanswered(observation, state), chat))
-                updating.append(chat.opening(chat.prefixed(list(opening) if not isinstance(opening, str) else [])))
+                updating.append(chat.opening(list(opening) if not isinstance(opening, str) else []))
             world.close()
     except Exception:  # rows may then be as long as the window
         return window

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import MixtralConfig, MixtralForCausalLM
 
-from cod_lightning.engines.base import Request, TurnEnd, cut, digest
+from cod_lightning.engines.base import Request, digest
 from cod_lightning.engines.noise import sample
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm import VLLMEngine
@@ -298,16 +298,6 @@ def test_an_error_inside_vllm_reaches_every_waiting_lifecycle_and_the_engine_liv
     errors = {e.error for g in groups for x in g.lifecycles for e in x.episodes if e.error}
     assert errors == {"EngineFailure: vLLM raised ZeroDivisionError: division by zero"}
     assert all(not x.failed for g in lifecycles(engine, tokenizer) for x in g.lifecycles)
-
-
-@in_process
-def test_a_turn_ends_at_the_token_that_completes_a_string(engine):
-    whole = ask(engine, request(PROMPT, max_new_tokens=40))[0]
-    ends = TurnEnd((" ".join(map(str, whole.action_ids[9:11])),), lambda ids: " ".join(map(str, ids)))
-    found = ask(engine, request(PROMPT, max_new_tokens=40, ends=ends))[0]
-    assert len(found.action_ids) < len(whole.action_ids)
-    assert cut(found, ends) == cut(whole, ends)
-    assert ask(engine, request(PROMPT, max_new_tokens=40))[0] == whole
 
 
 @in_process

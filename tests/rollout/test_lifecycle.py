@@ -15,7 +15,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Role, Split, StopReason
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split, StopReason
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
@@ -338,21 +338,6 @@ def test_an_engine_is_asked_with_what_top_k_and_min_p_are():
     engine = Listening()
     live(engine, top_k=5, min_p=0.1)
     assert {(r.top_k, r.min_p) for r in engine.requests} == {(5, 0.1)}
-
-
-def test_the_runs_own_words_stand_before_every_system_message_once():
-    engine = Listening()
-    chat = Chat(CHAT.tokenizer, system_prompt="w7 w8")
-    group = live(engine, chat=chat)
-    for request in engine.requests:
-        first = request.messages[0]
-        assert first.role is Role.SYSTEM
-        assert first.content.startswith("w7 w8\n\n")
-        assert first.content.count("w7 w8") == 1
-    shown = {request.messages[0].content for request in engine.requests}
-    assert "w7 w8\n\nw2" in shown, "updates have it, too"
-    assert any(text.startswith("w7 w8\n\nrules") for text in shown)
-    assert count_drift([group]) == 0
 
 
 def test_a_turn_that_fills_its_own_limit_and_the_window_at_once_is_answered_by_the_world():
