@@ -334,9 +334,9 @@ class RolloutDataModule(ItemDataModule):
 
     def _setting(self, temperature: float = 1.0, suite: Suite | None = None) -> Setting:
         policy, frozen = self.learner.policy, self.frozen
-        narrowed = {} if suite is None else {key: getattr(suite, key) for key in ("top_p", "top_k", "min_p")}
         sampler = self.sampler(policy, getattr(self.learner, "model", None), temperature)
-        setting = self.setting(replace(sampler, liveness=self.runner.liveness, **narrowed), policy, self.runner)
+        sampler = replace(sampler, liveness=self.runner.liveness, top_p=1.0 if suite is None else suite.top_p)
+        setting = self.setting(sampler, policy, self.runner)
         if frozen is None or (setting.by_kind and frozen.path is None):  # its own adapter stays as it is
             return setting
         other = frozen.sampler(setting.sampler, policy, self.chat.stop_ids, self._run.strategy.root_device)

@@ -33,8 +33,6 @@ class Sampler:
     """Most tokens of one response."""
     temperature: float = 1.0
     top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
     adapter: str | None = None
     """Which one samples, where the policy has several."""
     seed: int = 0
@@ -58,17 +56,14 @@ class Dialogue:
     Args:
         sampler: The policy.
         identity: Of the episode (pack, sibling, episode); it keys the noise.
-        messages: What is asked first.
-        ids: The prompt, where another than the chat has made it.
+        messages: What is asked first; empty where `put` is to come before the first turn.
     """
 
-    def __init__(
-        self, sampler: Sampler, identity: str, messages: Sequence[Message], ids: tuple[int, ...] | None = None
-    ) -> None:
+    def __init__(self, sampler: Sampler, identity: str, messages: Sequence[Message] = ()) -> None:
         self.sampler = sampler
         self.identity = identity
         self.messages = list(messages)
-        self._new_ids = sampler.chat.opening(messages) if ids is None else ids
+        self._new_ids = sampler.chat.opening(messages) if messages else ()
         self._ids = list(self._new_ids)
         self._new_parts = _parts(messages)
         """Of the messages within the new ids."""
@@ -80,7 +75,7 @@ class Dialogue:
         self._extends = False
         self.response = ""
         """All of the policy's latest response."""
-        self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history and ids is None else ""
+        self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history and messages else ""
         """The prompt as text, where it may be rewritten."""
         self._name = identity
         """The engine's key for the dialogue: within one name, prompts extend each other."""
@@ -146,8 +141,6 @@ class Dialogue:
                 noise_seed=noise_seed,
                 temperature=sampler.temperature,
                 top_p=sampler.top_p,
-                top_k=sampler.top_k,
-                min_p=sampler.min_p,
                 adapter=sampler.adapter,
             )
         )

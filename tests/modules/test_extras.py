@@ -66,7 +66,6 @@ def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_
     logged = recorder.values[0]
     assert logged["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
     assert logged["rollout/num_attempts"] == 4 * 3 * 2 * (2 + 2)
-    assert 0 < logged["time/attempts_s"] < logged["time/rollout_s"]
     assert logged["rollout/token_drift"] == 0
 
 

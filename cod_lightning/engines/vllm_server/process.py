@@ -175,7 +175,6 @@ class ServerProcess:
             *("--model", str(self.model), "--served-model-name", "policy", "--skip-tokenizer-init"),
             *("--host", self.host, "--port", str(self.port), "--enable-scale-out", "--disable-log-stats"),
             *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enable-prefix-caching"),
-            "--enable-prompt-tokens-details",
             *("--dtype", self.dtype, "--max-model-len", str(self.window), "--max-num-seqs", str(how.max_num_seqs)),
             *("--uvicorn-log-level", "warning", "--middleware", f"{KeyGuard.__module__}.{KeyGuard.__name__}"),
         ]
