@@ -9,7 +9,6 @@ from cod_lightning.lazy import lazily
 
 if TYPE_CHECKING:
     from cod_lightning.callbacks.evaluation import Evaluation as Evaluation
-    from cod_lightning.callbacks.loggers import PositionCurve as PositionCurve
     from cod_lightning.callbacks.notes import MismatchGuard as MismatchGuard
     from cod_lightning.callbacks.notes import Notes as Notes
     from cod_lightning.callbacks.progress import Progress as Progress
@@ -23,7 +22,6 @@ __getattr__ = lazily(
     __name__,
     {
         "evaluation": "Evaluation",
-        "loggers": "PositionCurve",
         "notes": "MismatchGuard Notes",
         "progress": "Progress",
         "throughput": "Staleness Throughput TokenBudget",

@@ -1,13 +1,11 @@
-"""What is logged: `metrics.csv`, which goes on where a checkpoint was written, and what TensorBoard shows beside its scalars."""
+"""`metrics.csv`, which goes on where a checkpoint was written."""
 
 import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-import lightning as L
 from lightning.fabric.loggers.logger import rank_zero_experiment
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
 from cod_lightning.files import sync, without_link
@@ -86,21 +84,3 @@ def rows_before(path: Path, num_updates: int) -> list[list[str]]:
     step = rows[0].index("step")
     whole = [row for row in rows[1:] if len(row) == len(rows[0])]
     return [rows[0], *(row for row in whole if row[step] and int(row[step]) < num_updates)]
-
-
-_LAYOUT = {
-    "by position": {
-        "success on held-out packs": ["Multiline", [r"^val/success/position_\d+$"]],
-        "reward in training": ["Multiline", [r"^train/reward/position_\d+$"]],
-    }
-}
-"""Of the tab CUSTOM SCALARS: positions beside each other."""
-
-
-class PositionCurve(Callback):
-    """Charts of success and reward by position in TensorBoard."""
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        for logger in trainer.loggers:
-            if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_custom_scalars(_LAYOUT)

@@ -13,7 +13,6 @@ from cod_lightning.callbacks import (
     Evaluation,
     MismatchGuard,
     Notes,
-    PositionCurve,
     Progress,
     Staleness,
     Throughput,
@@ -164,7 +163,7 @@ class TrainCLI(CodCLI):
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
         callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress(), PositionCurve()]
+        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress()]
         callbacks += [TokenBudget(self._own().sampled_token_budget), Transcripts()]
         return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
 
@@ -203,10 +202,6 @@ class TrainCLI(CodCLI):
     def after_test(self) -> None:
         """The trained policy has been played; the references and the warm start have not."""
         self._evaluate(trained_done=True)
-
-    def after_predict(self) -> None:
-        if self.trainer.is_global_zero:
-            print(f"Written to {self.root / 'lifecycles' / 'predict.jsonl'}")
 
     def _evaluate(self, *, trained_done: bool) -> None:
         from cod_lightning.diagnosis.evidence import Evidence

@@ -16,8 +16,6 @@ class RolloutStats:
 
     seconds: float
     num_lifecycles: int
-    num_packs: int
-    """Packs played, those that were replaced included."""
     num_replacements: int
     """Packs played in place of others without signal."""
     num_generated_tokens: int
@@ -62,7 +60,6 @@ class RolloutStats:
             "rollout/num_failed": float(whole.num_failed),
             "rollout/num_rewritten": float(whole.num_rewritten),
             "train/resampled_packs": float(whole.num_replacements),
-            "train/resampled_share": whole.num_replacements / max(1, whole.num_packs),
             "rollout/num_attempts": float(whole.num_attempts),
             "rollout/attempt_tokens": float(whole.num_attempt_tokens),
             "rollout/num_lost_groups": float(whole.num_lost_groups),
@@ -93,7 +90,6 @@ class RolloutStats:
         return cls(
             seconds=seconds,
             num_lifecycles=len(lifecycles),
-            num_packs=len(groups),
             num_replacements=len(groups) if replacing else 0,
             num_generated_tokens=sum(len(turn.action_ids) for turn in turns),
             num_prompt_tokens=sum(len(turn.new_ids) for turn in turns),

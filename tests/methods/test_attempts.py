@@ -163,7 +163,8 @@ def test_attempts_are_written_down_and_read_again():
 
 def test_what_attempts_cost_is_counted():
     plain, branched = RolloutStats.of(live(), 1.0, 0), RolloutStats.of(live(EVERYWHERE), 1.0, 0)
-    assert (plain.num_attempts, branched.num_attempts) == (0, 4 * 3 * 4)
+    assert plain.num_attempts == plain.num_attempt_tokens == 0
+    assert branched.num_attempts == 4 * 3 * 4
     more = branched.num_generated_tokens + branched.num_prompt_tokens
     assert branched.num_attempt_tokens == more - plain.num_generated_tokens - plain.num_prompt_tokens
 

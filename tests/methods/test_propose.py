@@ -225,11 +225,10 @@ def test_a_proposal_is_credited_with_its_own_reward_and_each_other_episode_with_
         assert float(found.values[entry]) == pytest.approx(sum(one.reward for one in of), abs=1e-5)
 
 
-def test_transcripts_have_proposals_with_text_validity_and_reward():
+def test_transcripts_have_proposals():
     group = lived(Doors(num_doors=8, protocol="compact"), "compact", "open=5")
     back = load(dump(group))[0].lifecycles[0]
-    life = group.lifecycles[0]
-    without = [structs.replace(one, state_before=None, state_after=None) for one in life.episodes]
+    without = [structs.replace(one, state_before=None, state_after=None) for one in group.lifecycles[0].episodes]
     assert [structs.replace(one, state_before=None, state_after=None) for one in back.episodes] == without
 
 

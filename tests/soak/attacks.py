@@ -198,7 +198,7 @@ def hostile_texts(num: int) -> dict[str, int]:
 
 
 def written_texts(num: int, at_once: int = 20) -> dict[str, int]:
-    """Such texts stand in every field of a run's lifecycles: transcripts, report, and the Markdown that TensorBoard shows."""
+    """Such texts stand in every field of a run's lifecycles: transcripts and report."""
     counts: dict[str, int] = dict.fromkeys(("texts", "files", "raw_controls", "elements"), 0)
     honest = _written(["harmless"] * at_once)[1]
     for begin in range(0, num, at_once):
