@@ -86,7 +86,9 @@ class Arrival:
         if not any(gathered(bool(wrong or unlike))):
             return
         sent = {name: tensor for name, tensor in again() if name in wrong[:_MOST_NAMED]}
-        said = [f"{name} differs by up to {_apart(held[name], sent[name]):.3g}" for name in wrong[:_MOST_NAMED]]
+        said = [
+            f"{name} differs by up to {_largest_difference(held[name], sent[name]):.3g}" for name in wrong[:_MOST_NAMED]
+        ]
         for name in unlike[:_MOST_NAMED]:
             said.append(
                 f"the adapter of {name} acts {(acting or {}).get(name, 0.0):g} times in place of {scales[name]:g}"
@@ -99,7 +101,7 @@ class Arrival:
 
 
 @torch.no_grad()
-def _apart(held: Tensor, sent: Tensor) -> float:
+def _largest_difference(held: Tensor, sent: Tensor) -> float:
     return float((held.float() - sent.to(held.dtype).float()).abs().max())
 
 
