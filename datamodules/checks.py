@@ -15,7 +15,6 @@ from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import thought_marks
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.types import EpisodeKind, Pack, Split, text_of
 
@@ -98,14 +97,12 @@ def check_names(suites: Sequence[str]) -> None:
         raise ConfigError("data.suites", ", ".join(twice), "names that occur once", remedy)
 
 
-def check_turns(stop_strings: Sequence[str], thinking_budget: int | None, chat: Chat) -> None:
-    """What ends a turn, and a thought, can be written by the policy."""
+def check_stops(stop_strings: Sequence[str], chat: Chat) -> None:
+    """What ends a turn can be written by the policy."""
     for text in stop_strings:
         if not text or chat.unknown_word(text):
             expected = "texts that the policy can write, none of them empty"
             raise ConfigError("data.stop_strings", repr(text), expected, "Leave it out.")
-    if thinking_budget is not None:
-        thought_marks(chat)
 
 
 def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:

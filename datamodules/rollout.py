@@ -20,8 +20,8 @@ from cod_lightning.datamodules.checks import (
     check_prompts,
     check_siblings,
     check_staleness,
+    check_stops,
     check_trainable,
-    check_turns,
     first_pack,
 )
 from cod_lightning.datamodules.items import ItemDataModule
@@ -87,7 +87,6 @@ class RolloutDataModule(ItemDataModule):
         chat_template_kwargs: Further variables for the chat template.
         system_prompt: Words of your own before every system message, those of updates included.
         stop_strings: Texts that end a turn as soon as they are written; the text itself is a part of the response.
-        thinking_budget: Tokens after which a thought that is still open is closed by `</think>`, which is not trained on.
         suites: What `test`, and the end of `fit`, evaluates.
         baseline: A model behind a chat endpoint that plays the suites, too; null: none.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
@@ -123,7 +122,6 @@ class RolloutDataModule(ItemDataModule):
         chat_template_kwargs: dict[str, Any] | None = None,
         system_prompt: str = "",
         stop_strings: list[str] | None = None,
-        thinking_budget: Count | None = None,
         suites: list[Suite] | None = None,
         baseline: Engine | None = None,
         rewards: dict[str, RewardPart] | None = None,
@@ -145,10 +143,7 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens = max_new_tokens
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
-        self.stop_strings, self.thinking_budget = (
-            tuple(stop_strings or ()),
-            thinking_budget if enable_thinking else None,
-        )
+        self.stop_strings = tuple(stop_strings or ())
         self.suites, self.baseline = tuple(suites or ()), baseline
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
@@ -221,7 +216,7 @@ class RolloutDataModule(ItemDataModule):
             tokenizer = policy.tokenizer(self.words_for(policy))
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
-            check_turns(self.stop_strings, self.thinking_budget, chat)
+            check_stops(self.stop_strings, chat)
             with self.runner.phase("sampling the first pack"):
                 first = first_pack(self.env, self.pack_size, self.seed)
                 check_ids(self.env, first, self.seed)
@@ -341,9 +336,9 @@ class RolloutDataModule(ItemDataModule):
 
     def _setting(self, temperature: float = 1.0, suite: Suite | None = None) -> Setting:
         policy, frozen = self.learner.policy, self.frozen
-        narrowed = {} if suite is None else {key: getattr(suite, key) for key in ("top_p", "top_k", "min_p")}
         sampler = self.sampler(policy, getattr(self.learner, "model", None), temperature)
-        setting = self.setting(replace(sampler, liveness=self.runner.liveness, **narrowed), self.runner)
+        sampler = replace(sampler, liveness=self.runner.liveness, top_p=1.0 if suite is None else suite.top_p)
+        setting = self.setting(sampler, self.runner)
         if frozen is None:
             return setting
         other = frozen.sampler(setting.sampler, policy, self.chat.stop_ids, self._run.strategy.root_device)
@@ -359,7 +354,6 @@ class RolloutDataModule(ItemDataModule):
             max_new_tokens=self.max_new_tokens,
             temperature=temperature,
             stop_strings=self.stop_strings,
-            thinking_budget=self.thinking_budget,
             seed=self.seed,
             policy_version=self.engine.policy_version,
             num_ids=config and getattr(config.get_text_config(), "vocab_size", None),

@@ -384,7 +384,7 @@ WARM PAIRWISE.rubric list.yaml ## data.rewards.PairwiseJudge.model
 WARM PAIRWISE.rubric list.yaml --data.rewards.pairs.model m ## PairwiseJudge.base_url
 WARM PAIRWISE.rubric a --data.rewards.pairs.kinds [] ## data.rewards.PairwiseJudge.kinds | []
 WARM PAIRWISE.rubric a --data.rewards.pairs.kinds [sleep] ## kinds | sleep
-WARM PAIRWISE.rubric a --data.rewards.pairs.max_retries -1 ## data.rewards.PairwiseJudge.max_retries | -1
+WARM PAIRWISE.rubric a --data.rewards.pairs.max_retries -1 ## max_retries | -1
 WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric rubric.txt ## data.rewards.JudgeReward.rubric | rubric.txt
 WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric list.yaml ## data.rewards.JudgeReward.model
 WARM --data.frozen.kind both ## data.frozen | both

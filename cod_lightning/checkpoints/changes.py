@@ -31,13 +31,7 @@ _EPOCH = (
 """Keys that decide how many updates an epoch has."""
 _PLAYED = (
     *("data.env", "data.context", "data.max_new_tokens", "model.policy", "data.program", "data.enable_thinking"),
-    *(
-        "data.rewrite_history",
-        "data.chat_template_kwargs",
-        "data.system_prompt",
-        "data.stop_strings",
-        "data.thinking_budget",
-    ),
+    *("data.rewrite_history", "data.chat_template_kwargs", "data.system_prompt", "data.stop_strings"),
 )
 """Keys of what a policy was trained in and as, and of how its dialogues are put and ended."""
 _HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradient_checkpointing", "model.policy.dtype")

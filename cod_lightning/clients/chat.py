@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from cod_lightning.clients.access import key_of, url_of
 from cod_lightning.clients.answer import ChatAnswer, Tokens, answer_of, completion_of, tokens_of
 from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREADABLE, EndpointFailure, without
-from cod_lightning.clients.http import LONGEST_PAUSE_S, Bounds, Connections, ask, pause_s
+from cod_lightning.clients.http import Bounds, Connections, ask, pause_s
 from cod_lightning.clients.usage import Usage
-from cod_lightning.errors import ConfigError, EngineRefused, ForgedRole, check_at_least
+from cod_lightning.errors import ConfigError, EngineRefused, ForgedRole
 from cod_lightning.hostile_text import WIDELY_KNOWN, ControlTokens
+from cod_lightning.ranges import Count, Natural, NonNegative, Positive
 from cod_lightning.types import Message, Role, Text
 
 if TYPE_CHECKING:
@@ -65,22 +66,23 @@ class ChatClient:
         where: str,
         url_variable: str = "OPENAI_BASE_URL",
         api_key_variable: str = "OPENAI_API_KEY",
-        max_concurrent: int = 8,
-        timeout_s: float = 120.0,
-        max_retries: int = 4,
-        backoff_s: float = 0.5,
-        max_refusals: int = 3,
+        max_concurrent: Count = 8,
+        timeout_s: Positive = 120.0,
+        max_retries: Natural = 4,
+        backoff_s: NonNegative = 0.5,
+        max_refusals: Count = 3,
         token_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
         extra_body: dict[str, Any] | None = None,
-        max_bytes: int = 2**22,
-        max_total_tokens: int | None = None,
+        max_bytes: Count = 2**22,
+        max_total_tokens: Count | None = None,
     ) -> None:
         self.model, self.base_url, self.where, self.url_variable = model, base_url, where, url_variable
         self.api_key_variable, self.max_concurrent, self.timeout_s = api_key_variable, max_concurrent, timeout_s
         self.max_retries, self.backoff_s, self.max_refusals = max_retries, backoff_s, max_refusals
         self.token_limit, self.extra_body, self.max_bytes = token_limit, dict(extra_body or {}), max_bytes
         self.max_total_tokens = max_total_tokens
-        self._check_numbers()
+        if taken := sorted({*_OWN_FIELDS, token_limit} & set(self.extra_body)):
+            raise ConfigError(f"{where}.extra_body", taken, "fields that are not set elsewhere", "Leave them out.")
         self.usage = Usage()
         self._in_a_row: Counter[str] = Counter()
         """Failures since the last answer, by what they count as."""
@@ -226,19 +228,6 @@ class ChatClient:
 
     def _key(self) -> str:
         return key_of(self.api_key_variable, f"{self.where}.api_key_variable")
-
-    def _check_numbers(self) -> None:
-        for name, least in (("max_concurrent", 1), ("max_retries", 0), ("max_refusals", 1), ("max_bytes", 1024)):
-            check_at_least(f"{self.where}.{name}", getattr(self, name), least, "Leave it out for the default.")
-        if not 0 < self.timeout_s < float("inf"):
-            expected = "seconds above 0, and finite"
-            raise ConfigError(f"{self.where}.timeout_s", self.timeout_s, expected, "Leave it out for the default.")
-        if not 0 <= self.backoff_s <= LONGEST_PAUSE_S:
-            expected = f"seconds in [0, {LONGEST_PAUSE_S:g}]"
-            raise ConfigError(f"{self.where}.backoff_s", self.backoff_s, expected, "0.5 is the default.")
-        check_at_least(f"{self.where}.max_total_tokens", self.max_total_tokens, 1, "Null sets no ceiling.")
-        if taken := sorted({*_OWN_FIELDS, self.token_limit} & set(self.extra_body)):
-            raise ConfigError(f"{self.where}.extra_body", taken, "fields that are not set elsewhere", "Leave them out.")
 
 
 def _sent(message: Message) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Method = Literal["GET", "POST"]
 
-LONGEST_PAUSE_S = 30.0
+_LONGEST_PAUSE_S = 30.0
 _LONGEST_ASKED_PAUSE_S = 120.0
 """A longer `Retry-After` is not waited for."""
 MOST_CONNECTIONS = 1000
@@ -111,7 +111,7 @@ def pause_s(failure: EndpointFailure, content: bytes, tries: int, backoff_s: flo
     if failure.retry_after_s is not None:
         return failure.retry_after_s
     share = derive_seed("pause before a retry", content.decode(), tries) / 2**63
-    return min(LONGEST_PAUSE_S, backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
+    return min(_LONGEST_PAUSE_S, backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
 
 
 def _client(url: str, timeout_s: float) -> "AsyncClient":

@@ -25,7 +25,6 @@ from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.train import ElsewhereCLI, check_played, check_training, made
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.engines.vllm_server.process import check_spread
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import held, locked, write_whole
 from cod_lightning.modules.checks import check_combination
@@ -79,8 +78,6 @@ class LaunchCLI(ElsewhereCLI):
             expected = "engine=VLLMServerEngine where machines serve"
             raise ConfigError("data.engine", engine.class_path, expected, "Choose it, or leave --servers out.")
         asked = engine.init_args
-        if self.config.gpus:
-            check_spread(self.config.gpus_per_server, asked.local)
         asked.urls = [f"http://server{i}:8000" for i in range(self.config.servers)]
         asked.api_key_variable = "VLLM_API_KEY"
         asked.wait_s = max(asked.wait_s, asked.local.start_timeout_s)

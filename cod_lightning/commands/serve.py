@@ -21,7 +21,7 @@ from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.fleet import Server
-from cod_lightning.engines.vllm_server.process import ServerProcess, check_local, check_spread
+from cod_lightning.engines.vllm_server.process import ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
@@ -76,7 +76,6 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
     check_pair(engine, policy)
     if num_gpus := torch.cuda.device_count():
         each = options.gpus_per_server
-        check_spread(each, engine.local)
         if options.num_servers * each > num_gpus:
             expected, asked = f"at most the {num_gpus} GPUs that are here", f"{options.num_servers} times {each}"
             raise ConfigError("--num_servers times --gpus_per_server", asked, expected, "Lower one of them.")

@@ -49,7 +49,7 @@ class TruncatedAnswers(Cause):
     """
 
     most = 0.25
-    remedy = "Raise data.max_new_tokens (or data.thinking_budget), or teach shorter answers."
+    remedy = "Raise data.max_new_tokens, or teach shorter answers."
     explains = ("format collapse", "dead groups", "context ignored", "contexts independent")
 
     def seen(self, run: Evidence) -> Seen | None:

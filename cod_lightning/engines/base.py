@@ -53,11 +53,7 @@ class Request(Struct, frozen=True, kw_only=True):
     temperature: float = 1.0
     """0 is greedy."""
     top_p: float = 1.0
-    """The smallest set of likely tokens whose mass reaches it, of those that `min_p` and `top_k` leave; 1: all."""
-    top_k: int = 0
-    """So many of the likeliest tokens, and those as likely as the last of them; 0: all."""
-    min_p: float = 0.0
-    """Tokens at least so likely, compared with the likeliest one; 0: all."""
+    """The smallest set of likely tokens whose mass reaches it; 1: all."""
     ends: TurnEnd | None = None
     """What ends the turn beside stop tokens. An engine may sample further: the dialogue keeps what is up to there."""
 
@@ -111,10 +107,6 @@ class Engine(ABC):
     """Whether it reads the parts of messages; else it reads token ids or text alone, and refuses images."""
     precision: str = "float32"
     """What it computes in, by torch's name; known once it is bound."""
-    num_prompt_tokens: int = 0
-    """Tokens of the prompts of all turns so far, whole prompts, of an engine that says how many of them it had; else 0."""
-    num_cached_tokens: int = 0
-    """Those of them whose keys and values it had from an earlier turn or another dialogue."""
     num_interrupted_turns: int = 0
     """Turns so far in which the weights changed: some of their tokens are by newer ones than the others."""
     max_staleness: int = 0

@@ -32,29 +32,17 @@ def sample(
     temperature: Float[np.ndarray, " B"],
     top_p: Float[np.ndarray, " B"],
     noise: Float[np.ndarray, " B"],
-    top_k: Int[np.ndarray, " B"] | None = None,
-    min_p: Float[np.ndarray, " B"] | None = None,
 ) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
     """Token ids by inverse CDF, and their log-probabilities (nats) under the distribution they were drawn from.
 
     Temperature 0 is greedy, and its log-probability is then that of the untempered distribution, since a point mass
-    has none worth reporting. min_p above 0 keeps tokens that are at least so likely as that share of the likeliest, top_k above 0
-    so many (more where they tie), top_p below 1 the smallest set of most likely tokens whose mass reaches it; in this order, as
-    vLLM has it, each in what the one before has left. Null leaves one out.
+    has none worth reporting. top_p below 1 keeps the smallest set of most likely tokens whose mass reaches it.
     """
     greedy, device = temperature == 0, logits.device
     scaled = logits.float()
     if (temperature != 1).any():
         scaled = scaled / torch.from_numpy(np.where(greedy, 1, temperature)).to(scaled)[:, None]
     logprobs = torch.log_softmax(scaled, dim=-1)
-    if min_p is not None and (min_p > 0).any():
-        least = logprobs.amax(dim=-1, keepdim=True) + torch.from_numpy(min_p).to(logprobs).log()[:, None]
-        logprobs = torch.log_softmax(logprobs.masked_fill(logprobs < least, -torch.inf), dim=-1)
-    if top_k is not None and (top_k > 0).any():
-        most = np.where((top_k > 0) & (top_k < logits.shape[-1]), top_k, logits.shape[-1])
-        ordered = logprobs.topk(int(most.max()), dim=-1).values
-        last = ordered.gather(1, torch.from_numpy(most - 1).to(device)[:, None])
-        logprobs = torch.log_softmax(logprobs.masked_fill(logprobs < last, -torch.inf), dim=-1)
     if (top_p < 1).any():
         logprobs = torch.log_softmax(_keep_nucleus(logprobs, torch.from_numpy(top_p).to(device)), dim=-1)
     cdf = logprobs.double().exp_().cumsum(dim=-1)

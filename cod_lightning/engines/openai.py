@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 _SAMPLING_FIELDS = frozenset({"temperature", "top_p", "seed"})
-_BEYOND_OPENAI = ("top_k", "min_p")
-"""Fields that vLLM and others take, and OpenAI does not: sent where a suite sets them."""
 
 
 class OpenAIEngine(Engine):
@@ -55,7 +53,6 @@ class OpenAIEngine(Engine):
         """Ask, with retries; ids are those of the text in the policy's own tokens, each with log-probability 0."""
         assert self._spell is not None, "bind() has not run"
         sampling = {"temperature": request.temperature, "top_p": request.top_p, "seed": request.noise_seed % 2**31}
-        sampling |= {name: value for name in _BEYOND_OPENAI if (value := getattr(request, name))}
         if request.ends is not None:
             sampling["stop"] = list(request.ends.strings)
         answer = await self.client.ask(

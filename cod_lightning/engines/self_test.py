@@ -25,6 +25,10 @@ from cod_lightning.ranks import gathered
 Inside = Callable[[PreTrainedModel, Callable[[], Tensor]], Tensor]
 """Calls the function as the model's forward pass: where ranks share its parameters out, they have to be put together for it."""
 
+NUM_PROMPT = 160
+"""Tokens of a prompt, where the window has room for them; more than a block of any prefix cache."""
+_NUM_NEW = 8
+"""Tokens that are sampled and compared."""
 _TEMPERATURES = (0.0, 2.0)
 """Greedy, and hot enough that even a peaked policy samples unlikely tokens, whose log-probs differ most."""
 
@@ -50,10 +54,6 @@ class SelfTest:
     """Largest difference of log-probabilities, in nats: of any token where engine and training both compute in float32, and null
     means 1e-3; else of the mean over the tokens, and 0.25. Of SmolLM2-135M in bfloat16 single tokens are .1 to .3 apart, means .03
     to .06."""
-    num_prompt_tokens: int = 160
-    """Length of the prompt, where the window has room for it; more than a block of any prefix cache."""
-    num_new_tokens: int = 8
-    """Tokens that are sampled and compared."""
 
     def __call__(
         self,
@@ -79,8 +79,8 @@ class SelfTest:
             return max(gathered(gap), key=lambda one: one.size)
 
         vocabulary = int(model.get_input_embeddings().weight.shape[0])  # pyright: ignore
-        num_new = max(1, min(self.num_new_tokens, window // 2))
-        length = max(1, min(self.num_prompt_tokens, window - num_new))
+        num_new = max(1, min(_NUM_NEW, window // 2))
+        length = max(1, min(NUM_PROMPT, window - num_new))
         own = engine.replicas()
         gaps: list[Gap] = []
         indices = range(max(gathered(len(own))))  # where parameters are sharded, all ranks score equally often

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_scales
 from cod_lightning.engines.base import Completion, Engine, Request
-from cod_lightning.engines.self_test import Inside, sampled, training_logits
+from cod_lightning.engines.self_test import NUM_PROMPT, Inside, sampled, training_logits
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.ranks import gathered
 
@@ -34,8 +34,7 @@ _LEAST_APART, _TIMES_APART = 1e-3, 5.0
 """Nats, and how often the median behind a new prompt, from which on a known prompt's keys and values are not its own."""
 _ERRORS = 6.0
 """Standard errors by which a staleness has to differ from 0."""
-_MOST_NAMED = 3
-_IDS = 64
+_MOST_NAMED, _NUM_PROBES, _IDS = 3, 32, 64
 
 
 def digest(tensor: Tensor) -> int:
@@ -60,13 +59,12 @@ class Arrival:
 
     def __init__(self) -> None:
         self._sent: dict[str, int] = {}
-        self._before: dict[str, int] = {}
         self._all = True
         """Whether the engine has asked for all of them."""
 
     def sending(self, weights: Weights, engine: Engine) -> Weights:
         """The same weights; digests are taken as they go by, in the precision in which the engine holds them."""
-        self._before, self._sent, self._all = self._sent, {}, False
+        self._sent, self._all = {}, False
         return self._noted(weights, {name: tensor.dtype for name, tensor in engine.held().items()})
 
     def _noted(self, weights: Weights, kept: dict[str, torch.dtype]) -> Iterator[tuple[str, Tensor]]:
@@ -88,7 +86,9 @@ class Arrival:
         if not any(gathered(bool(wrong or unlike))):
             return
         sent = {name: tensor for name, tensor in again() if name in wrong[:_MOST_NAMED]}
-        said = [f"{name} {self._difference(name, held[name], sent[name])}" for name in wrong[:_MOST_NAMED]]
+        said = [
+            f"{name} differs by up to {_largest_difference(held[name], sent[name]):.3g}" for name in wrong[:_MOST_NAMED]
+        ]
         for name in unlike[:_MOST_NAMED]:
             said.append(
                 f"the adapter of {name} acts {(acting or {}).get(name, 0.0):g} times in place of {scales[name]:g}"
@@ -99,27 +99,10 @@ class Arrival:
             f"{f'; and {more} more' if more > 0 else ''}"
         )
 
-    def _difference(self, name: str, held: Tensor, sent: Tensor) -> str:
-        """How the held tensor differs from the one that was sent."""
-        held, sent = held.detach(), sent.detach()
-        mark, meant = digest(held), sent.to(held.dtype)
-        if mark == self._before.get(name):
-            return "is that of the sync before (stale)"
-        if others := [other for other, of in self._sent.items() if of == mark and other != name]:
-            return f"holds {others[0]}"
-        if meant.ndim == 2 and meant.shape[0] == meant.shape[1] and digest(meant.T) == mark:
-            return "is transposed"
-        for coarse in (torch.bfloat16, torch.float16):
-            if coarse != held.dtype and torch.equal(meant.to(coarse).to(held.dtype), held):
-                return f"was rounded to {str(coarse).removeprefix('torch.')}"
-        apart = (held.float() - meant.float()).abs()
-        if meant.ndim == 2 and 0 < (rows := int((apart.amax(dim=1) > 0).sum())) < len(meant):
-            return f"differs in {rows:,} of {len(meant):,} rows"
-        square = float(meant.float().square().sum())
-        ratio = float((held.float() * meant.float()).sum()) / square if square else 0.0
-        if float((held.float() - ratio * meant.float()).norm()) < 0.5 * abs(ratio - 1) * sqrt(square):
-            return f"is {ratio:.4g} times what was sent"
-        return f"differs by up to {float(apart.max()):.3g}"
+
+@torch.no_grad()
+def _largest_difference(held: Tensor, sent: Tensor) -> float:
+    return float((held.float() - sent.to(held.dtype).float()).abs().max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +152,9 @@ class Probes:
 
     An earlier sync serves as reference until the engine is shown to have left it, so that steps too small for the engine's
     precision add up.
-
-    Args:
-        num: Prefixes.
-        num_prompt_tokens: Length of the prompt, where the window has room for it.
     """
 
-    def __init__(self, num: int = 32, num_prompt_tokens: int = 160) -> None:
-        self.num, self.num_prompt_tokens = num, num_prompt_tokens
+    def __init__(self) -> None:
         self._left: _Known | None = None
         """The latest sync that every replica has been shown to have left, or is next to leave."""
         self._apart = inf
@@ -199,11 +177,11 @@ class Probes:
         `new` is False for a sync that only brings an engine what it should have had. Raises `EngineMismatch` on all ranks.
         """
         vocabulary = int(model.get_input_embeddings().weight.shape[0])  # pyright: ignore
-        length = max(1, min(self.num_prompt_tokens, window - 1))
+        length = max(1, min(NUM_PROMPT, window - 1))
         drawn = random.Random(1)
         prompt = [drawn.randrange(vocabulary) for _ in range(length)]
         some = sorted(drawn.sample(range(vocabulary), min(_IDS, vocabulary)))
-        ends = sorted({max(1, length * (i + 1) // self.num) for i in range(self.num)})
+        ends = sorted({max(1, length * (i + 1) // _NUM_PROBES) for i in range(_NUM_PROBES)})
         own = engine.replicas()
 
         def known(prompt: list[int]) -> _Known:

@@ -25,8 +25,6 @@ class TurnTable:
         self._seed = np.zeros(0, np.uint64)
         self._temperature = np.zeros(0, np.float32)
         self._top_p = np.zeros(0, np.float32)
-        self._top_k = np.zeros(0, np.int64)
-        self._min_p = np.zeros(0, np.float32)
         self.may_end = np.zeros(0, bool)
         """Whether a string ends the turn."""
         self._ids = np.zeros((0, 0), np.int64)
@@ -41,8 +39,6 @@ class TurnTable:
         self._seed[slots] = np.array([request.noise_seed for request in requests], np.uint64)
         self._temperature[slots] = [request.temperature for request in requests]
         self._top_p[slots] = [request.top_p for request in requests]
-        self._top_k[slots] = [request.top_k for request in requests]
-        self._min_p[slots] = [request.min_p for request in requests]
         self.may_end[slots] = [request.ends is not None for request in requests]
 
     def next_inputs(self, slots: Slots) -> tuple[Int[np.ndarray, " b"], Int[np.ndarray, " b"]]:
@@ -54,8 +50,7 @@ class TurnTable:
         """One more token for each of these turns."""
         num = self._num_sampled[slots]
         noise = uniforms(self._seed[slots], num)
-        ways = (self._temperature[slots], self._top_p[slots], noise, self._top_k[slots], self._min_p[slots])
-        ids, logprobs = sample(logits, *ways)
+        ids, logprobs = sample(logits, self._temperature[slots], self._top_p[slots], noise)
         self._ids[slots, num], self._logprobs[slots, num] = ids.cpu().numpy(), logprobs.cpu().numpy()
         self._num_sampled[slots] = num + 1
 

@@ -132,8 +132,6 @@ class VLLMEngine(Engine):
         reason = completion.finish_reason or "length"  # of one that a string has ended; the dialogue cuts there
         if reason not in STOPS:
             raise EngineFailure(f"vLLM ended the request with {reason!r}")
-        self.num_prompt_tokens += len(output.prompt_token_ids)
-        self.num_cached_tokens += output.num_cached_tokens or 0
         ids = tuple(completion.token_ids)
         return Completion(
             action_ids=ids,

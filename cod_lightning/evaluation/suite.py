@@ -13,7 +13,7 @@ from typing import Literal
 
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import ConfigError
-from cod_lightning.ranges import Natural, NonNegative, PositiveShare, Several, Share
+from cod_lightning.ranges import NonNegative, PositiveShare, Several
 from cod_lightning.types import Pack, Split
 
 
@@ -113,10 +113,6 @@ class Suite:
     """Sampling temperature of the trained policy; 0 is greedy."""
     top_p: PositiveShare = 1.0
     """All policies sample from the likeliest tokens whose mass reaches this; 1: all."""
-    top_k: Natural = 0
-    """And from so many of the likeliest; 0: all."""
-    min_p: Share = 0.0
-    """And from those that are at least so likely, compared with the likeliest; 0: all."""
     split: Literal["train", "validation", "test"] = "test"
     """Share of the worlds that packs are drawn from."""
     seed: int = 0

@@ -32,7 +32,7 @@ def at_endpoint(setting: Setting, engine: Engine) -> Setting:
     tokenizer = policy.tokenizer(())
     chat, trained = Chat(tokenizer), setting.sampler
     engine.bind(policy.model(tokenizer), chat.stop_ids)
-    own = replace(trained, engine=engine, chat=chat, window=policy.window, num_ids=None, thinking_budget=None)
+    own = replace(trained, engine=engine, chat=chat, window=policy.window, num_ids=None)
     return replace(setting, sampler=own, by_kind={})
 
 

@@ -46,7 +46,6 @@ _TITLES = {
     "tokens/sampled": "Tokens sampled",
     "tokens/trained": "Tokens trained on",
     "time": "Seconds",
-    "rollout/cached_share": "Prompt tokens that the engine had from before (share)",
     "rollout/num_attempts": "Attempts beside the lifecycles",
     "rollout/attempt_tokens": "Tokens sampled in attempts",
     "rollout/num_failed": "Lifecycles that failed",

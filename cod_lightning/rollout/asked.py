@@ -34,9 +34,6 @@ class AskedDialogue(Dialogue):
     _text = ""
     """The latest prompt, where it was rendered whole."""
 
-    def __init__(self, sampler: Sampler, identity: str) -> None:
-        super().__init__(sampler, identity, (), ())
-
     def ask(self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], see: Callable[[str], None]) -> None:
         """Put the request: after what was said, or as a new prompt. Raises one of `NOT_RENDERED`, and `ForgedRole`.
 

@@ -138,8 +138,10 @@ class Chat:
 
     def prefixed(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The dialogue with the run's own words before its system message, unless they are there."""
+        if not self.system_prompt or not messages:
+            return tuple(messages)
         first, *others = messages
-        if not self.system_prompt or first.role is not Role.SYSTEM or first.content.startswith(self.system_prompt):
+        if first.role is not Role.SYSTEM or first.content.startswith(self.system_prompt):
             return tuple(messages)
         return (Message(Role.SYSTEM, f"{self.system_prompt}\n\n{first.content}"), *others)
 

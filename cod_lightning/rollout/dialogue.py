@@ -20,9 +20,6 @@ from cod_lightning.rollout.deadlines import Deadlines, Liveness
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Part, Role, StopReason, Turn
 
-_MARKS = ("<think>", "</think>")
-_END = "\n</think>\n\n"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler:
@@ -36,12 +33,8 @@ class Sampler:
     """Most tokens of one response."""
     temperature: float = 1.0
     top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
     stop_strings: tuple[str, ...] = ()
     """What ends a turn, beside the chat's own tokens, as soon as it is written."""
-    thinking_budget: int | None = None
-    """Tokens after which a thought that is still open is closed; None: never."""
     seed: int = 0
     """Run seed of the sampling noise."""
     policy_version: int = 0
@@ -59,19 +52,15 @@ class Dialogue:
     Args:
         sampler: The policy.
         identity: Of the episode (pack, sibling, episode); it keys the noise.
-        messages: What is asked first.
-        ids: The prompt, where another than the chat has made it.
+        messages: What is asked first; empty where `put` is to come before the first turn.
     """
 
-    def __init__(
-        self, sampler: Sampler, identity: str, messages: Sequence[Message], ids: tuple[int, ...] | None = None
-    ) -> None:
-        if ids is None:
-            messages = sampler.chat.prefixed(messages)
+    def __init__(self, sampler: Sampler, identity: str, messages: Sequence[Message] = ()) -> None:
+        messages = sampler.chat.prefixed(messages)
         self.sampler = sampler
         self.identity = identity
         self.messages = list(messages)
-        self._new_ids = sampler.chat.opening(messages) if ids is None else ids
+        self._new_ids = sampler.chat.opening(messages) if messages else ()
         self._ids = list(self._new_ids)
         self._new_parts = _parts(messages)
         """Of the messages within the new ids."""
@@ -83,9 +72,7 @@ class Dialogue:
         self._extends = False
         self.response = ""
         """All of the policy's latest response."""
-        self.thought: Turn | None = None
-        """The turn before the latest one, where a thought had to be closed between them."""
-        self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history and ids is None else ""
+        self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history and messages else ""
         """The prompt as text, where it may be rewritten."""
         self._name = identity
         """The engine's key for the dialogue: within one name, prompts extend each other."""
@@ -98,22 +85,15 @@ class Dialogue:
 
     async def turn(self, most_tokens: int | None = None) -> Turn:
         """The policy's next turn, within the time that one may take, of no more than `most_tokens`. Without room for a single token
-        it is empty and stops with WINDOW. Raises `EngineFailure`.
-
-        A thought that is open when `thinking_budget` is used up is closed by tokens that the policy has not sampled. What it then
-        says is a turn of its own, the one that is returned; the one before is in `thought`.
-        """
+        it is empty and stops with WINDOW. Raises `EngineFailure`."""
         sampler, limit = self.sampler, asyncio.timeout(self.sampler.deadlines.turn_s)
-        wanted, budget, self.thought = sampler.max_new_tokens, sampler.thinking_budget, None
+        wanted = sampler.max_new_tokens
         if most_tokens is not None:
             wanted = max(1, min(most_tokens, wanted))
         sampler.liveness.at(self.identity, "engine")
         try:
             async with limit:
-                if budget is None or budget >= wanted:
-                    turn = await self._sampled(wanted, self.messages[-1].content)
-                else:
-                    turn = await self._sampled_with_thought(wanted, budget)
+                turn = await self._sampled(wanted)
         except ConfigError:
             raise
         except BaseException as error:
@@ -126,21 +106,7 @@ class Dialogue:
         sampler.liveness.at(self.identity, "environment")
         return turn
 
-    async def _sampled_with_thought(self, wanted: int, budget: int) -> Turn:
-        """The next turn, where a thought may have to be closed first."""
-        chat, begun, opening, asked = self.sampler.chat, len(self._ids), self._new_ids, len(self.messages)
-        turn = await self._sampled(budget, self.messages[-1].content)
-        if turn.stop is StopReason.LENGTH:
-            self.thought = turn
-            self._new_ids, self._new_parts = end_of_thought(chat, opening, turn.action_ids), ()
-            self._ids.extend(self._new_ids)
-            del self.messages[asked:]
-            turn = await self._sampled(wanted - len(turn.action_ids), chat.text(self._new_ids))
-            self.response = chat.decode(tuple(self._ids[begun:]))
-            self.messages[asked:] = [Message(Role.ASSISTANT, self.response)]
-        return turn
-
-    async def _sampled(self, wanted: int, observation: str) -> Turn:
+    async def _sampled(self, wanted: int) -> Turn:
         """One call of the engine, of no more tokens than that, whose text is the next message."""
         sampler = self.sampler
         if self._new_parts and not sampler.engine.takes_media:
@@ -156,7 +122,7 @@ class Dialogue:
             stop=StopReason.WINDOW,
             policy_version=sampler.policy_version,
             prompt_digest=self._digest,
-            observation=observation,
+            observation=self.messages[-1].content,
             parts=self._new_parts,
         )
         if room < 1:
@@ -173,8 +139,6 @@ class Dialogue:
                 noise_seed=noise_seed,
                 temperature=sampler.temperature,
                 top_p=sampler.top_p,
-                top_k=sampler.top_k,
-                min_p=sampler.min_p,
                 ends=self._ends,
             )
         )
@@ -251,20 +215,3 @@ class Dialogue:
 
 def _parts(messages: Sequence[Message]) -> tuple[Part, ...]:
     return tuple(chain.from_iterable(message.parts for message in messages))
-
-
-def thought_marks(chat: Chat) -> tuple[int, int]:
-    """The tokens around a thought. Raises `ConfigError` for a tokenizer without them."""
-    backend = chat.backend
-    found = [backend and backend.token_to_id(mark) for mark in _MARKS]
-    if None in found:
-        expected = f"null for a tokenizer without the tokens {' and '.join(_MARKS)}"
-        raise ConfigError("data.thinking_budget", "set", expected, "Leave it out, or choose a model that thinks.")
-    return found[0], found[1]
-
-
-def end_of_thought(chat: Chat, prompt: Sequence[int], sampled: Sequence[int]) -> tuple[int, ...]:
-    """Ids that close the thought which is open after prompt and sampled ids; none where there is none."""
-    begin, end = thought_marks(chat)
-    marks = [i for i in (*prompt, *sampled) if i in (begin, end)]
-    return chat.encode(_END) if marks and marks[-1] == begin else ()

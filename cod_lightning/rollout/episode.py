@@ -70,10 +70,9 @@ class UnderWay:
             liveness.over(self.identity)
 
     async def turn(self, dialogue: Dialogue) -> Turn:
-        """The policy's next turn. A thought that had to be closed before it is a turn of its own."""
-        turn = await dialogue.turn()
-        self.turns += [turn] if dialogue.thought is None else [dialogue.thought, turn]
-        return turn
+        """The policy's next turn."""
+        self.turns.append(await dialogue.turn())
+        return self.turns[-1]
 
     def prepared(self, state: Any, shown: Shown, rules: str, observation: str) -> Prepared:
         """What a task begins with; of `Shown.RULES` without a state. Raises `ContextFailure`."""

@@ -53,21 +53,14 @@ class RolloutPart:
     seconds: float
     replacing: bool
     """Whether they were played in place of other packs of the same rollout."""
-    num_prompt_tokens: int = 0
-    """As the engine counts them; so are cached ones and interrupted turns. Not in checkpoints."""
-    num_cached_tokens: int = 0
     num_interrupted_turns: int = 0
+    """As the engine counts them. Not in checkpoints."""
 
     @property
     def stats(self) -> RolloutStats:
         """What it cost."""
         stats = RolloutStats.of(self.groups, self.seconds, count_drift(self.groups), replacing=self.replacing)
-        return replace(
-            stats,
-            num_whole_prompt_tokens=self.num_prompt_tokens,
-            num_cached_tokens=self.num_cached_tokens,
-            num_interrupted_turns=self.num_interrupted_turns,
-        )
+        return replace(stats, num_interrupted_turns=self.num_interrupted_turns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,17 +125,14 @@ class RolloutRunner(RolloutMonitor):
 
     def timed(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:
         """The rollout without the report; any thread may call it."""
-        engine, start = self.engine, time.perf_counter()
-        prompts, cached, cut = engine.num_prompt_tokens, engine.num_cached_tokens, engine.num_interrupted_turns
+        interrupted, start = self.engine.num_interrupted_turns, time.perf_counter()
         with self.watched(f"the rollout '{label}'"):
             groups = play()
         return RolloutPart(
             groups=groups,
             seconds=time.perf_counter() - start,
             replacing=replacing,
-            num_prompt_tokens=engine.num_prompt_tokens - prompts,
-            num_cached_tokens=engine.num_cached_tokens - cached,
-            num_interrupted_turns=engine.num_interrupted_turns - cut,
+            num_interrupted_turns=self.engine.num_interrupted_turns - interrupted,
         )
 
     def report(self, label: str, part: RolloutPart) -> None:

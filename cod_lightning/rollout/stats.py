@@ -22,10 +22,6 @@ class RolloutStats:
     """Tokens that the policy sampled, attempts included."""
     num_prompt_tokens: int
     """Prompt tokens that were new to their dialogue; a KV cache spares the others."""
-    num_whole_prompt_tokens: int = 0
-    """Tokens of all turns' prompts, whole, of an engine that says how many of them it had; else 0."""
-    num_cached_tokens: int = 0
-    """Those of them that it had."""
     num_interrupted_turns: int = 0
     """Turns in which the weights changed."""
     num_attempts: int
@@ -46,19 +42,14 @@ class RolloutStats:
     """Sum and number of the parts of rewards, by `reward/PART/position_N` (solve), `update_reward/PART/position_N` or
     `write_reward/PART/position_N`, of texts that are as asked for, by `write_valid/position_N`, of tasks solved, by `pass_at/K`."""
 
-    @property
-    def cached_share(self) -> float | None:
-        """Share of the prompts' tokens that the engine had; None of an engine that does not say."""
-        return self.num_cached_tokens / self.num_whole_prompt_tokens if self.num_whole_prompt_tokens else None
-
     def figures(self, in_flight: bool) -> dict[str, float]:
         """What a training logs with each update of the rollout: all ranks' counts, the slowest one's seconds.
 
-        Beside what the names say: `faults/NAME` are lifecycles lost to a fault, `rollout/cached_share` prompt tokens which the
-        engine had from earlier turns and other dialogues, `rollout/num_interrupted_turns` those in which weights changed
-        (`in_flight`), `train/resampled_packs` packs played in place of those without signal, `train/reward/PART/position_N` and
-        `train/update_reward/PART/position_N` means of `data.rewards`, `train/pass_at/1` the success of tasks and
-        `train/pass_at/K` the share of tasks that at least one of a pack's K lifecycles solved. Every rank has to call it.
+        Beside what the names say: `faults/NAME` are lifecycles lost to a fault, `rollout/num_interrupted_turns` those in which
+        weights changed (`in_flight`), `train/resampled_packs` those played in place of packs without signal,
+        `train/reward/PART/position_N` and `train/update_reward/PART/position_N` means of `data.rewards`, `train/pass_at/1` the
+        success of tasks and `train/pass_at/K` the share of tasks that at least one of a pack's K lifecycles solved. Every rank has
+        to call it.
         """
         of_ranks = gathered(self)
         whole = replace(reduce(RolloutStats.__add__, of_ranks), seconds=max(one.seconds for one in of_ranks))
@@ -73,7 +64,6 @@ class RolloutStats:
             "rollout/attempt_tokens": float(whole.num_attempt_tokens),
             "rollout/num_lost_groups": float(whole.num_lost_groups),
             **({"rollout/num_interrupted_turns": float(whole.num_interrupted_turns)} if in_flight else {}),
-            **({} if whole.cached_share is None else {"rollout/cached_share": whole.cached_share}),
             **{f"faults/{name}": float(count) for name, count in whole.faults.items()},
             **{f"train/{name}": total / count for name, (total, count) in whole.parts.items()},
         }

@@ -153,7 +153,7 @@ class RolloutsInFlight:
     overtaken: int = 0
     """Groups of all ranks that began before one of the latest rollout, and are still under way."""
     _groups: GroupsInFlight | None = None
-    _counted: tuple[int, int, int] = (0, 0, 0)
+    _counted: int = 0
     _restored: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -201,16 +201,12 @@ class RolloutsInFlight:
 
     def _part(self, taken: Sequence[GroupInFlight]) -> RolloutPart:
         played, engine = [one.future.result() for one in taken], self.rollouts.runner.engine
-        before = self._counted
-        self._counted = (engine.num_prompt_tokens, engine.num_cached_tokens, engine.num_interrupted_turns)
-        prompts, cached, cut = (now - then for now, then in zip(self._counted, before, strict=True))
+        before, self._counted = self._counted, engine.num_interrupted_turns
         return RolloutPart(
             groups=[group for group, _ in played],
             seconds=max(seconds for _, seconds in played),
             replacing=False,
-            num_prompt_tokens=prompts,
-            num_cached_tokens=cached,
-            num_interrupted_turns=cut,
+            num_interrupted_turns=self._counted - before,
         )
 
     def begin(self, number: int, first: int) -> None:

@@ -30,7 +30,7 @@ CONFIG = {
         "max_new_tokens": 8,
         "program": {"class_path": "d.ConnectTheDots", "init_args": {"every": 1}},
         "enable_thinking": False,
-        "stop_strings": None,
+        "rewrite_history": None,
         "pack_size": 4,
         "rollouts_per_epoch": 10,
         "suites": [{"name": "held_out"}],
@@ -66,7 +66,7 @@ OF_THE_POLICY = [
     ({"model__policy__init_args": {"hidden_size": 32}}, "model.policy.hidden_size: 64 -> 32"),
     ({"data__program__init_args": {"every": 2}}, "data.program.every: 1 -> 2"),
     ({"data__enable_thinking": True}, "data.enable_thinking: False -> True"),
-    ({"data__stop_strings": ["x"]}, "data.stop_strings: null -> ['x']"),
+    ({"data__rewrite_history": True}, "data.rewrite_history: null -> True"),
     ({"data__env": {"class_path": "b.FrozenLake", "init_args": {}}}, "data.env: Levers -> FrozenLake"),
     ({"data__env__init_args": {"max_turns": 3}}, "data.env.max_turns: 2 -> 3"),
     ({"data__max_new_tokens": 7}, "data.max_new_tokens: 8 -> 7"),
@@ -125,7 +125,7 @@ def test_a_policy_is_played_as_it_was_trained_however_it_was_built_and_trained(t
         "init_args": {"hidden_size": 64, "weights": "x", "gradient_checkpointing": True},
     }
     unknown_then = "a key that the version of then did not have"
-    played(tmp_path, model__policy=more, data__pack_size=9, model__lr=1.0, data__system_prompt=unknown_then)
+    played(tmp_path, model__policy=more, data__pack_size=9, model__lr=1.0, data__chat_template_kwargs=unknown_then)
     assert capsys.readouterr().err == ""
 
 

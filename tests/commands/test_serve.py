@@ -15,7 +15,6 @@ from transformers import MixtralConfig
 from cod_lightning.cli import main
 from cod_lightning.commands.serve import _check
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
 from tests import stand_in_vllm
@@ -146,21 +145,12 @@ def test_what_cannot_be_served_is_refused_in_one_line(more, message, capsys, mon
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("num_servers", "gpus_per_server", "arguments", "message"),
-    [
-        (3, 2, (), "--num_servers times --gpus_per_server is 3 times 2; expected at most the 4 GPUs"),
-        (1, 1, ("--tensor-parallel-size", "2"), "--gpus_per_server is 1; expected at least 2, since data.engine.local"),
-    ],
-)
-def test_servers_that_need_more_gpus_than_there_are_are_refused(
-    num_servers, gpus_per_server, arguments, message, monkeypatch
-):
+def test_servers_that_need_more_gpus_than_there_are_are_refused(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
-    options = Namespace(num_servers=num_servers, gpus_per_server=gpus_per_server, port=8000)
-    engine = VLLMServerEngine(local=LocalServers(arguments=arguments))
+    options = Namespace(num_servers=3, gpus_per_server=2, port=8000)
+    message = "--num_servers times --gpus_per_server is 3 times 2; expected at most the 4 GPUs"
     with pytest.raises(ConfigError, match=message):
-        _check(options, engine, TinyPolicy())
+        _check(options, VLLMServerEngine(), TinyPolicy())
 
 
 def test_a_mixture_of_experts_is_refused_on_a_cpu_before_a_server_starts(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """A sync is proven: by what the engine holds, and by what it samples, under the weights of now and of before."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -61,15 +62,7 @@ def test_clean_syncs_raise_no_alarm(precision, fault):
     assert run.sync.last_moved > 0
 
 
-KINDS = (
-    "one layer stale", "one row wrong", "matrices off by 1 %", "two layers swapped", "one matrix transposed",
-    "rounded to another precision",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "fault", [pytest.param(one, id=one.name, marks=[pytest.mark.slow] * (one.name in KINDS)) for one in FAULTS]
-)
+@pytest.mark.parametrize("fault", [pytest.param(one, id=one.name) for one in FAULTS])
 def test_a_planted_fault_is_named_by_the_second_sync(fault):
     precision = next(one for one in ("LoRA on bfloat16", "bfloat16", "NF4") if one in fault.of)
     at, said = Run(precision, fault)(2)
@@ -77,16 +70,10 @@ def test_a_planted_fault_is_named_by_the_second_sync(fault):
     assert "sync 2" in said
 
 
-def test_what_differs_is_said_by_its_kind():
-    found = {name: Run("float32", BY_NAME[name])(2) for name in KINDS}
-    assert {at for at, _ in found.values()} == {2}
-    said = {name: text for name, (_, text) in found.items()}
-    assert "layers.1.self_attn.q_proj.weight is that of the sync before (stale)" in said["one layer stale"]
-    assert "embed_tokens.weight differs in 1 of" in said["one row wrong"]
-    assert "is 1.01 times what was sent" in said["matrices off by 1 %"]
-    assert "layers.0.self_attn.q_proj.weight holds model.layers.1" in said["two layers swapped"]
-    assert "o_proj.weight is transposed" in said["one matrix transposed"]
-    assert "was rounded to float16" in said["rounded to another precision"]
+def test_a_tensor_that_differs_is_named_with_how_far():
+    at, said = Run("float32", BY_NAME["one matrix transposed"])(2)
+    assert at == 2
+    assert re.search(r"o_proj\.weight differs by up to 0\.\d+", said)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "NF4"])

@@ -8,19 +8,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.engines.base import Request, digest
+from cod_lightning.engines.base import digest
 from cod_lightning.engines.decoder import Decoder
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineFailure
 from cod_lightning.forward.decode_graphs import DecodeGraphs
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Split, StopReason
-from tests.stubs import WORDS, PlainContext, WordWorld
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.types import StopReason
+from tests.stubs import WORDS, WordWorld
+from tests.word_play import ask, play, reference_logprobs, request, see_exact
 
 
 @pytest.fixture(scope="module")
@@ -46,51 +44,15 @@ def bound(model, **kwargs) -> TransformersEngine:
     return engine
 
 
-def request(ids, dialogue="a", **kwargs) -> Request:
-    return Request(dialogue=dialogue, prompt_ids=ids, messages=(), **({"max_new_tokens": 5, "noise_seed": 3} | kwargs))
-
-
-def ask(engine, *requests):
-    async def all_of_them():
-        return await asyncio.gather(*(engine.generate(r) for r in requests))
-
-    return asyncio.run(all_of_them())
-
-
-def reference_logprobs(model, ids, temperature=1.0):
-    with torch.no_grad():
-        return torch.log_softmax(model(torch.tensor([ids])).logits[0].float() / temperature, dim=-1)
-
-
-def sampler(engine, tokenizer, **kwargs) -> Sampler:
-    return Sampler(engine=engine, chat=Chat(tokenizer), **({"window": 96, "max_new_tokens": 4} | kwargs))
-
-
 def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4, **kwargs):
-    world = WordWorld()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    return run_groups(
-        packs, num_siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler(engine, tokenizer, **kwargs))
-    )
+    return play(engine, num_packs=num_packs, num_siblings=num_siblings, chat=Chat(tokenizer), **kwargs)
 
 
-def test_log_probs_equal_those_of_a_plain_forward_pass_over_whole_lifecycles(engine, model, tokenizer):
-    segments = segments_of(lifecycles(engine, tokenizer))
-    assert len(segments) == 3 * 4 * 5
-    for segment in segments:
-        expected = reference_logprobs(model, list(segment.token_ids))
-        for t, is_action in enumerate(segment.action_mask):
-            if is_action:
-                assert segment.behaviour_logprobs[t] == pytest.approx(
-                    expected[t - 1, segment.token_ids[t]].item(), abs=1e-5
-                )
-
-
-def test_drift_is_zero_and_an_episode_is_one_row(engine, tokenizer):
+def test_an_episode_is_one_row_whose_log_probs_are_those_of_a_plain_forward_pass(engine, model, tokenizer):
     groups = lifecycles(engine, tokenizer)
-    assert count_drift(groups) == 0
+    see_exact(groups, model)
     keys = [(s.pack_id, s.sibling, s.episode) for s in segments_of(groups)]
-    assert len(keys) == len(set(keys))
+    assert len(keys) == len(set(keys)) == 3 * 4 * 5
 
 
 def test_a_sample_does_not_depend_on_who_shares_the_batch(engine, tokenizer):

@@ -3,13 +3,11 @@
 import asyncio
 import random
 
-import numpy as np
 import pytest
 import torch
 from transformers import MixtralConfig, MixtralForCausalLM
 
-from cod_lightning.engines.base import Request, TurnEnd, cut, digest
-from cod_lightning.engines.noise import sample
+from cod_lightning.engines.base import Request, digest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
@@ -17,12 +15,10 @@ from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Split, StopReason
-from tests.stubs import PlainContext, WordWorld
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.types import StopReason
+from tests.stubs import WordWorld
+from tests.word_play import ask, play, reference_logprobs, request, see_exact
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 TINY = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64, "window": 256}
@@ -61,17 +57,6 @@ def engine(started, model):
     return started
 
 
-def request(ids, **kwargs) -> Request:
-    return Request(dialogue="a", prompt_ids=ids, messages=(), **({"max_new_tokens": 5, "noise_seed": 3} | kwargs))
-
-
-def ask(engine, *requests):
-    async def all_of_them():
-        return await asyncio.gather(*(engine.generate(r) for r in requests))
-
-    return asyncio.run(all_of_them())
-
-
 def prompts(num, seed=0):
     """Prompts of 1 to 240 tokens, the even ones with a first half in common."""
     drawn = random.Random(seed)
@@ -79,11 +64,6 @@ def prompts(num, seed=0):
     return [
         (shared if i % 2 == 0 else []) + [drawn.randrange(46) for _ in range(drawn.randint(1, 120))] for i in range(num)
     ]
-
-
-def reference_logprobs(model, ids, temperature=1.0):
-    with torch.no_grad():
-        return torch.log_softmax(model(torch.tensor([ids])).logits[0].float() / temperature, dim=-1)
 
 
 def gap(model, ids, completion, temperature=1.0) -> float:
@@ -94,10 +74,8 @@ def gap(model, ids, completion, temperature=1.0) -> float:
 
 
 def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4, **kwargs):
-    world = WordWorld()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    sampler = Sampler(engine=engine, chat=Chat(tokenizer), **({"window": 256, "max_new_tokens": 40} | kwargs))
-    return run_groups(packs, num_siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
+    more = {"chat": Chat(tokenizer), "window": 256, "max_new_tokens": 40} | kwargs
+    return play(engine, num_packs=num_packs, num_siblings=num_siblings, **more)
 
 
 def changed(model, by, seed):
@@ -106,16 +84,6 @@ def changed(model, by, seed):
     return {
         name: tensor + by * torch.randn(tensor.shape, generator=noise) for name, tensor in model.state_dict().items()
     }
-
-
-def test_prompt_tokens_that_an_earlier_turn_left_in_the_cache_are_counted(engine):
-    prompts, cached = engine.num_prompt_tokens, engine.num_cached_tokens
-    ids = [i % 46 for i in range(160)]
-    ask(engine, request(ids))
-    assert (engine.num_prompt_tokens - prompts, engine.num_cached_tokens - cached) == (160, 0)
-    ask(engine, request([*ids, 3, 4]))
-    assert engine.num_prompt_tokens - prompts == 322
-    assert 100 <= engine.num_cached_tokens - cached <= 160
 
 
 def test_greedy_turns_equal_those_of_the_transformers_engine(engine, model):
@@ -150,19 +118,11 @@ def test_log_probs_stay_within_1e_4_of_the_training_forward_over_20_syncs(engine
 
 def test_lifecycles_of_several_turns_are_exact_to_the_token(engine, model, tokenizer):
     groups = lifecycles(engine, tokenizer)
-    assert not any(x.failed for g in groups for x in g.lifecycles)
-    assert count_drift(groups) == 0
+    see_exact(groups, model)
     segments = segments_of(groups)
     keys = [(s.pack_id, s.sibling, s.episode) for s in segments]
     assert len(keys) == len(set(keys)) == 3 * 4 * 5
     assert max(len(s.token_ids) for s in segments) > 64
-    for segment in segments:
-        expected = reference_logprobs(model, list(segment.token_ids))
-        for t, is_action in enumerate(segment.action_mask):
-            if is_action:
-                assert segment.behaviour_logprobs[t] == pytest.approx(
-                    expected[t - 1, segment.token_ids[t]].item(), abs=1e-5
-                )
 
 
 def test_a_sample_does_not_depend_on_who_shares_the_batch(engine, tokenizer):
@@ -200,21 +160,6 @@ def test_nucleus_log_probs_are_those_within_the_nucleus(engine, model):
     for said in ask(engine, *asked):
         assert said.action_ids[0] in order[:size]
         assert said.behaviour_logprobs[0] == pytest.approx(within[said.action_ids[0]], abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    "ways", [{"top_k": 5}, {"min_p": 0.3}, {"top_k": 7, "min_p": 0.2, "top_p": 0.6, "temperature": 2.0}]
-)
-def test_log_probs_are_those_of_the_tokens_that_top_k_and_min_p_leave(engine, model, ways):
-    logits = reference_logprobs(model, PROMPT)[-1][None].expand(5000, -1)
-    off = {"temperature": np.float32(1), "top_p": np.float32(1), "top_k": 0, "min_p": np.float32(0)}
-    cut = {name: np.full(5000, ways.get(name, value), np.asarray(value).dtype) for name, value in off.items()}
-    ids, expected = sample(logits, noise=np.arange(5000) / 5000, **cut)
-    allowed = {int(i): float(logprob) for i, logprob in zip(ids, expected, strict=True)}
-    found = ask(engine, *(request(PROMPT, noise_seed=i, max_new_tokens=1, **ways) for i in range(200)))
-    assert len(allowed) > 1
-    for said in found:
-        assert said.behaviour_logprobs[0] == pytest.approx(allowed[said.action_ids[0]], abs=1e-5)
 
 
 def test_a_turn_stops_at_the_stop_token_or_at_the_limit_or_at_the_window(engine):
@@ -298,16 +243,6 @@ def test_an_error_inside_vllm_reaches_every_waiting_lifecycle_and_the_engine_liv
     errors = {e.error for g in groups for x in g.lifecycles for e in x.episodes if e.error}
     assert errors == {"EngineFailure: vLLM raised ZeroDivisionError: division by zero"}
     assert all(not x.failed for g in lifecycles(engine, tokenizer) for x in g.lifecycles)
-
-
-@in_process
-def test_a_turn_ends_at_the_token_that_completes_a_string(engine):
-    whole = ask(engine, request(PROMPT, max_new_tokens=40))[0]
-    ends = TurnEnd((" ".join(map(str, whole.action_ids[9:11])),), lambda ids: " ".join(map(str, ids)))
-    found = ask(engine, request(PROMPT, max_new_tokens=40, ends=ends))[0]
-    assert len(found.action_ids) < len(whole.action_ids)
-    assert cut(found, ends) == cut(whole, ends)
-    assert ask(engine, request(PROMPT, max_new_tokens=40))[0] == whole
 
 
 @in_process

@@ -12,8 +12,9 @@ from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.types import EpisodeStatus, Split
-from tests.rollout.test_lifecycle import SAY_W1, live
+from tests.rollout.test_lifecycle import live
 from tests.stubs import FunctionEngine, WordWorld
+from tests.word_play import SAY_W1
 
 
 class Container(AsyncWorld, WordWorld):

@@ -25,10 +25,7 @@ from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, asks, outline
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout import transcript
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutObserver
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Split
 from tests.credit_tables import (
     AttemptTable,
@@ -40,9 +37,9 @@ from tests.credit_tables import (
     random_table,
     rewards_to_go,
 )
-from tests.rollout.test_lifecycle import CHAT, SAY_W1
 from tests.small_fit import small_fit
-from tests.stubs import FunctionEngine, PlainContext, WordWorld
+from tests.stubs import FunctionEngine, WordWorld
+from tests.word_play import SAY_W1, play
 
 SOLVE, UPDATE, WRITE = EpisodeKind.SOLVE, EpisodeKind.UPDATE, EpisodeKind.WRITE
 
@@ -97,11 +94,8 @@ def test_a_program_that_goes_on_until_a_task_is_solved_is_refused():
 def test_a_program_that_goes_on_after_a_failure_ends_the_run_before_it_has_filled_the_memory():
     program = WithoutEnd(lambda solved: solved.status is EpisodeStatus.COMPLETED)
     assert steps(program, 2) == [(SOLVE, 0), (SOLVE, 1)]
-    world = WordWorld(raise_in=".1")
-    sampler = Sampler(engine=FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
-    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, program=program)
     with pytest.raises(ConfigError, match=r"after a failed one are skipped"):
-        run_groups([world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)], 1, setting)
+        play(env=WordWorld(raise_in=".1"), num_tasks=2, setting={"program": program})
 
 
 @pytest.mark.parametrize(
@@ -191,11 +185,8 @@ def replaced(written):
 @pytest.mark.parametrize("misuse", MISUSES)
 def test_a_program_that_misuses_its_agent_ends_the_run_in_one_line(misuse):
     then, said = MISUSES[misuse]
-    world = WordWorld()
-    sampler = Sampler(engine=Slow(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
-    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, program=Misusing(then))
     with pytest.raises(ConfigError, match=rf"data\.program is Misusing; expected a program that {said}"):
-        run_groups([world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)], 1, setting)
+        play(Slow(lambda _: SAY_W1), num_tasks=2, setting={"program": Misusing(then)})
 
 
 def test_what_is_paid_is_written_as_a_number(tmp_path):

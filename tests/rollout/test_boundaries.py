@@ -15,19 +15,12 @@ import pytest
 from cod_lightning.contexts.base import ContextUpdate, InTask, Intervention, Prepared, TextState
 from cod_lightning.envs.base import Traits
 from cod_lightning.errors import EngineRefused, EnvironmentFailure
-from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.between_tasks import MOST_UPDATE_TURNS
 from cod_lightning.rollout.boundaries import check_reward
-from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import count_faults
-from cod_lightning.types import EpisodeStatus, Message, Role, Split
+from cod_lightning.types import EpisodeStatus, Message, Role
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
-
-CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
-SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
+from tests.word_play import SAY_W1, play
 
 
 class Speechless(Exception):
@@ -50,10 +43,7 @@ ERRORS = [
 
 
 def groups(world=None, mechanism=None, engine=None, num_packs=3, num_tasks=3):
-    world = world or WordWorld()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(num_packs)]
-    sampler = Sampler(engine=engine or FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
-    return run_groups(packs, 2, Setting(env=world, mechanism=mechanism or PlainContext(), sampler=sampler))
+    return play(engine, world, mechanism, num_packs=num_packs, num_siblings=2, num_tasks=num_tasks)
 
 
 def lost(found):
@@ -176,10 +166,7 @@ def test_an_environment_that_cannot_be_copied_costs_every_lifecycle_and_not_the_
 
 
 def test_a_task_that_never_ends_is_broken_off_where_no_window_ends_it():
-    world = BadWorld("step", lambda: "w1")
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=2) for i in range(3)]
-    sampler = Sampler(engine=FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=2**30, max_new_tokens=4)
-    found = run_groups(packs, 1, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
+    found = play(env=BadWorld("step", lambda: "w1"), num_packs=3, num_tasks=2, window=2**30)
     assert lost(found) == [False, True, False]
     assert count_faults(found) == {"EnvironmentFailure": 1}
 
@@ -362,7 +349,7 @@ def test_an_update_of_two_turns_is_one_episode_whose_second_prompt_extends_the_f
 @pytest.mark.slow
 def test_a_person_s_interrupt_still_ends_a_rollout():
     code = """
-    from tests.rollout.test_boundaries import groups, SAY_W1, FunctionEngine
+    from tests.word_play import play, SAY_W1, FunctionEngine
     import time
     class Slow(FunctionEngine):
         async def generate(self, request):
@@ -370,7 +357,7 @@ def test_a_person_s_interrupt_still_ends_a_rollout():
             print("playing", flush=True)
             await asyncio.sleep(60)
     try:
-        groups(engine=Slow(lambda _: SAY_W1))
+        play(Slow(lambda _: SAY_W1))
     except KeyboardInterrupt:
         print("interrupted", flush=True)
     """

@@ -8,17 +8,10 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import InTask, Intervention, Stored, TextState, beside
 from cod_lightning.methods.notebook import NotebookContext
-from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout import transcript
-from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Split
-from tests.stubs import FunctionEngine, PlainContext, WordWorld
-
-CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
-SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
+from tests.stubs import PlainContext, WordWorld
+from tests.word_play import CHAT, play
 
 
 class ChoosingInTask(InTask):
@@ -40,8 +33,8 @@ def lives(max_turns=None, context=None, mechanism=PlainContext()):  # noqa: B008
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     tasks = tuple(dataclasses.replace(task, max_turns=max_turns) for task in pack.tasks)
     pack = dataclasses.replace(pack, tasks=tasks, context=context)
-    sampler = Sampler(engine=FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
-    return run_groups([pack], 2, Setting(env=world, mechanism=mechanism, sampler=sampler))
+    world.sample_pack = lambda **_: pack
+    return play(env=world, mechanism=mechanism, num_siblings=2)
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 9, None])

@@ -7,18 +7,11 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.errors import TooManyFailures
-from cod_lightning.models import TinyPolicy
-from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.deadlines import Deadlines, Liveness
 from cod_lightning.rollout.stats import RolloutStats, count_faults, stop_if_too_many
-from cod_lightning.types import EpisodeStatus, Split
-from tests.stubs import FunctionEngine, PlainContext, WordWorld
-
-CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
-SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
+from cod_lightning.types import EpisodeStatus
+from tests.stubs import FunctionEngine, WordWorld
+from tests.word_play import CHAT, SAY_W1, play
 
 
 class HangingEngine(FunctionEngine):
@@ -39,13 +32,11 @@ class HangingEngine(FunctionEngine):
 
 
 def live(engine, world=None, deadlines=Deadlines(), num_siblings=3, num_tasks=2):  # noqa: B008
-    world = world or WordWorld()
-    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
-    sampler = Sampler(engine=engine, chat=CHAT, window=96, max_new_tokens=4, deadlines=deadlines)
-    begun = time.perf_counter()
-    (group,) = run_groups([pack], num_siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
+    begun, liveness = time.perf_counter(), Liveness()
+    more = {"deadlines": deadlines, "liveness": liveness}
+    (group,) = play(engine, world, num_siblings=num_siblings, num_tasks=num_tasks, **more)
     assert time.perf_counter() - begun < 5
-    assert sampler.liveness.lines() == []
+    assert liveness.lines() == []
     return group
 
 
@@ -87,18 +78,10 @@ def test_without_deadlines_nobody_is_in_a_hurry():
     assert faults(live(Slow(lambda _: SAY_W1))) == [[], [], []]
 
 
+# What a completion may be, bound by bound: test_completions.py.
 GARBAGE = {
     "no tokens": {"action_ids": (), "behaviour_logprobs": ()},
     "5 tokens where 4": {"action_ids": (5, 6, 7, 8, 2), "behaviour_logprobs": (-1.0,) * 5},
-    "1 log-probs for 2 tokens": {"behaviour_logprobs": (-1.0,)},
-    "log-prob nan": {"behaviour_logprobs": (float("nan"), -1.0)},
-    "log-prob -inf": {"behaviour_logprobs": (-1.0, float("-inf"))},
-    "log-prob 0.5": {"behaviour_logprobs": (-1.0, 0.5)},
-    "log-probs of type str": {"behaviour_logprobs": ("-1", -1.0)},
-    "token id 100000, outside": {"action_ids": (100_000, 2)},
-    "token id -1, outside": {"action_ids": (-1, 2)},
-    "token ids of type NoneType": {"action_ids": (None, 2)},
-    "stop 'stop', policy version 0": {"stop": "stop"},
     "other ids than those of the prompt": {"prompt_digest": 1},
 }
 
@@ -137,23 +120,17 @@ def test_a_model_may_have_more_ids_than_its_tokenizer():
         async def generate(self, request):
             return structs.replace(await super().generate(request), action_ids=(CHAT.num_ids, 2))
 
-    pack = WordWorld().sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     for num_ids, failed in ((None, True), (CHAT.num_ids + 1, False)):
-        sampler = Sampler(engine=Large(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4, num_ids=num_ids)
-        (group,) = run_groups([pack], 1, Setting(env=WordWorld(), mechanism=PlainContext(), sampler=sampler))
+        (group,) = play(Large(lambda _: SAY_W1), num_tasks=1, num_ids=num_ids)
         assert group.lifecycles[0].failed == failed
 
 
 class Odd(WordWorld):
-    """Shows or says what no world may."""
+    """Ends as no world may."""
 
-    def __init__(self, observation=None, status=None, raises=""):
+    def __init__(self, status=None, raises=""):
         super().__init__()
-        self.observation, self.odd_status, self.raises = observation, status, raises
-
-    def step(self, action):
-        said = super().step(action)
-        return (self.observation or said[0], *said[1:])
+        self.odd_status, self.raises = status, raises
 
     @property
     def status(self):
@@ -165,8 +142,6 @@ class Odd(WordWorld):
 @pytest.mark.parametrize(
     ("world", "complaint"),
     [
-        (Odd(observation=b"bytes"), "showed a bytes, not a string"),
-        (Odd(observation="half a \ud83d pair"), "UnicodeEncodeError"),
         (Odd(status=EpisodeStatus.FAILED), "AssertionError"),
         (Odd(status="won"), "ValueError: 'won' is not a valid EpisodeStatus"),
         (Odd(raises="outcome"), "KeyError: 'outcome'"),

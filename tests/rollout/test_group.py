@@ -18,11 +18,9 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import Stopped
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import collected_by_growth, resident, run_groups
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Split
+from cod_lightning.rollout.group import collected_by_growth, resident
 from tests.stubs import FunctionEngine
+from tests.word_play import play
 
 SIZE = 2**22
 
@@ -51,6 +49,15 @@ class LeakyLevers(Levers):
         return super().step(action)
 
 
+def pulled(world, engine=FunctionEngine, **more):
+    """Packs in which one lever is pulled again and again."""
+    mechanism = HintContext(protocol="compact")
+    words = beside(world, Vocabulary).words()
+    chat = Chat(TinyPolicy().tokenizer(words + beside(mechanism, Words).words()))
+    says = (chat.encode(words[0])[0], chat.end_of_turn)
+    return play(engine(lambda _: says), world, mechanism, chat=chat, window=400, **more)
+
+
 @pytest.fixture
 def _fresh():
     Loop.alive = Loop.most = 0
@@ -61,15 +68,8 @@ def _fresh():
 @pytest.mark.soak
 @pytest.mark.usefixtures("_fresh")
 def test_a_world_that_leaves_cycles_holds_a_fraction_of_them():
-    world, mechanism = LeakyLevers(protocol="compact"), HintContext(protocol="compact")
-    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words()))
-    word = chat.encode(beside(world, Vocabulary).words()[0])[0]
-    sampler = Sampler(
-        engine=FunctionEngine(lambda request: (word, chat.end_of_turn)), chat=chat, window=400, max_new_tokens=4
-    )
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(16)]
     before = resident()
-    groups = run_groups(packs, 2, Setting(env=world, mechanism=mechanism, sampler=sampler))
+    groups = pulled(LeakyLevers(protocol="compact"), num_packs=16, num_siblings=2)
     made = 10 * sum(len(e.turns) for g in groups for life in g.lifecycles for e in life.solves)
     assert made >= 900
     assert Loop.most < made / 2
@@ -130,17 +130,7 @@ class WanderingLevers(Levers):
 
 def test_a_world_that_goes_elsewhere_takes_no_file_of_the_run_along(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    world, mechanism = WanderingLevers(protocol="compact"), HintContext(protocol="compact")
-    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words()))
-    word = chat.encode(beside(world, Vocabulary).words()[0])[0]
-    sampler = Sampler(
-        engine=FunctionEngine(lambda request: (word, chat.end_of_turn)), chat=chat, window=400, max_new_tokens=4
-    )
-    run_groups(
-        [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)],
-        1,
-        Setting(env=world, mechanism=mechanism, sampler=sampler),
-    )
+    pulled(WanderingLevers(protocol="compact"), num_tasks=2)
     assert os.getcwd() == str(tmp_path)
 
 
@@ -163,14 +153,8 @@ class SignalledLevers(Levers):
 
 
 def test_a_signal_within_a_lifecycle_ends_a_rollout_without_a_word(caplog, capsys):
-    world, mechanism = SignalledLevers(protocol="compact"), HintContext(protocol="compact")
-    chat = Chat(TinyPolicy().tokenizer(beside(world, Vocabulary).words() + beside(mechanism, Words).words()))
-    word = chat.encode(beside(world, Vocabulary).words()[0])[0]
-    engine = WaitingEngine(lambda request: (word, chat.end_of_turn))
-    sampler = Sampler(engine=engine, chat=chat, window=400, max_new_tokens=4)
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(4)]
     with pytest.raises(Stopped):
-        run_groups(packs, 4, Setting(env=world, mechanism=mechanism, sampler=sampler))
+        pulled(SignalledLevers(protocol="compact"), WaitingEngine, num_packs=4, num_siblings=4)
     gc.collect()
     assert not caplog.records
     assert not capsys.readouterr().err

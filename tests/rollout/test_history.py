@@ -11,13 +11,11 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.types import Message, Role, Split
+from cod_lightning.types import Message, Role
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
-from tests.stubs import PlainContext, WordWorld
+from tests.word_play import play, see_exact
 
 OPENING = (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "Which way?"))
 THOUGHT = "<think>\nThe map is dark.\n</think>\n\nLeft."
@@ -139,20 +137,8 @@ def test_lifecycles_with_rewritten_history_have_exact_tokens_log_probs_and_one_c
     engine = TransformersEngine()
     engine.bind(model, stop_ids=chat.stop_ids)
     engine.update_weights(model.state_dict().items(), policy_version=1)
-    world = WordWorld()
-    packs = [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)]
-    sampler = Sampler(engine=engine, chat=chat, window=1000, max_new_tokens=6)
-    groups = run_groups(packs, 3, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
-    assert not any(life.failed for group in groups for life in group.lifecycles)
-    assert count_drift(groups) == 0
-    segments = segments_of(groups)
-    of_first = [s for s in segments if s.sibling == 0 and s.episode == 0]
+    groups = play(engine, num_siblings=3, num_tasks=2, chat=chat, window=1000, max_new_tokens=6)
+    see_exact(groups, model, 1e-4)
+    of_first = [s for s in segments_of(groups) if s.sibling == 0 and s.episode == 0]
     assert len(of_first) == 3
     assert RolloutStats.of(groups, 1.0, 0).num_rewritten == 3 * 2 * 2
-    for segment in segments:
-        with torch.no_grad():
-            scores = torch.log_softmax(model(torch.tensor([segment.token_ids])).logits[0], dim=-1)
-        for t, sampled in enumerate(segment.action_mask):
-            if sampled:
-                expected = scores[t - 1, segment.token_ids[t]].item()
-                assert segment.behaviour_logprobs[t] == pytest.approx(expected, abs=1e-4)

@@ -11,30 +11,16 @@ from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.envs.base import Traits, Vocabulary
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import RolloutMonitor, Setting
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Role, Split, StopReason
-from tests.stubs import FunctionEngine, PlainContext, WordWorld
-
-CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
-SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
+from cod_lightning.rollout.setting import RolloutMonitor
+from cod_lightning.types import EpisodeKind, EpisodeStatus, StopReason
+from tests.stubs import FunctionEngine, WordWorld
+from tests.word_play import CHAT, SAY_W1, play
 
 
-def live(engine, world=None, num_tasks=3, num_siblings=1, monitor=None, **sampler):
-    world = world or WordWorld()
-    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
-    (group,) = run_groups(
-        [pack],
-        num_siblings,
-        Setting(
-            env=world,
-            mechanism=PlainContext(),
-            sampler=Sampler(engine=engine, **({"chat": CHAT, "window": 96, "max_new_tokens": 4} | sampler)),
-            monitor=monitor or RolloutMonitor(),
-        ),
-    )
+def live(engine, world=None, **more):
+    """A lifecycle, or some siblings."""
+    (group,) = play(engine, world, **more)
     return group
 
 
@@ -136,7 +122,7 @@ def test_the_monitor_hears_of_every_episode():
             self.calls.append("lifecycle")
 
     monitor = Listening()
-    live(FunctionEngine(lambda _: SAY_W1), num_tasks=2, monitor=monitor)
+    live(FunctionEngine(lambda _: SAY_W1), num_tasks=2, setting={"monitor": monitor})
     solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
     assert monitor.calls == [("begin", 1, 2), solve, update, solve, "lifecycle"]
 
@@ -251,19 +237,8 @@ def live_with_hint(says, context, world=None, num_tasks=2, **sampler):
         asked.append((updating, len(request.prompt_ids)))
         return HINT_CHAT.encode(says(request)) if updating else (*HINT_CHAT.encode("w1"), HINT_CHAT.end_of_turn)
 
-    (group,) = run_groups(
-        [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)],
-        1,
-        Setting(
-            env=world,
-            mechanism=context,
-            sampler=Sampler(
-                engine=FunctionEngine(answer, stop_id=HINT_CHAT.end_of_turn),
-                chat=HINT_CHAT,
-                **({"window": 96, "max_new_tokens": 8} | sampler),
-            ),
-        ),
-    )
+    engine, sampler = FunctionEngine(answer, stop_id=HINT_CHAT.end_of_turn), {"max_new_tokens": 8} | sampler
+    (group,) = play(engine, world, context, num_tasks=num_tasks, chat=HINT_CHAT, **sampler)
     return group.lifecycles[0], [length for updating, length in asked if updating]
 
 
@@ -329,27 +304,6 @@ def test_an_engine_is_asked_with_the_temperature_and_the_nucleus_of_the_run_in_e
     live(engine, temperature=0.3, top_p=0.8)
     assert {(r.temperature, r.top_p) for r in engine.requests} == {(0.3, 0.8)}
     assert {r.max_new_tokens for r in engine.requests} == {4}
-
-
-def test_an_engine_is_asked_with_what_top_k_and_min_p_are():
-    engine = Listening()
-    live(engine, top_k=5, min_p=0.1)
-    assert {(r.top_k, r.min_p) for r in engine.requests} == {(5, 0.1)}
-
-
-def test_the_runs_own_words_stand_before_every_system_message_once():
-    engine = Listening()
-    chat = Chat(CHAT.tokenizer, system_prompt="w7 w8")
-    group = live(engine, chat=chat)
-    for request in engine.requests:
-        first = request.messages[0]
-        assert first.role is Role.SYSTEM
-        assert first.content.startswith("w7 w8\n\n")
-        assert first.content.count("w7 w8") == 1
-    shown = {request.messages[0].content for request in engine.requests}
-    assert "w7 w8\n\nw2" in shown, "updates have it, too"
-    assert any(text.startswith("w7 w8\n\nrules") for text in shown)
-    assert count_drift([group]) == 0
 
 
 def test_a_turn_that_fills_its_own_limit_and_the_window_at_once_is_answered_by_the_world():

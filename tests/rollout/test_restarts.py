@@ -17,17 +17,14 @@ from cod_lightning.rollout import transcript
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.episode import MOST_INTERVENTIONS
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats, count_faults
-from cod_lightning.types import EpisodeStatus, Message, Role, Split
+from cod_lightning.types import EpisodeStatus, Message, Role
 from tests.credit_tables import credit_table
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
 from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
+from tests.word_play import CHAT, SAY_W1, play, see_exact
 
-CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
-SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
 KEEP, CUT, REPLY, REPLY_AND_CUT, SHORTEN = range(5)
 
 
@@ -63,14 +60,9 @@ class Scheduled(PlainContext):
 
 
 def played(mechanism, engine=None, chat=CHAT, num_tasks=2, num_packs=2, world=None, program=None, window=400):
-    world = world or WordWorld()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(num_packs)]
-    sampler = Sampler(engine=engine or FunctionEngine(lambda _: SAY_W1), chat=chat, window=window, max_new_tokens=5)
-    return run_groups(
-        packs,
-        1 if program else 2,
-        Setting(env=world, mechanism=mechanism, sampler=sampler, program=program or ConnectTheDots()),
-    )
+    more = {"chat": chat, "window": window, "max_new_tokens": 5, "setting": {"program": program} if program else None}
+    num_siblings = 1 if program else 2
+    return play(engine, world, mechanism, num_packs=num_packs, num_siblings=num_siblings, num_tasks=num_tasks, **more)
 
 
 def babbling(seed):
@@ -150,15 +142,7 @@ def test_an_engine_with_a_model_gives_the_log_probs_of_the_rows_that_are_trained
     engine.bind(model, stop_ids=chat.stop_ids)
     engine.update_weights(model.state_dict().items(), policy_version=1)
     groups = played(Scheduled([CUT, REPLY, REPLY_AND_CUT]), engine, chat, window=policy.window)
-    assert not count_faults(groups)
-    assert count_drift(groups) == 0
-    for segment in segments_of(groups):
-        with torch.no_grad():
-            scores = torch.log_softmax(model(torch.tensor([segment.token_ids])).logits[0], dim=-1)
-        for t, sampled in enumerate(segment.action_mask):
-            if sampled:
-                expected = scores[t - 1, segment.token_ids[t]].item()
-                assert segment.behaviour_logprobs[t] == pytest.approx(expected, abs=1e-4)
+    see_exact(groups, model, 1e-4)
 
 
 @pytest.mark.parametrize("thinking", [False, True])

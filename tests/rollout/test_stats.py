@@ -1,20 +1,13 @@
 """What a rollout cost, as it is logged."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.stats import RolloutStats
 from tests.records import group
+from tests.stubs import FunctionEngine
 
 ROLLOUT = [group("p", [[True, None], [True, True]]), group("q", [[False, True], [True, True]])]
-
-
-def engine(**counts: Any) -> Any:
-    none = {"num_prompt_tokens": 0, "num_cached_tokens": 0, "num_interrupted_turns": 0, "in_flight": False}
-    return SimpleNamespace(**none | counts)
 
 
 def test_tokens_seconds_and_failures_of_a_rollout_are_its_own():
@@ -27,7 +20,7 @@ def test_tokens_seconds_and_failures_of_a_rollout_are_its_own():
         1,
         1,
     )
-    assert not {"rollout/cached_share", "rollout/num_interrupted_turns"} & set(figures)
+    assert "rollout/num_interrupted_turns" not in figures
 
 
 def test_replacements_add_to_the_rollout_that_they_are_of():
@@ -38,16 +31,16 @@ def test_replacements_add_to_the_rollout_that_they_are_of():
     assert figures["rollout/num_interrupted_turns"] == 0
 
 
-def test_an_engine_that_counts_what_it_had_of_prompts_is_logged_with_the_share_of_that_rollout():
-    own = engine(num_prompt_tokens=1000, num_cached_tokens=10)
-    runner = RolloutRunner(own)
+def test_turns_in_which_weights_changed_are_counted_by_rollout():
+    engine = FunctionEngine(lambda _: ())
+    engine.num_interrupted_turns = 10
 
     def play():
-        own.num_prompt_tokens += 200
-        own.num_cached_tokens += 150
+        engine.num_interrupted_turns += 3
         return ROLLOUT
 
-    assert runner.timed("train", play).stats.figures(in_flight=False)["rollout/cached_share"] == 0.75
+    stats = RolloutRunner(engine).timed("train", play).stats
+    assert stats.figures(in_flight=True)["rollout/num_interrupted_turns"] == 3
 
 
 def test_pass_at_k_is_the_share_of_tasks_that_any_sibling_solved_and_needs_them_all():

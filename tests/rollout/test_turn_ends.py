@@ -1,4 +1,4 @@
-"""Turns that end at a string, and thoughts that are closed when their budget is used up."""
+"""Turns that end at a string."""
 
 import asyncio
 import copy
@@ -8,13 +8,13 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from cod_lightning.datamodules.checks import check_turns
+from cod_lightning.datamodules.checks import check_stops
 from cod_lightning.engines.base import Request, TurnEnd, cut
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Dialogue, Sampler, end_of_thought, thought_marks
+from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -95,28 +95,14 @@ def test_the_dialogue_cuts_what_an_engine_sampled_beyond_the_string_and_goes_on_
     assert chat.text(second.new_ids).startswith("<|im_end|>\n<|im_start|>user\nAnd now?")
 
 
-@pytest.mark.parametrize("stop_strings", [(), ("e", "a")])
-def test_a_closed_thought_is_no_action_and_all_others_have_the_log_probs_of_the_model(
-    chat, model, engine, stop_strings
-):
+def test_turns_that_end_at_strings_have_the_log_probs_of_the_model_and_no_drift(chat, model, engine):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)]
-    settings = {"max_new_tokens": 12, "thinking_budget": 5, "stop_strings": stop_strings}
-    sampler = Sampler(engine=engine, chat=chat, window=2000, **settings)
+    sampler = Sampler(engine=engine, chat=chat, window=2000, max_new_tokens=12, stop_strings=("e", "a"))
     groups = run_groups(packs, 2, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
     lives = [life for group in groups for life in group.lifecycles]
     assert not any(life.failed for life in lives)
     assert count_drift(groups) == 0
-    closing = chat.encode("\n</think>\n\n")
-    solved = lives[0].episodes[0]
-    closed = [n for n, turn in enumerate(solved.turns) if turn.new_ids == closing]
-    assert stop_strings or len(closed) == 3
-    for n in closed:
-        thought, answer = solved.turns[n - 1 : n + 1]
-        assert len(thought.action_ids) == 5
-        assert thought.stop is StopReason.LENGTH
-        assert len(answer.action_ids) <= 7
-        assert answer.extends
     for row in segments_of(groups):
         with torch.no_grad():
             scores = torch.log_softmax(model(torch.tensor([row.token_ids])).logits[0], dim=-1)
@@ -125,53 +111,7 @@ def test_a_closed_thought_is_no_action_and_all_others_have_the_log_probs_of_the_
                 assert row.behaviour_logprobs[t] == pytest.approx(scores[t - 1, row.token_ids[t]].item(), abs=1e-4)
 
 
-def test_the_environment_gets_thought_and_answer_as_one_response(chat):
-    said = iter(["a long thought without end", "Left."])
-    engine = ScriptedEngine(lambda messages, random: next(said), chat.encode, chat.stop_id)
-    whole = engine.generate
-
-    async def at_most(request):
-        answer = await whole(request)
-        return answer if len(answer.action_ids) <= request.max_new_tokens else _first(answer, request.max_new_tokens)
-
-    engine.generate = at_most
-    sampler = Sampler(engine=engine, chat=chat, window=500, max_new_tokens=50, thinking_budget=4)
-
-    async def one_turn():
-        dialogue = Dialogue(sampler, "me", OPENING)
-        return dialogue, await dialogue.turn()
-
-    dialogue, turn = asyncio.run(one_turn())
-    assert dialogue.thought is not None
-    assert dialogue.response == f"{dialogue.thought.response}\n</think>\n\nLeft."
-    assert turn.response == "Left."
-    assert dialogue.messages[-1].content == dialogue.response
-
-
-def _first(answer, num):
-    from msgspec import structs
-
-    return structs.replace(
-        answer,
-        action_ids=answer.action_ids[:num],
-        behaviour_logprobs=answer.behaviour_logprobs[:num],
-        stop=StopReason.LENGTH,
-    )
-
-
-def test_a_thought_that_was_closed_in_time_is_left_alone(chat):
-    begin, end = thought_marks(chat)
-    assert end_of_thought(chat, (begin, 5), (6, end, 7)) == ()
-    assert end_of_thought(chat, (5,), (6, 7)) == ()
-    assert end_of_thought(chat, (begin, end, 5), (6, begin, 7)) == chat.encode("\n</think>\n\n")
-
-
-def test_what_cannot_end_a_turn_or_a_thought_is_refused_by_key(chat):
-    plain = Chat(bpe_tokenizer(CHATML), enable_thinking=True)
-    for strings, budget, of, message in (
-        (("",), None, chat, r"data\.stop_strings is ''; expected texts"),
-        ((), 4, plain, r"data\.thinking_budget is set; expected null for a tokenizer without the tokens <think>"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            check_turns(strings, budget, of)
-    check_turns(("</answer>",), 4, chat)
+def test_what_cannot_end_a_turn_is_refused_by_key(chat):
+    with pytest.raises(ConfigError, match=r"data\.stop_strings is ''; expected texts"):
+        check_stops(("",), chat)
+    check_stops(("</answer>",), chat)

@@ -275,8 +275,6 @@ class VLLMServerEngine(Engine):
             self.num_live -= 1
         versions = [known()[label] for label in answer.versions]
         self.num_interrupted_turns += len(versions) > 1
-        self.num_prompt_tokens += answer.num_prompt_tokens
-        self.num_cached_tokens += answer.num_cached_tokens
         return Completion(
             action_ids=answer.ids,
             behaviour_logprobs=answer.logprobs,

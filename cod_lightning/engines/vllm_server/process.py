@@ -1,7 +1,6 @@
 """vLLM servers that the training starts itself: an engine in a process of its own, on this machine."""
 
 import atexit
-import math
 import os
 import re
 import signal
@@ -9,12 +8,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -28,8 +25,6 @@ from cod_lightning.ranks import num_ranks
 _LINES_SHOWN = 3
 _SOCKETS, _LISTENING = Path("/proc/net/tcp"), "0A"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_SPREADS = {f"--{kind}-parallel-size" for kind in ("tensor", "pipeline", "data")} | {"-tp", "-pp", "-dp"}
-"""Arguments of vLLM whose product is the number of its GPUs."""
 _ERROR = re.compile(r"\w(Error|Exception): |error: ")
 
 
@@ -39,7 +34,7 @@ class LocalServers:
 
     devices: tuple[str, ...] = ()
     """What each one gets as CUDA_VISIBLE_DEVICES, for example [1, "2,3"]; empty leaves it to the environment. One with several is
-    spread over them (tensor parallel), unless `arguments` say how."""
+    spread over them (tensor parallel), as far as `arguments` say nothing else."""
     dtype: str | None = None
     """What vLLM computes in; null takes the model's own."""
     max_num_seqs: Count = 256
@@ -175,7 +170,6 @@ class ServerProcess:
             *("--model", str(self.model), "--served-model-name", "policy", "--skip-tokenizer-init"),
             *("--host", self.host, "--port", str(self.port), "--enable-scale-out", "--disable-log-stats"),
             *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enable-prefix-caching"),
-            "--enable-prompt-tokens-details",
             *("--dtype", self.dtype, "--max-model-len", str(self.window), "--max-num-seqs", str(how.max_num_seqs)),
             *("--uvicorn-log-level", "warning", "--middleware", f"{KeyGuard.__module__}.{KeyGuard.__name__}"),
         ]
@@ -188,8 +182,9 @@ class ServerProcess:
                 arguments += [f"--{flag}", str(value)]
         if self.adapter_rank:
             arguments += ["--enable-lora", "--max-lora-rank", str(self.adapter_rank)]
-        if how.devices and (num := len(gpus_of(how.devices[self.index]))) > 1 and parallel(how.arguments) is None:
-            arguments += ["--tensor-parallel-size", str(num)]
+        if how.devices:
+            num_gpus = len([one for one in how.devices[self.index].split(",") if one.strip()])
+            arguments += ["--tensor-parallel-size", str(max(1, num_gpus))]
         return [*arguments, *how.arguments]
 
     def _environment(self) -> dict[str, str]:
@@ -212,30 +207,3 @@ def check_local(num: int, how: LocalServers) -> None:
         expected = f"{wanted} entries, one for each server that data.engine.start asks for on each rank"
         raise ConfigError("data.engine.local.devices", list(how.devices), expected, "Name the GPUs of each server.")
     check_installed("VLLMServerEngine")
-
-
-def check_spread(gpus_per_server: int, how: Any) -> None:
-    """Raise `ConfigError` where a server gets fewer GPUs than its arguments spread it over."""
-    if gpus_per_server < (spread := parallel(how.arguments) or 1):
-        expected = f"at least {spread}, since data.engine.local.arguments spread a server over so many"
-        raise ConfigError("--gpus_per_server", gpus_per_server, expected, "Raise it, or change the arguments.")
-
-
-def gpus_of(entry: str) -> list[str]:
-    """The GPUs in a CUDA_VISIBLE_DEVICES.
-
-    >>> gpus_of("2, 3")
-    ['2', '3']
-    """
-    return [one.strip() for one in entry.split(",") if one.strip()]
-
-
-def parallel(arguments: Sequence[str]) -> int | None:
-    """How many GPUs vLLM's arguments spread a server over; none where they do not say.
-
-    >>> parallel(["--tensor-parallel-size", "2", "-pp=2"]), parallel(["--seed", "0"])
-    (4, None)
-    """
-    words = [word for argument in arguments for word in argument.split("=", 1)]
-    sizes = [after for word, after in pairwise(words) if word.replace("_", "-") in _SPREADS]
-    return math.prod(int(size) for size in sizes if size.isdigit()) if sizes else None

@@ -28,9 +28,6 @@ class ServerAnswer:
     versions: frozenset[str]
     """Labels of the weights that its tokens were sampled by."""
     prompt_digest: int
-    num_prompt_tokens: int = 0
-    """0 where the server does not say how many of them it had."""
-    num_cached_tokens: int = 0
 
 
 def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "") -> dict[str, Any]:
@@ -56,10 +53,6 @@ def answer_of(content: Any) -> ServerAnswer:
         spelled = tuple(int(at["token_id"]) for at in tokens)
         reason, spans = choice["finish_reason"], choice["weight_versions"] or ()
         prompt_digest = digest(content["prompt_token_ids"])
-        details = (content.get("usage") or {}).get("prompt_tokens_details") or {}
-        cached = details.get("cached_tokens")
-        known = 0 if cached is None else len(content["prompt_token_ids"])
-        cached = min(max(0, int(cached or 0)), known)
         versions = frozenset(str(span["version"]) for span in spans)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise EngineFailure(f"a vLLM server's answer lacks {type(error).__name__}: {error}") from None
@@ -75,6 +68,4 @@ def answer_of(content: Any) -> ServerAnswer:
         stop=STOPS[reason],
         versions=versions,
         prompt_digest=prompt_digest,
-        num_prompt_tokens=known,
-        num_cached_tokens=cached,
     )

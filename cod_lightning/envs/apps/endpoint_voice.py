@@ -1,11 +1,14 @@
 """A person whose answers a language model words, behind an OpenAI-compatible chat endpoint."""
 
+import asyncio
 from collections.abc import Mapping
+from typing import Any
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients import ChatAnswer, ChatClient, EndpointFailure
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
 from cod_lightning.envs.apps.user import Voice
-from cod_lightning.envs.asked_model import AskedModel
+from cod_lightning.errors import EnvironmentFailure
+from cod_lightning.ranges import Count
 
 _INSTRUCTION = (
     "You play a busy person for whom an assistant works. You get a JSON object with three keys: goal (what you asked the "
@@ -25,12 +28,10 @@ class EndpointVoice(Voice):
     Args:
         model: Name of the model at the endpoint.
         base_url: As in https://host/v1; null takes it from the environment variable APPS_USER_URL.
-        key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
-        tries: Requests for one answer.
-        backoff_s: Pause after the first failed try; it doubles with each further one, up to 30 s, less up to a quarter.
-        timeout_s: For one try, from connecting to the last byte.
+        api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
         temperature: Of sampling.
         max_tokens: Of one answer, thinking included.
+        settings: Those of `ChatClient`.
     """
 
     blocking = True
@@ -39,31 +40,30 @@ class EndpointVoice(Voice):
         self,
         model: str,
         base_url: str | None = None,
-        key_variable: str = "APPS_USER_KEY",
-        tries: int = 4,
-        backoff_s: float = 0.5,
-        timeout_s: float = 60.0,
+        api_key_variable: str = "APPS_USER_KEY",
         temperature: float = 0.7,
-        max_tokens: int = 1_000,
+        max_tokens: Count = 1_000,
+        **settings: Any,
     ) -> None:
-        self.model = AskedModel(
+        self.client = ChatClient(
             model,
             base_url,
             where="data.env.voice",
             url_variable="APPS_USER_URL",
-            key_variable=key_variable,
-            tries=tries,
-            backoff_s=backoff_s,
-            timeout_s=timeout_s,
-            max_tokens=max_tokens,
-            sampling={"temperature": temperature},
+            api_key_variable=api_key_variable,
+            **settings,
         )
+        self.client.check()
+        self.max_tokens, self.temperature = max_tokens, temperature
 
     def answer(self, question: str, goal: str, known: Mapping[str, str]) -> str:
         """The first readable answer. Raises `EnvironmentFailure` after the tries."""
         material = {"goal": goal, "known": list(known.values()), "question": question}
-        complaint = f"the person {self.model.client.model} gave no answer"
-        return self.model.answer(grading_messages(_INSTRUCTION, material), _read, complaint)
+        messages, fields = grading_messages(_INSTRUCTION, material), {"temperature": self.temperature}
+        try:
+            return asyncio.run(self.client.ask(messages, max_tokens=self.max_tokens, fields=fields, read=_read))
+        except EndpointFailure as failure:
+            raise EnvironmentFailure(f"the person {self.client.model} gave no answer: {failure}") from None
 
 
 def _read(answer: ChatAnswer) -> str:

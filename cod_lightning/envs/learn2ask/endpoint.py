@@ -1,11 +1,14 @@
 """A language model behind an OpenAI-compatible chat endpoint as judge."""
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients import ChatAnswer, ChatClient, EndpointFailure
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
-from cod_lightning.envs.asked_model import AskedModel
 from cod_lightning.envs.learn2ask.judge import Dialogue, Judge, JudgeVerdict
+from cod_lightning.errors import EnvironmentFailure
+from cod_lightning.ranges import Count, Natural
 from cod_lightning.types import Message
 
 _GRADES = (0, 0.5, 1)
@@ -29,14 +32,13 @@ class EndpointJudge(Judge):
     Args:
         model: Name of the model at the endpoint.
         base_url: As in https://host/v1; null takes it from the environment variable LEARN2ASK_JUDGE_URL.
-        key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
-        tries: Requests for one verdict, 6 in the reference.
-        backoff_s: Pause after the first failed try; it doubles with each further one, up to 30 s, less up to a quarter.
-        timeout_s: For one try, from connecting to the last byte.
+        api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
+        max_retries: Further tries for one verdict, 5 in the reference.
         temperature: 1.0 in the reference.
         top_p: 0.95 in the reference.
         top_k: 20 in the reference; null leaves it out, as the official OpenAI service requires.
         max_tokens: Of one answer, thinking included.
+        settings: Those of `ChatClient`.
     """
 
     blocking = True
@@ -45,34 +47,34 @@ class EndpointJudge(Judge):
         self,
         model: str,
         base_url: str | None = None,
-        key_variable: str = "LEARN2ASK_JUDGE_KEY",
-        tries: int = 6,
-        backoff_s: float = 0.5,
-        timeout_s: float = 60.0,
+        api_key_variable: str = "LEARN2ASK_JUDGE_KEY",
+        max_retries: Natural = 5,
         temperature: float = 1.0,
         top_p: float = 0.95,
         top_k: int | None = None,
-        max_tokens: int = 2000,
+        max_tokens: Count = 2000,
+        **settings: Any,
     ) -> None:
-        sampling: dict[str, float] = {"temperature": temperature, "top_p": top_p}
-        if top_k is not None:
-            sampling["top_k"] = top_k
-        self.model = AskedModel(
+        self.client = ChatClient(
             model,
             base_url,
             where="data.env.judge",
             url_variable="LEARN2ASK_JUDGE_URL",
-            key_variable=key_variable,
-            tries=tries,
-            backoff_s=backoff_s,
-            timeout_s=timeout_s,
-            max_tokens=max_tokens,
-            sampling=sampling,
+            api_key_variable=api_key_variable,
+            max_retries=max_retries,
+            **settings,
         )
+        self.client.check()
+        top_k_too = {} if top_k is None else {"top_k": top_k}
+        self.max_tokens, self.sampling = max_tokens, {"temperature": temperature, "top_p": top_p} | top_k_too
 
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:
-        complaint = f"the judge {self.model.client.model} gave no verdict"
-        return self.model.answer(messages_of(dialogue, question, missing), verdict_of, complaint)
+        messages = messages_of(dialogue, question, missing)
+        asked = self.client.ask(messages, max_tokens=self.max_tokens, fields=self.sampling, read=verdict_of)
+        try:
+            return asyncio.run(asked)
+        except EndpointFailure as failure:
+            raise EnvironmentFailure(f"the judge {self.client.model} gave no verdict: {failure}") from None
 
 
 def messages_of(dialogue: Dialogue, question: str, missing: Sequence[str]) -> tuple[Message, Message]:

@@ -17,15 +17,12 @@ from cod_lightning.engines.vllm_server.turn import ServerLost
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Split
 from tests.adapted import adapted, write_base
 from tests.forked import with_engines
-from tests.stubs import PlainContext, WordWorld
+from tests.stubs import WordWorld
 from tests.vllm_server import FakeVLLM
+from tests.word_play import ask, play
 
 TINY = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 16, "window": 256}
 WORDS = WordWorld().words()
@@ -80,19 +77,9 @@ def request(dialogue="a", ids=(3, 7, 5), **kwargs) -> Request:
     return Request(dialogue=dialogue, prompt_ids=ids, messages=(), **kwargs)
 
 
-def ask(engine, *requests, return_exceptions=False):
-    async def all_of_them():
-        asked = (engine.generate(r) for r in requests)
-        return await asyncio.gather(*asked, return_exceptions=return_exceptions)
-
-    return asyncio.run(all_of_them())
-
-
 def lifecycles(engine, tokenizer, num_packs=2, num_siblings=2):
-    world = WordWorld()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    sampler = Sampler(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=8, policy_version=1)
-    return run_groups(packs, num_siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
+    more = {"chat": Chat(tokenizer), "window": 256, "max_new_tokens": 8, "policy_version": 1}
+    return play(engine, num_packs=num_packs, num_siblings=num_siblings, **more)
 
 
 def dialogue_servers(two):

@@ -14,13 +14,10 @@ from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import EngineFailure, EngineMismatch
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Split
-from tests.engines.test_vllm import TINY, ask, changed, request
-from tests.stubs import PlainContext, WordWorld
+from tests.engines.test_vllm import TINY, changed
+from tests.stubs import WordWorld
+from tests.word_play import ask, play, request
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
@@ -52,10 +49,8 @@ def engine(started, model):
 
 
 def lifecycles(engine, tokenizer, num_packs=3):
-    world = WordWorld()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    sampler = Sampler(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=40, policy_version=7)
-    return run_groups(packs, 4, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
+    more = {"chat": Chat(tokenizer), "window": 256, "max_new_tokens": 40, "policy_version": 7}
+    return play(engine, num_packs=num_packs, num_siblings=4, **more)
 
 
 def test_the_self_test_sees_a_server_that_kept_its_prefixes_over_a_sync(engine, model, monkeypatch):

@@ -76,7 +76,7 @@ def test_a_model_is_shown_goal_knowledge_and_question_as_quotes_and_its_words_ar
 @pytest.mark.parametrize("text", ["gold", "{}", '{"answer": 3}', '{"answer": "x", "more": 1}', ""])
 def test_a_model_that_gives_no_readable_answer_fails_the_episode(text):
     with ChatServer(lambda request: said(text)) as server:
-        env, _ = begun(EndpointVoice("m", server.url, backoff_s=0.001, tries=2))
+        env, _ = begun(EndpointVoice("m", server.url, backoff_s=0.001, max_retries=1))
         with pytest.raises(EnvironmentFailure, match="the person m gave no answer"):
             ask(env)
     assert len(server.requests) == 2
@@ -84,7 +84,7 @@ def test_a_model_that_gives_no_readable_answer_fails_the_episode(text):
 
 def test_code_cannot_catch_a_failure_of_the_model():
     with ChatServer(lambda request: said("no")) as server:
-        env, _ = begun(EndpointVoice("m", server.url, backoff_s=0.001, tries=1))
+        env, _ = begun(EndpointVoice("m", server.url, backoff_s=0.001, max_retries=0))
         with pytest.raises(EnvironmentFailure):
             env.step("<answer>try:\n    user.ask(question='?')\nexcept Exception:\n    print('caught')</answer>")
 

@@ -1,0 +1,77 @@
+"""Lifecycles in the world of words: its chat, packs played by any engine, and whether log-probs are those of a model."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.engines.base import Engine, Request
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Group, Split
+from tests.stubs import FunctionEngine, PlainContext, WordWorld
+
+CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
+SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
+
+
+def play(
+    engine: Engine | None = None,
+    env: TextEnv | None = None,
+    mechanism: ContextMechanism | None = None,
+    *,
+    num_packs: int = 1,
+    num_siblings: int = 1,
+    num_tasks: int = 3,
+    setting: dict[str, Any] | None = None,
+    **sampler: Any,
+) -> list[Group]:
+    """The first packs of the environment; an engine that is left out says w1."""
+    env, engine = env or WordWorld(), engine or FunctionEngine(lambda _: SAY_W1)
+    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(num_packs)]
+    asked = Sampler(engine=engine, **({"chat": CHAT, "window": 96, "max_new_tokens": 4} | sampler))
+    mechanism = mechanism or PlainContext()
+    return run_groups(packs, num_siblings, Setting(env=env, mechanism=mechanism, sampler=asked, **(setting or {})))
+
+
+def request(ids: Sequence[int], dialogue: str = "a", **more: Any) -> Request:
+    """One turn of five tokens."""
+    return Request(dialogue=dialogue, prompt_ids=ids, messages=(), **({"max_new_tokens": 5, "noise_seed": 3} | more))
+
+
+def ask(engine: Engine, *requests: Request, return_exceptions: bool = False) -> list[Any]:
+    """What the engine answers, all asked at the same time."""
+
+    async def all_of_them() -> list[Any]:
+        asked = (engine.generate(one) for one in requests)
+        return await asyncio.gather(*asked, return_exceptions=return_exceptions)
+
+    return asyncio.run(all_of_them())
+
+
+def reference_logprobs(model: PreTrainedModel, ids: Sequence[int], temperature: float = 1.0) -> Tensor:
+    """By a plain forward pass, [len(ids), vocabulary]."""
+    with torch.no_grad():
+        return torch.log_softmax(model(torch.tensor([ids])).logits[0].float() / temperature, dim=-1)
+
+
+def see_exact(groups: Sequence[Group], model: PreTrainedModel, tolerance: float = 1e-5) -> None:
+    """Nothing failed, no token drifted, and the log-probs of every row are those of a plain forward pass over it."""
+    assert not any(life.failed for group in groups for life in group.lifecycles)
+    assert count_drift(groups) == 0
+    for row in segments_of(groups):
+        scores = reference_logprobs(model, row.token_ids)
+        for t, sampled in enumerate(row.action_mask):
+            if sampled:
+                expected = scores[t - 1, row.token_ids[t]].item()
+                assert row.behaviour_logprobs[t] == pytest.approx(expected, abs=tolerance)
