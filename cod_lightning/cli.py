@@ -27,7 +27,7 @@ commands:
   test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--data.suites)
   predict      play lifecycles and write them down, as JSON lines and as a Parquet table
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
-  launch       fit on many machines, by Slurm or SkyPilot (--nodes, --servers, --to)
+  launch       fit on many machines, by Slurm (--nodes, --servers)
   serve        the vLLM servers that a config's training samples with, on this machine
   warm_start   the first phase of fit alone: supervised learning on scripted demonstrations
   sweep        train every combination of choices and seeds, and compare the runs in one table

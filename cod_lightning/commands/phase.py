@@ -29,7 +29,6 @@ from cod_lightning.errors import ConfigError, did_you_mean
 from cod_lightning.files import check_folder
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.ranges import Count, Natural, Positive
-from cod_lightning.trusted import check_harmless
 
 _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""
@@ -68,17 +67,6 @@ class WarmStart:
     """Likewise of `model.policy`; an adapter whose `path` is null is trained over the policy that is named here."""
     pack_size: Count | None = None
     """Tasks of a demonstrated pack; null takes `data.pack_size`."""
-
-
-class WarmStartCLI(CodCLI):
-    """`CodCLI` for supervised learning on demonstrations."""
-
-    command = "warm_start"
-
-    def before_instantiate_classes(self) -> None:
-        """As for any run, also where a config of foreign origin describes this warm start."""
-        check_harmless(yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False)))
-        super().before_instantiate_classes()
 
 
 def config_of(run: Mapping[str, Any], words: Sequence[str] | None = None) -> dict[str, Any]:
@@ -136,7 +124,7 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "warm_start"
     check_folder(cache, "COD_LIGHTNING_CACHE")
-    unbuilt = started(argv, execute=False)
+    unbuilt = started(argv)
     folder, made = cache / _key(unbuilt.parser.dump(unbuilt.config)), unbuilt.datamodule.env
     cache.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_own(cache)
@@ -156,19 +144,19 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     return folder / "policy", made
 
 
-def started(argv: Sequence[str], *, execute: bool = True) -> Any:
-    """The CLI of a warm start by itself, after what was typed has run if it is to `execute`."""
+def started(argv: Sequence[str], **how: Any) -> Any:
+    """The CLI of a warm start by itself; `how` are its other arguments."""
     from cod_lightning.datamodules import DemonstrationDataModule
     from cod_lightning.modules import WarmStartModule
 
-    return start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=execute)
+    return start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start", **how)
 
 
 def _train_into(folder: Path, argv: Sequence[str]) -> None:
     """Train in a folder beside it, which takes its place once it is whole; the lock is held, so what lies there was given up."""
     working = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(working, ignore_errors=True)
-    cli = started(["fit", *argv, "--trainer.default_root_dir", str(working)])
+    cli = started([*argv, "--trainer.default_root_dir", str(working)], action="fit")
     save_policy(cli, working / "policy")
     write_manifest(working / "policy", folder.name)
     if folder.is_symlink():
@@ -196,7 +184,7 @@ def _alone(folder: Path) -> AcquireReturnProxy:
         return lock.acquire()
 
 
-def save_policy(cli: WarmStartCLI, folder: Path) -> None:
+def save_policy(cli: CodCLI, folder: Path) -> None:
     """Write the trained model, with an adapter merged into its base, and its tokenizer, in Hugging Face form."""
     from cod_lightning.models.lora import merged
 

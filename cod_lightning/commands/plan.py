@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.from_run import built
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.memory import plan_of, show, show_rounding
-from cod_lightning.commands.train import ElsewhereCLI, made
+from cod_lightning.commands.memory import plan_of, show
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.lifecycles import outline
@@ -16,16 +15,10 @@ from cod_lightning.ranges import Positive
 from cod_lightning.terminal import Screen
 from cod_lightning.training.duration import Amounts, Pace, duration, measured
 
-
-class PlanCLI(ElsewhereCLI):
-    """`ElsewhereCLI` with what the plan is compared with."""
-
-    command = "plan"
-
-    options: ClassVar[Options] = {
-        "gpu_gb": (Positive | None, None, "Memory of the GPU in GiB; null: of the device here."),
-        "pace": (Pace, Pace(), "Tokens per second, for an estimate of the time."),
-    }
+_OPTIONS: Options = {
+    "gpu_gb": (Positive | None, None, "Memory of the GPU in GiB; null: of the device here."),
+    "pace": (Pace, Pace(), "Tokens per second, for an estimate of the time."),
+}
 
 
 def amounts_of(data: RolloutDataModule, trainer: Any, window: int) -> Amounts:
@@ -75,7 +68,7 @@ def show_time(amounts: Amounts, pace: Pace, console: Screen) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Print the plan; 1 where it does not fit."""
-    cli = made(PlanCLI, expand(argv))
+    cli = built("plan", _OPTIONS, argv)
     policy = cli.model.policy
     if not (isinstance(policy, PretrainedPolicy) and policy.path):
         expected = "a policy from a folder or the hub, whose size is worth a plan"
@@ -89,7 +82,6 @@ def run(argv: Sequence[str]) -> int:
         screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
     amounts, pace = amounts_of(cli.datamodule, cli.asked_trainer, policy.window), measured(cli.config_init.pace)
-    show(plan, screen)
-    show_rounding(cli.model, cli.asked_trainer, screen)
+    show(plan, cli.model, cli.asked_trainer, screen)
     show_time(amounts, pace, screen)
     return 0 if plan.fits else 1
