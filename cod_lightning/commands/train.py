@@ -9,10 +9,8 @@ from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.callbacks import (
     Evaluation,
-    LifecycleTable,
     MismatchGuard,
     Notes,
-    PositionCurve,
     Progress,
     Staleness,
     Throughput,
@@ -160,8 +158,8 @@ class TrainCLI(CodCLI):
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
         callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress(), PositionCurve()]
-        callbacks += [TokenBudget(self.config.sampled_token_budget), Transcripts(), LifecycleTable()]
+        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress()]
+        callbacks += [TokenBudget(self.config.sampled_token_budget), Transcripts()]
         return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
 
     def act(self, action: str) -> None:
@@ -171,8 +169,6 @@ class TrainCLI(CodCLI):
             self._trained()
         elif action == "test":  # the trained policy has been played; the references and the warm start have not
             self._evaluate(trained_done=True)
-        elif action == "predict" and self.trainer.is_global_zero:
-            print(f"Written to {self.root / 'lifecycles'}: predict.jsonl, predict.parquet")
 
     def _trained(self) -> None:
         updates, notes = self.trainer.global_step, list[str]()
