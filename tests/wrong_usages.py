@@ -82,7 +82,6 @@ report afile
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
-sweep --config smoke credit=EpisodeCredit,TaskCredit --launcher joblip ## joblip
 sweep --table nowhere
 sweep --tabel nowhere ## --tabel | Did you mean --table?
 sweep --config smoke --lancher joblib credit=EpisodeCredit,TaskCredit ## --lancher | Did you mean --launcher?

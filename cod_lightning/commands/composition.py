@@ -46,7 +46,7 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
         plain = overlaid(plain, own)
         if added:
             plain = overlaid(plain, _compose(path, {}, [f"+{one.removeprefix('+')}" for one in added])[0])
-        plain = OmegaConf.to_container(OmegaConf.create(plain), resolve=True)
+        whole: Any = OmegaConf.to_container(OmegaConf.create(plain), resolve=True)
     except RecursionError as error:
         raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
     except MissingConfigException as error:
@@ -59,7 +59,7 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise ConfigError("--config", path, "a config that Hydra can compose", f"{said}.") from error
-    return Composed(plain, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()})
+    return Composed(whole, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()})
 
 
 def _compose(path: Path, primary: dict[str, Any], overrides: Sequence[str]) -> tuple[Any, Any]:

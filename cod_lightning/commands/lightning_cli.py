@@ -202,7 +202,7 @@ class CodCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""
-        config, asked, fitting = self.config, self.config_init.trainer, self.action == "fit"
+        config, asked, fitting = self.config, self.config_init["trainer"], self.action == "fit"
         path = config.get("ckpt_path")
         callbacks: list[Any] = list(asked.callbacks or [])
         callbacks += [one for one in self.house_callbacks() if type(one) not in map(type, callbacks)]
