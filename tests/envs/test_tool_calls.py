@@ -1,6 +1,7 @@
 """Tool calls of four families: what their chat templates write is read, and nothing else."""
 
 import json
+import time
 
 import jinja2
 import pytest
@@ -136,6 +137,14 @@ def test_what_is_not_just_as_the_style_wants_it_is_refused_and_nothing_is_done(n
 def test_a_response_without_a_call_is_malformed(name):
     for text in ("", "I am done.", "<answer></answer>"):
         assert ToolCalls(name).read(text)[1]
+
+
+@pytest.mark.parametrize("name", STYLES)
+@pytest.mark.parametrize("letter", ["\n", " ", "{", "<tool_call>", "[TOOL_CALLS]", "<|channel|>"])
+def test_where_calls_begin_is_found_at_once_whatever_the_policy_repeats(name, letter):
+    begun = time.perf_counter()
+    STYLES[name].begin(letter * 20_000)
+    assert time.perf_counter() - begun < 1
 
 
 @pytest.mark.parametrize("name", STYLES)
