@@ -26,7 +26,7 @@ commands:
   validate     play the validation packs, and write their lifecycles down
   test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--data.suites)
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
-  launch       fit on many machines, by Slurm or SkyPilot (--nodes, --servers, --to)
+  launch       fit on many machines, by Slurm (--nodes, --servers)
   serve        the vLLM servers that a config's training samples with, on this machine
   warm_start   the first phase of fit alone: supervised learning on scripted demonstrations
   sweep        train every combination of choices and seeds, and compare the runs in one table

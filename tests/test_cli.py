@@ -217,9 +217,9 @@ def test_what_print_config_prints_can_be_loaded_again(capsys, tmp_path):
 
 def test_later_config_files_win(tmp_path):
     (tmp_path / "mine.yaml").write_text("model: {lr: 0.25}\n")
-    argv = expand(["fit", "--config", "quickstart", "-c", "mine.yaml"]).argv
-    assert argv[:2] == ["fit", "--config"]
-    content = yaml.safe_load(Path(argv[2]).read_text())
+    argv = expand(["--config", "quickstart", "-c", "mine.yaml"]).argv
+    assert argv[0] == "--config"
+    content = yaml.safe_load(Path(argv[1]).read_text())
     assert content["model"]["lr"] == 0.25
     assert content["data"]["env"]["init_args"]["size_max"] == 3
 
@@ -240,11 +240,12 @@ def stopped_trainer(monkeypatch, command, *arguments):
     """The trainer of a command line at the moment it would begin."""
     caught = []
 
-    def stop(self):
+    def stop(self, action):
+        assert action == command
         caught.append(self.trainer)
         raise Stopped
 
-    monkeypatch.setattr(TrainCLI, f"before_{command}", stop, raising=False)
+    monkeypatch.setattr(TrainCLI, "act", stop)
     with pytest.raises(Stopped):
         cli.main([command, *arguments, "--warm_start", "null"])
     return caught[0]

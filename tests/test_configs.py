@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from cod_lightning.commands.config_files import expand, temporary_config
-from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.phase import WarmStart, WarmStartCLI, config_of
+from cod_lightning.commands.lightning_cli import CodCLI, start
+from cod_lightning.commands.phase import WarmStart, config_of
 from cod_lightning.commands.shipped import config_folders, config_names
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.credit import baselines, returns
@@ -36,7 +36,7 @@ def build(name, *choices):
         "--trainer.precision",
         "32-true",
     ]
-    return start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], execute=False)
+    return start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], "plan")
 
 
 STUDIES = sorted(
@@ -60,7 +60,7 @@ def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
         run = cli.asked | {"warm_start": asdict(WarmStart(**plain["warm_start"]))}
         content = config_of(run, cli.datamodule.words_for(cli.model.policy))
         argv = ["--config", str(temporary_config("warm_start.yaml", content))]
-        phase = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
+        phase = start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start")
         assert phase.datamodule.num_updates == plain["warm_start"]["num_updates"]
         assert beside(phase.datamodule.env, Vocabulary).words() == beside(cli.datamodule.env, Vocabulary).words()
 

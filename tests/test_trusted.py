@@ -4,16 +4,17 @@ import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from cod_lightning.cli import main
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.from_run import config_of_run
+from cod_lightning.commands.from_run import config_of_run, model_of
 from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.errors import ConfigError
-from cod_lightning.trusted import OWN, check_harmless, only_from
+from cod_lightning.trusted import OWN, check_harmless, is_trusted, only_from
 from tests.checkpoints.test_checkpoint import content, model
 from tests.records import group
 from tests.reports.made_runs import write_run
@@ -156,6 +157,17 @@ def test_a_warm_start_in_another_environment_of_a_foreign_run_runs_no_program_ei
     }
     with only_from(OWN, trust=False), pytest.raises(ConfigError, match="nothing that runs programs"):
         ensure_warm_start(run)
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_foreign_run_s_warm_start_is_made_as_its_config_is_read(trusted):
+    def make_warm_start(checkpoints):
+        raise ConfigError("trusted", is_trusted(), "", "")
+
+    run = {"trusted": trusted, "model": SimpleNamespace(policy=None), "datamodule": None, "read_checkpoints": list}
+    cli = SimpleNamespace(config=SimpleNamespace(ckpt_path=None), make_warm_start=make_warm_start, **run)
+    with pytest.raises(ConfigError, match=f"trusted is {trusted}"):
+        model_of(cli, None)
 
 
 def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_variable(foreign, monkeypatch):

@@ -82,7 +82,6 @@ report afile
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
-sweep --config smoke credit=EpisodeCredit,TaskCredit --jobs 0
 sweep --table nowhere
 sweep --tabel nowhere ## --tabel | Did you mean --table?
 sweep --config smoke --lancher joblib credit=EpisodeCredit,TaskCredit ## --lancher | Did you mean --launcher?
@@ -279,8 +278,6 @@ LAUNCH --servers 2
 LAUNCH --gpus -1
 LAUNCH --model.lr fast
 LAUNCH strategy=fsdp2 --model.optimizer adamw_8bit
-LAUNCH --to sky --sky none.yaml
-LAUNCH --to sky --sky list.yaml
 LAUNCH engine=VLLMServerEngine --servers=1 --gpus=8 --data.engine.local.arguments [-tp,'2'] ## --gpus_per_server | 1
 SMOKE --config text_default.yaml
 SMOKE --config twice.yaml ## twice.yaml | lr | twice

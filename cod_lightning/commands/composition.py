@@ -15,8 +15,6 @@ class Composed:
 
     plain: dict[str, Any]
     """The config in plain containers."""
-    choices: dict[str, str]
-    """Group -> the choice made in it."""
     axes: dict[str, str]
     """What the file itself sweeps over (`hydra.sweeper.params`)."""
 
@@ -24,8 +22,8 @@ class Composed:
 def composed(path: Path, choices: Sequence[str]) -> Composed:
     """The file with these choices; `ConfigError` in one line where Hydra cannot compose it.
 
-    What the file says itself stands above its defaults, and a class that it names takes nothing from one of another name there. A
-    choice in a group from which the file has made none is added to it.
+    What the file says itself stands above its defaults, and a choice in a group from which these have made none above both. A class
+    takes nothing from one of another name below it.
     """
     from hydra.errors import HydraException, MissingConfigException
     from omegaconf import OmegaConf
@@ -38,14 +36,17 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
             remedy = f"Choose one; sweep ... {key}={value[1:-1]:.200} trains each."
             raise ConfigError(key, f"{value:.200}", expected, remedy)
     try:
-        node: Any = OmegaConf.load(path)
-        if OmegaConf.is_list(node.defaults) and "_self_" not in node.defaults:
-            node.defaults = [*node.defaults, "_self_"]
-        made = _compose(path, node, [])[1].runtime.choices if choices else {}  # with null where there is none yet
-        added = groups() - {group.partition("@")[0] for group in made}
-        lines = [f"+{choice}" if choice.partition("=")[0] in added else choice for choice in choices]
-        whole, hydra = _compose(path, node, lines)
-        below, _ = _compose(path, OmegaConf.create({"defaults": node.defaults}), lines)
+        own: Any = OmegaConf.to_container(OmegaConf.load(path))
+        primary = {key: own.pop(key) for key in ("defaults", "hydra") if key in own}
+        plain, hydra = _compose(path, primary, [])
+        there = {group.partition("@")[0] for group in hydra.runtime.choices}  # with null where there is none yet
+        added = [one for one in choices if one.partition("=")[0].removeprefix("+") in groups() - there]
+        if of_defaults := [one for one in choices if one not in added]:
+            plain, hydra = _compose(path, primary, of_defaults)
+        plain = overlaid(plain, own)
+        if added:
+            plain = overlaid(plain, _compose(path, {}, [f"+{one.removeprefix('+')}" for one in added])[0])
+        whole: Any = OmegaConf.to_container(OmegaConf.create(plain), resolve=True)
     except RecursionError as error:
         raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
     except MissingConfigException as error:
@@ -58,14 +59,11 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise ConfigError("--config", path, "a config that Hydra can compose", f"{said}.") from error
-    chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
-    return Composed(
-        overlaid(below, _named_in(whole, node)), chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()}
-    )
+    return Composed(whole, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()})
 
 
-def _compose(path: Path, node: Any, overrides: Sequence[str]) -> tuple[Any, Any]:
-    """The config, and Hydra's own."""
+def _compose(path: Path, primary: dict[str, Any], overrides: Sequence[str]) -> tuple[Any, Any]:
+    """The config, its interpolations as they stand, and Hydra's own."""
     from hydra import compose, initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
@@ -73,22 +71,13 @@ def _compose(path: Path, node: Any, overrides: Sequence[str]) -> tuple[Any, Any]
 
     GlobalHydra.instance().clear()
     folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
-    ConfigStore.instance().store(name="__main__", node=node, package="_global_")
+    ConfigStore.instance().store(name="__main__", node=primary, package="_global_")
     with initialize_config_dir(config_dir=folders[0], version_base="1.3"):
         search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders[1:])}]"] if folders[1:] else []
         config = compose("__main__", overrides=[*overrides, *search], return_hydra_config=True)
     with open_dict(config):
         hydra = config.pop("hydra")
-    return OmegaConf.to_container(config, resolve=True), hydra
-
-
-def _named_in(whole: Any, own: Any) -> Any:
-    """What the composed config has at the keys of the file itself."""
-    from omegaconf import DictConfig
-
-    if not isinstance(whole, dict) or not isinstance(own, DictConfig | dict):
-        return whole
-    return {key: _named_in(whole[key], own[key]) for key in own if key in whole}
+    return OmegaConf.to_container(config), hydra
 
 
 def overlaid(before: Any, after: Any) -> Any:

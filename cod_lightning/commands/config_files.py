@@ -19,7 +19,6 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.commands import LIGHTNING
 from cod_lightning.commands.composition import Composed, below_init_args, composed, overlaid
 from cod_lightning.commands.shipped import (
     CLASS_KEYS,
@@ -46,18 +45,17 @@ class Expanded:
     argv: list[str]
     names: tuple[str, ...]
     """Stems of the config files, as typed."""
-    made: Composed
-    """What files and choices came to, before what else was typed."""
+    axes: dict[str, str]
+    """What the files sweep over."""
 
 
 def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expanded:
-    """The line for LightningCLI. `own` is a config below all that are typed."""
-    command, words = (argv[:1], argv[1:]) if argv[:1] and argv[0] in LIGHTNING else ([], argv)
+    """The line for LightningCLI, behind the command. `own` is a config below all that are typed."""
     paths: list[Path] = []
     choices: list[str] = []
     values: list[tuple[str, Any]] = []
     others: list[str] = []
-    for typed, value in keys_of(words):
+    for typed, value in keys_of(argv):
         key = full_key(typed.removeprefix("--"))
         group = next((group for group, of in CLASS_KEYS.items() if key in (group, of)), None)
         if typed in ("--config", "-c"):
@@ -87,14 +85,14 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
     data = content.get("data")
     if isinstance(data, dict) and isinstance(data.get("suites"), list):
         content["data"] = {**data, "suites": inline(data["suites"])}
-    if not command:  # the config of a run has them, and they are `fit`'s
-        content = {key: value for key, value in content.items() if value is not None or key not in _OF_FIT}
+    # the config of a run has them, and not every command
+    content = {key: value for key, value in content.items() if value is not None or key not in _OF_FIT}
     import_named(f"{' '.join(argv)} {content}")
     names = tuple(path.stem for path in paths)
     if content:
         path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))
         others = ["--config", str(path), *others]
-    return Expanded([*command, *others], names, made)
+    return Expanded(others, names, made.axes)
 
 
 def _lists_mappings(value: str) -> bool:
@@ -199,7 +197,6 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
 def _read_configs(paths: Sequence[Path], choices: Sequence[str], own: Mapping[str, Any] | None) -> Composed:
     """The files merged in their order, each composed with the choices where it has a `defaults:` list."""
     content: Any = dict(own or {})
-    chosen: dict[str, str] = {}
     axes: dict[str, str] = {}
     composes = False
     for path in paths:
@@ -209,12 +206,12 @@ def _read_configs(paths: Sequence[Path], choices: Sequence[str], own: Mapping[st
             raise ConfigError("--config", path, expected, "See configs/smoke.yaml.")
         if "defaults" in one:
             composes, made = True, composed(path, choices)
-            one, chosen, axes = made.plain, chosen | made.choices, axes | made.axes
+            one, axes = made.plain, axes | made.axes
         content = overlaid(content, below_init_args(one))
     if choices and not composes:
         expected = "a --config with a defaults: list to apply it to"
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
-    return Composed(content, chosen, axes)
+    return Composed(content, axes)
 
 
 def read_yaml(path: Path, key: str, name: object) -> Any:

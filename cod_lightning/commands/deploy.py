@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import yaml
@@ -13,7 +13,7 @@ from rich.text import Text
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import synced_weights, weights_digest
-from cod_lightning.commands.from_run import SamplingCLI, built, model_of
+from cod_lightning.commands.from_run import SAMPLED, built, model_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.parser import program
 from cod_lightning.datamodules import RolloutDataModule
@@ -33,29 +33,20 @@ from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 _COLOURS = {EpisodeStatus.FAILED: "red", EpisodeStatus.MALFORMED: "yellow", EpisodeStatus.TRUNCATED: "yellow"}
 
 
-class DeployCLI(SamplingCLI):
-    """`SamplingCLI`, with what a deployment needs."""
-
-    command = "deploy"
-
-    options: ClassVar[Options] = {
-        "state": (str, ..., "Folder of the agent; made if need be."),
-        "num_tasks": (Natural, 10, "Tasks to solve now."),
-        "stream": (Natural, 0, "Index of the pack that the tasks come from."),
-    }
-
-    def before_instantiate_classes(self) -> None:
-        """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
-        check_folder(Path(self.config.state), "--state")
-        if (Path(self.config.state) / "config.yaml").is_file():
-            raise ConfigError("--state", self.config.state, "a folder of an agent, not of a run", "Name another.")
-        super().before_instantiate_classes()
+_OPTIONS: Options = SAMPLED | {
+    "state": (str, ..., "Folder of the agent; made if need be."),
+    "num_tasks": (Natural, 10, "Tasks to solve now."),
+    "stream": (Natural, 0, "Index of the pack that the tasks come from."),
+}
 
 
 def run(argv: Sequence[str]) -> int:
     """Go on where the state folder is, or begin."""
-    cli = built(DeployCLI, argv)
+    cli = built("deploy", _OPTIONS, argv)
     options = cli.config
+    check_folder(Path(options.state), "--state")
+    if (Path(options.state) / "config.yaml").is_file():
+        raise ConfigError("--state", options.state, "a folder of an agent, not of a run", "Name another.")
     _check_lasting(cli.datamodule.env)
     model = model_of(cli, options.ckpt_path)
     setting, console = setting_of(cli, model), Screen()

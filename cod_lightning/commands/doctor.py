@@ -61,9 +61,9 @@ def examined(folder: Path, *, trust: bool) -> "tuple[Evidence, list[Finding], li
         notes.append("No checkpoints/last.ckpt: whether notes depend on what was seen was not looked at.")
     elif written:
         try:
-            from cod_lightning.commands.from_run import FromRunCLI, built, model_of
+            from cod_lightning.commands.from_run import OF_A_RUN, built, model_of
 
-            cli = built(FromRunCLI, ["--ckpt_path", str(last), *(["--trust"] if trust else [])])
+            cli = built("doctor", OF_A_RUN, ["--ckpt_path", str(last), *(["--trust"] if trust else [])])
             evidence = replace(evidence, dependence=of_notes(model_of(cli, str(last)), written))
         except CodLightningError as error:
             notes.append(f"Whether notes depend on what was seen was not looked at: {error}")

@@ -5,13 +5,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 from rich.text import Text
 
 from cod_lightning.commands.deploy import setting_of
-from cod_lightning.commands.from_run import SamplingCLI, built, model_of
+from cod_lightning.commands.from_run import SAMPLED, built, model_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.errors import ConfigError
@@ -24,38 +24,25 @@ from cod_lightning.types import Pack, Split
 _FILE = "evolution.json"
 
 
-class EvolveCLI(SamplingCLI):
-    """`SamplingCLI`, with what an evolution needs."""
-
-    command = "evolve"
-
-    options: ClassVar[Options] = {
-        "out": (str, ..., "Folder of the results; made if need be."),
-        "rounds": (Natural, 10, "Rewrites that are tried."),
-        "num_packs": (Count, 16, "Validation packs by which candidates are selected."),
-        "round_packs": (Count, 3, "Training packs that a round plays and reflects on."),
-    }
-
-    def before_instantiate_classes(self) -> None:
-        """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
-        check_folder(Path(self.config.out), "--out")
-        if (Path(self.config.out) / _FILE).exists():
-            raise ConfigError("--out", self.config.out, f"a folder without {_FILE}", "Name another one.")
-        super().before_instantiate_classes()
-
-    def after_instantiate_classes(self) -> None:
-        """Check what it rewrites before a warm start is made, too."""
-        context = self.datamodule.context
-        if not context.updates:
-            expected = f"a mechanism that the policy rewrites, unlike {type(context).__name__}"
-            raise ConfigError("data.context", type(context).__name__, expected, "Choose context=HintContext.")
-        super().after_instantiate_classes()
+_OPTIONS: Options = SAMPLED | {
+    "out": (str, ..., "Folder of the results; made if need be."),
+    "rounds": (Natural, 10, "Rewrites that are tried."),
+    "num_packs": (Count, 16, "Validation packs by which candidates are selected."),
+    "round_packs": (Count, 3, "Training packs that a round plays and reflects on."),
+}
 
 
 def run(argv: Sequence[str]) -> int:
     """Evolve, and write what came of it after each round."""
-    cli = built(EvolveCLI, argv)
+    cli = built("evolve", _OPTIONS, argv)
     options, data = cli.config, cli.datamodule
+    console, folder, name = Screen(), Path(options.out), type(data.context).__name__
+    check_folder(folder, "--out")
+    if (folder / _FILE).exists():
+        raise ConfigError("--out", folder, f"a folder without {_FILE}", "Name another one.")
+    if not data.context.updates:
+        expected = f"a mechanism that the policy rewrites, unlike {name}"
+        raise ConfigError("data.context", name, expected, "Choose context=HintContext.")
     setting = setting_of(cli, model_of(cli, options.ckpt_path))
 
     def packs(split: Split, first: int, number: int) -> list[Pack]:
@@ -65,7 +52,6 @@ def run(argv: Sequence[str]) -> int:
     def drawn(index: int) -> list[Pack]:
         return packs(Split.TRAIN, index * options.round_packs, options.round_packs)
 
-    console, folder = Screen(), Path(options.out)
     with locked(folder, "--out", "evolve"):
         evolution = Evolution(setting, packs(Split.VALIDATION, 0, options.num_packs), drawn, data.seed)
         console.print(f"{_mean(evolution)} with nothing to begin with")

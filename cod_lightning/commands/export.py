@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 import transformers
@@ -18,7 +18,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
+from cod_lightning.commands.from_run import OF_A_RUN, built, model_of, run_folder
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
@@ -34,28 +34,19 @@ _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
 """Keys of the config that go into the folder: what a further training of this policy needs."""
 
 
-class ExportCLI(FromRunCLI):
-    """`FromRunCLI`, with where the folder goes."""
-
-    command = "export"
-
-    options: ClassVar[Options] = {
-        "out": (str, ..., "Folder to write, which is new or empty."),
-        "dtype": (_Precision | None, None, "Of the weights; null: the checkpoint's, its base's, bfloat16 from 4 bits."),
-        "adapter": (bool, False, "Write the adapter alone, in peft's form."),
-    }
-
-    def before_instantiate_classes(self) -> None:
-        """Check what is typed before a warm start is made, which may take minutes."""
-        if self.config.ckpt_path is None:
-            raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
-        super().before_instantiate_classes()
+_OPTIONS: Options = OF_A_RUN | {
+    "out": (str, ..., "Folder to write, which is new or empty."),
+    "dtype": (_Precision | None, None, "Of the weights; null: the checkpoint's, its base's, bfloat16 from 4 bits."),
+    "adapter": (bool, False, "Write the adapter alone, in peft's form."),
+}
 
 
 def run(argv: Sequence[str]) -> int:
     """Load, write, put in place."""
-    cli = built(ExportCLI, argv)
+    cli = built("export", _OPTIONS, argv)
     options, policy, data = cli.config, cli.model.policy, cli.datamodule
+    if options.ckpt_path is None:
+        raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
     if options.adapter and not isinstance(policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
     checkpoint = read_checkpoint(options.ckpt_path)

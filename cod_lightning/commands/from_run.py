@@ -1,59 +1,60 @@
-"""What the commands share that work with a run's policy outside of training: its config, its model, its weights."""
+"""What commands share that train nothing here: module and data of a run's config, the model of its policy, its weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
+from jsonargparse import Namespace
 from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.config_files import expand, keys_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.train import TrainCLI, made
+from cod_lightning.datamodules.checks import check_pair
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import NonNegative
-from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
+from cod_lightning.trusted import OWN, STRATEGIES, only_from, read_config
+
+OF_A_RUN: Options = {
+    "ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."),
+    "trust": (None, False, "Let the run's config name classes of other packages, other machines and programs."),
+}
+SAMPLED: Options = OF_A_RUN | {"sampling_temperature": (NonNegative, 1.0, "0 is greedy.")}
 
 
-class FromRunCLI(TrainCLI):
-    """`TrainCLI` without a training: builds what a run was configured with, whatever machine it was trained on."""
+class PlainCLI(TrainCLI):
+    """`TrainCLI` with the plainest Trainer on the CPU, whatever machine the run is for."""
 
-    options: ClassVar[Options] = {
-        "ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."),
-        "trust": (None, False, "Let the run's config name classes of other packages, other machines and programs."),
-    }
+    trusted = True
+    """Whether the config may name classes of others, other machines and programs."""
 
     def before_instantiate_classes(self) -> None:
-        """The plainest Trainer, since this command does not train."""
-        check_harmless(self.asked)
-        self.plain_trainer()
+        """The Trainer's part of the config is kept aside."""
+        self.asked_trainer = self.config.trainer.clone()
+        none = dict.fromkeys(("precision", "plugins"))
+        self.config.trainer.update(Namespace(accelerator="cpu", strategy="auto", devices=1, num_nodes=1, **none))
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:
-        """The warm start serves where there is no checkpoint, or one of an adapter on it."""
+        """The warm start waits for `model_of`."""
         self.check_checkpoints(self.read_checkpoints())
-        policy = self.model.policy
-        if self.config.ckpt_path is None or not policy.has_weights or policy.waits_for_warm_start:
-            super().after_instantiate_classes()
+        check_pair(self.datamodule.engine, self.model.policy)
 
 
-class SamplingCLI(FromRunCLI):
-    """`FromRunCLI` for commands that sample from the policy."""
-
-    options: ClassVar[Options] = {"sampling_temperature": (NonNegative, 1.0, "0 is greedy.")}
-
-
-def built(cli: type[FromRunCLI], argv: Sequence[str]) -> Any:
-    """The CLI with module and data of a run. Without a --config it is the run's own, of which only our classes are trusted."""
+def built(command: str, options: Options, argv: Sequence[str], cli: type[PlainCLI] = PlainCLI) -> Any:
+    """The CLI of a command with module and data. Where it takes a checkpoint and no config is typed, it is the run's own config, of
+    which only our classes are trusted."""
     typed = dict(keys_of(argv))
-    own = (
-        None
-        if {"--config", "-c"} & typed.keys() or "--ckpt_path" not in typed
-        else config_of_run(typed["--ckpt_path"] or "")
-    )
-    with only_from((*OWN, *STRATEGIES), trust="--trust" in typed or own is None):
-        return made(cli, expand(argv, own))
+    own = None
+    if "ckpt_path" in options and "--ckpt_path" in typed and not {"--config", "-c"} & typed.keys():
+        own = config_of_run(typed["--ckpt_path"] or "")
+    trust = "--trust" in typed or own is None
+    with only_from((*OWN, *STRATEGIES), trust=trust):
+        found = made(expand(argv, own), command, options, cli)
+    found.trusted = trust
+    return found
 
 
 def run_folder(ckpt_path: str | Path) -> Path | None:
@@ -80,8 +81,14 @@ def config_of_run(path: str) -> dict[str, Any]:
 
 
 def model_of(cli: Any, ckpt_path: str | None) -> PreTrainedModel:
-    """The policy's model on the CPU, with the checkpoint's weights if one is named; its tokenizer is `data.chat.tokenizer`."""
+    """The policy's model on the CPU, with the checkpoint's weights if one is named; its tokenizer is `data.chat.tokenizer`.
+
+    The warm start serves where there is no checkpoint, or one of an adapter on it.
+    """
     policy, data = cli.model.policy, cli.datamodule
+    if cli.config.ckpt_path is None or policy.waits_for_warm_start:
+        with only_from((*OWN, *STRATEGIES), trust=cli.trusted):
+            cli.make_warm_start(cli.read_checkpoints())
     data.check_with(policy)
     tokenizer: Any = data.chat.tokenizer
     model = policy.model(tokenizer)

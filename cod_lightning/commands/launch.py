@@ -1,6 +1,6 @@
-"""`launch`: one run on many machines, by Slurm or SkyPilot; checked before anything is submitted.
+"""`launch`: one run on many machines, by Slurm; checked before anything is submitted.
 
-What machines do is in `launch_templates/`: torchrun for the ranks, `serve` for vLLM, one sbatch file, one YAML file for SkyPilot.
+What machines do is in `launch_templates/job.sh.j2`, an sbatch file: torchrun for the ranks, `serve` for vLLM.
 """
 
 import hashlib
@@ -9,9 +9,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,9 +20,9 @@ from jsonargparse.typing import Path_fr
 from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.folder import newest
-from cod_lightning.commands.config_files import expand, read_yaml
+from cod_lightning.commands.from_run import PlainCLI, built
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.train import ElsewhereCLI, check_played, check_training, made
+from cod_lightning.commands.train import check_played, check_training
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError
@@ -31,27 +31,22 @@ from cod_lightning.modules.checks import check_combination
 from cod_lightning.ranges import Count, Natural
 
 _File: Any = Path_fr
-Platform = Literal["slurm", "sky"]
-_FILES: dict[str, str] = {"slurm": "job.sh", "sky": "sky.yaml"}
 
 
-class LaunchCLI(ElsewhereCLI):
-    """`ElsewhereCLI` that takes the machines' part of the config from the number of machines."""
+_OPTIONS: Options = {
+    "nodes": (Count, 1, "Machines."),
+    "servers": (Natural, 0, "Machines of those that serve rollouts by vLLM; the others train."),
+    "gpus": (Natural, 8, "GPUs of each machine; 0 runs on CPUs, with trainer.devices ranks."),
+    "gpus_per_server": (Count, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
+    "python": (str, sys.executable, "Python on the machines."),
+    "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
+    "sbatch": (list[str], [], "Further options of sbatch, as in '[--partition=gpu, --time=1-0]'."),
+    "dry_run": (None, False, "Print what would be submitted; write and submit nothing."),
+}
 
-    command = "launch"
 
-    options: ClassVar[Options] = {
-        "nodes": (Count, 1, "Machines."),
-        "servers": (Natural, 0, "Machines of those that serve rollouts by vLLM; the others train."),
-        "gpus": (Natural, 8, "GPUs of each machine; 0 runs on CPUs, with trainer.devices ranks."),
-        "gpus_per_server": (Count, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
-        "to": (Platform, "slurm", "What starts the machines' work."),
-        "python": (str | None, None, "Python on the machines; null: this one for slurm, else `python`."),
-        "setup": (_File | None, None, "File of shell lines that every machine begins with, such as module load."),
-        "sbatch": (list[str], [], "Further options of sbatch, as in '[--partition=gpu, --time=1-0]'."),
-        "sky": (_File | None, None, "YAML file with further keys for SkyPilot: resources, file_mounts, setup."),
-        "dry_run": (None, False, "Print what would be submitted; write and submit nothing."),
-    }
+class LaunchCLI(PlainCLI):
+    """`PlainCLI` that takes the machines' part of the config from the number of machines."""
 
     def before_instantiate_classes(self) -> None:
         """The config that the machines get."""
@@ -68,7 +63,7 @@ class LaunchCLI(ElsewhereCLI):
             self._serve_from_elsewhere(root)
         settle_strategy(trainer.clone())
         whole = yaml.safe_load(self.parser.dump(config, skip_none=False))
-        self.asked = {key: whole[key] for key in whole if key not in (*LaunchCLI.options, "config")}
+        self.asked = {key: whole[key] for key in whole if key not in (*_OPTIONS, "config")}
         self.processes = num_processes(trainer)
         super().before_instantiate_classes()
 
@@ -98,29 +93,24 @@ class LaunchCLI(ElsewhereCLI):
 
 def run(argv: Sequence[str]) -> int:
     """Check, render, submit."""
-    cli = made(LaunchCLI, expand(argv))
+    cli = built("launch", _OPTIONS, argv, LaunchCLI)
     cli.check()
     asked, root = cli.config, Path(cli.asked["trainer"]["default_root_dir"])
     content = yaml.safe_dump(cli.asked, sort_keys=False)
     # named by what it holds: a job that waits trains what it was launched with, whatever is launched next
     config = f"config-{hashlib.sha256(content.encode()).hexdigest()[:8]}.yaml"
-    sky = {} if asked.sky is None else read_yaml(Path(asked.sky), "--sky", asked.sky)
-    if not isinstance(sky, dict):
-        raise ConfigError("--sky", asked.sky, "a YAML file with keys of SkyPilot", "It may hold resources and setup.")
     text = rendered(
-        asked.to,
         root=root,
         config=config,
         cwd=Path.cwd(),
         cache=Path(os.environ.get("COD_LIGHTNING_CACHE") or root.parent / "cache").absolute(),
-        python=asked.python or (sys.executable if asked.to == "slurm" else "python"),
+        python=asked.python,
         num_trainers=asked.nodes - asked.servers,
         num_server_nodes=asked.servers,
         gpus=asked.gpus,
         processes=cli.processes // (asked.nodes - asked.servers),
         gpus_per_server=asked.gpus_per_server if asked.gpus else 1,
         setup="" if asked.setup is None else asked.setup.get_content(),
-        sky=sky,
     )
     if asked.dry_run:
         print(text, end="")
@@ -130,20 +120,16 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("trainer.default_root_dir", root, expected, "Wait until it has ended, or name another.")
     folder = root / "launch"
     with locked(folder, "trainer.default_root_dir", "launch"):
-        path = folder / _FILES[asked.to]
+        path = folder / "job.sh"
         write_whole(folder / config, content)
         write_whole(path, text)
         print(f"wrote {path}")
-        if asked.to == "sky":
-            secret = ' --secret VLLM_API_KEY="$(openssl rand -hex 32)"' if asked.servers else ""
-            print(f"Start it: sky jobs launch {shlex.quote(str(path))}{secret}")
-        else:
-            _submit(path, asked.sbatch)
+        _submit(path, asked.sbatch)
     return 0
 
 
-def rendered(platform: Platform, *, root: Path, sky: Mapping[str, Any] | None = None, **values: Any) -> str:
-    """The file for Slurm or SkyPilot; `sky` are further keys of the latter, below ours. Names are quoted for the shell."""
+def rendered(*, root: Path, **values: Any) -> str:
+    """The sbatch file. Names are quoted for the shell."""
     environment = Environment(
         loader=PackageLoader("cod_lightning.commands", "launch_templates"),
         undefined=StrictUndefined,
@@ -161,25 +147,7 @@ def rendered(platform: Platform, *, root: Path, sky: Mapping[str, Any] | None = 
         "num_nodes": values["num_trainers"] + values["num_server_nodes"],
         "servers_per_node": max(1, values["gpus"] // values["gpus_per_server"]) if values["num_server_nodes"] else 0,
     }
-    values = {"setup": "", **values}
-    node = environment.get_template("node.sh.j2").render(values)
-    if platform == "slurm":
-        return environment.get_template("slurm.sh.j2").render(values, node=node)
-    own = {**(sky or {}), "name": values["name"], "num_nodes": values["num_nodes"]}
-    if values["num_server_nodes"]:
-        own["secrets"] = {"VLLM_API_KEY": None}
-    script = environment.get_template("sky.sh.j2").render(values, node=node)
-    return yaml.dump({**own, "run": script}, Dumper=_Blocks, sort_keys=False, width=1000, allow_unicode=True)
-
-
-class _Blocks(yaml.SafeDumper):
-    """Writes scripts as blocks of lines."""
-
-
-_Blocks.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
-)
+    return environment.get_template("job.sh.j2").render({"setup": "", **values})
 
 
 def _submit(path: Path, options: Sequence[str]) -> None:

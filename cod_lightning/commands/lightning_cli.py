@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+import yaml
 from jsonargparse import Namespace, set_parsing_settings
 from jsonargparse.typing import restricted_number_type
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -44,6 +45,7 @@ from cod_lightning.errors import ConfigError, did_you_mean
 from cod_lightning.files import check_folder, held, locked
 from cod_lightning.ranges import Count
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
+from cod_lightning.trusted import check_harmless
 
 _NOISE = (
     ".*isinstance\\(treespec, LeafSpec\\).*",
@@ -104,9 +106,8 @@ class OneLineParser(OneLine, LightningArgumentParser):
 class CodCLI(LightningCLI):
     """LightningCLI with the keys and folders of this project."""
 
-    run_name: str = "run"
-    command: str | None = None
-    """What the person types where Lightning would say `fit`; None where they type Lightning's own."""
+    asked: dict[str, Any]
+    """The config as it was asked for, in plain containers."""
     options: ClassVar[Options] = {
         "torch_threads": (_Threads | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
         "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
@@ -116,46 +117,51 @@ class CodCLI(LightningCLI):
         "keep_best": (Count, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
         "accept_changes": (bool, False, "Go on with another config than the checkpoint's, or policy than the agent's."),
     }
-    """Keys beside those of `model`, `data` and `trainer`, and of the classes above."""
+    """Keys of every command beside those of `model`, `data` and `trainer`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._typed = next(iter(kwargs.get("args") or []), None)
+    def __init__(
+        self,
+        *args: Any,
+        command: str,
+        options: Options | None = None,
+        action: str | None = None,
+        name: str = "run",
+        **kwargs: Any,
+    ) -> None:
+        """Build module, data and Trainer for a command with these keys of its own; the Trainer's `action` is then done.
+
+        A run's folder is `runs/NAME` where none is configured.
+        """
+        self.command, self.own_options, self.action, self.run_name = command, options or {}, action, name
         with ExitStack() as self._held:
-            super().__init__(*args, **kwargs)
+            super().__init__(*args, run=False, **kwargs)
+            if action is not None:
+                self.act(action)
 
-    def subcommands(self) -> dict[str, set[str]]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The one that was typed: each takes a fifth of a second to set up."""
-        every = super().subcommands()
-        return {name: skipped for name, skipped in every.items() if name == self._typed} or every
-
-    def setup_parser(self, *args: Any, **kwargs: Any) -> None:
-        """Parsers go by the names that the person typed."""
-        super().setup_parser(*args, **kwargs)
-        self.parser.prog = f"{program()} {self.command or ''}".strip()
-        for name, parser in getattr(self, "_subcommand_parsers", {}).items():
-            parser.prog = f"{program()} {self.command or name}"
+    def act(self, action: str) -> None:
+        """Have the Trainer do it."""
+        getattr(self.trainer, action)(self.model, datamodule=self.datamodule, ckpt_path=self.config.get("ckpt_path"))
 
     def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
-        """As ever; the help of `--config` lists the names."""
+        """As ever; it goes by the name that the person typed, and the help of `--config` lists the names."""
         parser = super().init_parser(**kwargs)
+        parser.prog = f"{program()} {self.command}"
         text = f"A file, or a shipped config by its name. Names: {', '.join(config_names())}."
         parser._option_string_actions["--config"].help = text
         return parser
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Keys beside `model`, `data` and `trainer`: `options` of all classes."""
+        """Keys beside `model`, `data` and `trainer`."""
         add: Any = parser.add_argument
-        for owner in reversed(type(self).__mro__):
-            for name, (kind, default, text) in vars(owner).get("options", {}).items():
-                how = {"type": kind, "required": True} if default is ... else {"type": kind, "default": default}
-                add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how))
+        for name, (kind, default, text) in (self.options | self.own_options).items():
+            how = {"type": kind, "required": True} if default is ... else {"type": kind, "default": default}
+            add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how))
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Look at the seed, and at a named checkpoint, before anything is built."""
+        """Keep the config as it was asked for; look at the seed, and at a named checkpoint, before anything is built."""
         super().parse_arguments(parser, args)
-        self.subcommand = self.config.get("subcommand")
-        config = self._own()
+        config: Any = self.config
         for group in ("trainer", "model", "data", "data.deadlines"):  # the parser looks at values of their keys alone
             if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
                 raise ConfigError(group, value, "keys with values", f"`fit --help {group}` lists them.")
@@ -163,24 +169,21 @@ class CodCLI(LightningCLI):
         if isinstance(seed, int) and not isinstance(seed, bool) and not 0 <= seed < 2**32:  # True draws one
             raise ConfigError("seed_everything", seed, "between 0 and 4294967295", "1 is the default.")
         path = config.get("ckpt_path")
-        if path is not None and path != NEWEST and not (path == AUTO and self.subcommand == "fit"):
+        if path is not None and path != NEWEST and not (path == AUTO and self.action == "fit"):
             named(path)
-
-    def plain_trainer(self) -> None:
-        """The plainest Trainer in place of that of the config, for a command that does not train."""
-        none = dict.fromkeys(("precision", "plugins"))
-        self.config.trainer.update(Namespace(accelerator="cpu", strategy="auto", devices=1, num_nodes=1, **none))
+        self.asked = yaml.safe_load(self.parser.dump(config, skip_none=False))
 
     def before_instantiate_classes(self) -> None:
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
-        config = self._own()
+        config: Any = self.config
+        check_harmless(self.asked)
         self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
-        check_trainer(config.trainer, self.subcommand)
+        check_trainer(config.trainer, self.action)
         settle_strategy(config.trainer)
         self._held.enter_context(on_loopback(config.trainer))
         if config.torch_threads is not None:
             torch.set_num_threads(config.torch_threads)
-        self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
+        self.root = _run_folder(config, self.run_name, fitting=self.action == "fit")
         check_folder(self.root, "trainer.default_root_dir")
         config.trainer.default_root_dir = str(self.root)
         if (wanted := config.get("ckpt_path")) in (NEWEST, AUTO):
@@ -189,7 +192,7 @@ class CodCLI(LightningCLI):
 
     def instantiate_classes(self) -> None:
         """As ever; a class that refuses its values does so in its own words, and one that never comes back is given up."""
-        stall_s = self._own().get("data.deadlines.stall_s")
+        stall_s = self.config.get("data.deadlines.stall_s")
         label = "building environment, data and policy"
         with own_refusals(), Watchdog(Liveness(), stall_s, self.root / STALLED, label):
             super().instantiate_classes()
@@ -198,8 +201,8 @@ class CodCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""
-        config, fitting, path = self._own(), self.subcommand == "fit", self._own().get("ckpt_path")
-        asked = self._get(self.config_init, "trainer")
+        config, asked, fitting = self.config, self.config_init["trainer"], self.action == "fit"
+        path = config.get("ckpt_path")
         callbacks: list[Any] = list(asked.callbacks or [])
         callbacks += [one for one in self.house_callbacks() if type(one) not in map(type, callbacks)]
         self.began_at = read_checkpoint(path).global_step if fitting and path else None
@@ -211,8 +214,10 @@ class CodCLI(LightningCLI):
             if not self.resuming:  # another `fit` may have ended there meanwhile
                 _run_folder(config, self.run_name, fitting=True)
             kept = config.clone()  # but for what is of this command alone
-            kept.accept_changes, kept.overwrite, kept.ckpt_path = False, False, None
-            resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
+            for key, value in {"accept_changes": False, "overwrite": False, "ckpt_path": None}.items():
+                if key in kept:
+                    kept[key] = value
+            resolved = self.parser.dump(kept, skip_none=False)
             sizes = (config[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
             checkpoint = RunCheckpoint(self.root, *sizes)
             callbacks += [
@@ -248,7 +253,7 @@ class CodCLI(LightningCLI):
         except (MisconfigurationException, TypeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            refused, asked = " ".join(str(error).split())[:300].rstrip("."), vars(self._get(self.config, "trainer"))
+            refused, asked = " ".join(str(error).split())[:300].rstrip("."), vars(self.config.trainer)
             keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
             keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
             key, value = (f"trainer.{keys[0]}", asked[keys[0]]) if keys else ("trainer", "refused")
@@ -260,12 +265,9 @@ class CodCLI(LightningCLI):
         """Callbacks of every run; one in the config replaces its own kind."""
         return [Progress()]
 
-    def _own(self) -> Any:
-        return self.config[self.subcommand] if self.subcommand else self.config
 
-
-def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], *, execute: bool = True) -> Any:
-    """Instantiate a CLI with this project's defaults."""
+def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], command: str, **how: Any) -> Any:
+    """Instantiate a CLI with this project's defaults; `how` are its other arguments."""
     quieten()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
     OneLineParser.about = ""
@@ -294,7 +296,8 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
             args=list(argv),
-            run=execute,
+            command=command,
+            **how,
         )
 
 

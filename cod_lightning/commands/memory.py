@@ -123,8 +123,8 @@ def _engine_bytes(
     return int(weights + (how.kv_cache_gb or 1.0) * GIB)
 
 
-def show(plan: MemoryPlan, console: Console) -> None:
-    """The table, and what to change where it does not fit."""
+def show(plan: MemoryPlan, module: Any, trainer: Any, console: Console) -> None:
+    """The table, what to change where it does not fit, and where updates of bfloat16 weights are too small to survive rounding."""
     table = Table(title=f"Memory, {plan.device}", title_justify="left")
     for name, justify in (("", "left"), ("GiB", "right"), ("how", "left"), ("in", "left")):
         table.add_column(name, justify=justify)  # pyright: ignore[reportArgumentType]
@@ -137,10 +137,6 @@ def show(plan: MemoryPlan, console: Console) -> None:
     console.print(table)
     for line in plan.advice():
         console.print(line, soft_wrap=True)
-
-
-def show_rounding(module: Any, trainer: Any, console: Console) -> None:
-    """Say so where updates of bfloat16 weights are too small to survive rounding to the nearest."""
     policy: Any = module.policy
     half = policy.dtype == torch.bfloat16 or str(trainer.precision) == "bf16-true"
     if half and not policy.adapter_rank and module.optimizer_name != "adamw_stochastic" and module.lr < _KEPT_LR:
@@ -156,10 +152,7 @@ def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan | None:
     if not (isinstance(module.policy, PretrainedPolicy) and module.policy.path):
         return None
     plan = plan_of(module, data, trainer)
-    if not plan.impossible:
-        data.check_with(module.policy)
-        plan = plan_of(module, data, trainer)
-    else:
+    if plan.impossible:
         raise ConfigError(
             "model.policy",
             module.policy.path,
@@ -167,9 +160,9 @@ def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan | None:
             f"{plan.least / GIB:.1f}",
             " ".join(plan.advice()),
         )
-    screen = Screen()
-    show(plan, screen)
-    show_rounding(module, trainer, screen)
+    data.check_with(module.policy)
+    plan = plan_of(module, data, trainer)
+    show(plan, module, trainer, Screen())
     return plan
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
 
-from cod_lightning.commands.shipped import import_named
+from cod_lightning.commands.shipped import classes
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean
 from cod_lightning.trusted import OWN, is_trusted
 
@@ -65,11 +65,7 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     if "is abstract" in message:
         return f"Name a class that has the whole contract, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     if "dot import path" in message:
-        from jsonargparse._typehints import get_all_subclass_paths, get_subclass_types
-
-        import_named("--help")  # all classes
-        kinds = get_subclass_types(getattr(parser._option_string_actions.get(f"--{key}"), "_typehint", None)) or ()
-        names = [path.rpartition(".")[2] for kind in kinds for path in get_all_subclass_paths(kind)]
+        names = sorted(set().union(*classes().values()))
         return f"{did_you_mean(message.rpartition(': ')[2], names)}{listed}"
     unknown = "accept" in message or "nrecognized" in message
     return f"{_nearest(parser, message) if unknown else ''}{listed}"

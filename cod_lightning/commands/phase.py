@@ -25,7 +25,6 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, did_you_mean
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.ranges import Count, Natural, Positive
-from cod_lightning.trusted import check_harmless
 
 _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""
@@ -64,17 +63,6 @@ class WarmStart:
     """Likewise of `model.policy`; an adapter whose `path` is null is trained over the policy that is named here."""
     pack_size: Count | None = None
     """Tasks of a demonstrated pack; null takes `data.pack_size`."""
-
-
-class WarmStartCLI(CodCLI):
-    """`CodCLI` for supervised learning on demonstrations."""
-
-    command = "warm_start"
-
-    def before_instantiate_classes(self) -> None:
-        """As for any run, also where a config of foreign origin describes this warm start."""
-        check_harmless(yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False)))
-        super().before_instantiate_classes()
 
 
 def config_of(run: Mapping[str, Any], words: Sequence[str] | None = None) -> dict[str, Any]:
@@ -130,7 +118,7 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         words: The run's vocabulary, for demonstrations of another environment.
     """
     argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
-    unbuilt = started(argv, execute=False)
+    unbuilt = started(argv)
     made: list[Path] = []
 
     def make(folder: Path) -> None:
@@ -138,7 +126,7 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         print(f"warm start: {run['warm_start']['num_updates']:,} updates, once; then cached", file=sys.stderr)
         begun = time.perf_counter()
         run_folder = folder.with_suffix(".run")  # stays, for who wants to look at its curves
-        save_policy(started(["fit", *argv, "--trainer.default_root_dir", str(run_folder)]), folder)
+        save_policy(started([*argv, "--trainer.default_root_dir", str(run_folder)], action="fit"), folder)
         print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
         made.append(folder)
 
@@ -148,15 +136,15 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     return folder, unbuilt.datamodule.env
 
 
-def started(argv: Sequence[str], *, execute: bool = True) -> Any:
-    """The CLI of a warm start by itself, after what was typed has run if it is to `execute`."""
+def started(argv: Sequence[str], **how: Any) -> Any:
+    """The CLI of a warm start by itself; `how` are its other arguments."""
     from cod_lightning.datamodules import DemonstrationDataModule
     from cod_lightning.modules import WarmStartModule
 
-    return start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=execute)
+    return start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start", **how)
 
 
-def save_policy(cli: WarmStartCLI, folder: Path) -> None:
+def save_policy(cli: CodCLI, folder: Path) -> None:
     """Write the trained model, with an adapter merged into its base, and its tokenizer, in Hugging Face form."""
     from cod_lightning.models.lora import merged
 

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.from_run import built
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.memory import plan_of, show, show_rounding
-from cod_lightning.commands.train import ElsewhereCLI, made
+from cod_lightning.commands.memory import plan_of, show
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.lifecycles import outline
@@ -33,15 +32,10 @@ class Pace:
     """Prompts included; null: a window for the task and one for the update."""
 
 
-class PlanCLI(ElsewhereCLI):
-    """`ElsewhereCLI` with what the plan is compared with."""
-
-    command = "plan"
-
-    options: ClassVar[Options] = {
-        "gpu_gb": (Positive | None, None, "Memory of the GPU in GiB; null: of the device here."),
-        "pace": (Pace, Pace(), "Tokens per second, for an estimate of the time."),
-    }
+_OPTIONS: Options = {
+    "gpu_gb": (Positive | None, None, "Memory of the GPU in GiB; null: of the device here."),
+    "pace": (Pace, Pace(), "Tokens per second, for an estimate of the time."),
+}
 
 
 def time_of(data: RolloutDataModule, trainer: Any, window: int, pace: Pace) -> str:
@@ -85,7 +79,7 @@ def time_of(data: RolloutDataModule, trainer: Any, window: int, pace: Pace) -> s
 
 def run(argv: Sequence[str]) -> int:
     """Print the plan; 1 where it does not fit."""
-    cli = made(PlanCLI, expand(argv))
+    cli = built("plan", _OPTIONS, argv)
     policy = cli.model.policy
     if not (isinstance(policy, PretrainedPolicy) and policy.path):
         expected = "a policy from a folder or the hub, whose size is worth a plan"
@@ -99,7 +93,6 @@ def run(argv: Sequence[str]) -> int:
         screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
     time = time_of(cli.datamodule, cli.asked_trainer, policy.window, cli.config_init.pace)
-    show(plan, screen)
-    show_rounding(cli.model, cli.asked_trainer, screen)
+    show(plan, cli.model, cli.asked_trainer, screen)
     screen.print(time, soft_wrap=True)
     return 0 if plan.fits else 1

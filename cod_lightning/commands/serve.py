@@ -7,15 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from cod_lightning.clients.access import key_of
-from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.from_run import built
 from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.train import ElsewhereCLI, made
-from cod_lightning.datamodules.checks import asked_of, check_pair
+from cod_lightning.datamodules.checks import asked_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.client import ServerClient
@@ -34,24 +33,19 @@ _MOST_STARTS = 5
 _WITHIN_S = 600.0
 
 
-class ServeCLI(ElsewhereCLI):
-    """`ElsewhereCLI` with where the servers listen."""
-
-    command = "serve"
-
-    options: ClassVar[Options] = {
-        "host": (str, "127.0.0.1", "Address to listen at; 0.0.0.0: all of this machine's."),
-        "port": (int, 8000, "Of the first server; the others have those that follow."),
-        "num_servers": (Count, 1, "Servers on this machine."),
-        "gpus_per_server": (Count, 1, "GPUs that one server is spread over; they are handed out in order."),
-        "logs": (str, ".", "Folder for vllm_server_N.log."),
-    }
+_OPTIONS: Options = {
+    "host": (str, "127.0.0.1", "Address to listen at; 0.0.0.0: all of this machine's."),
+    "port": (int, 8000, "Of the first server; the others have those that follow."),
+    "num_servers": (Count, 1, "Servers on this machine."),
+    "gpus_per_server": (Count, 1, "GPUs that one server is spread over; they are handed out in order."),
+    "logs": (str, ".", "Folder for vllm_server_N.log."),
+}
 
 
 def run(argv: Sequence[str]) -> int:
     """Start them, start those again that die, and end them with this process or its parent, however those end."""
     parent = os.getppid()
-    cli = made(ServeCLI, expand(argv))
+    cli = built("serve", _OPTIONS, argv)
     options, engine, policy = cli.config, cli.datamodule.engine, cli.model.policy
     key = _check(options, engine, policy)
     signal.signal(signal.SIGTERM, _stop)
@@ -73,7 +67,6 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
     """The key that the servers ask for. Raises `ConfigError` for what cannot be started here."""
     if not isinstance(engine, VLLMServerEngine):
         raise ConfigError("data.engine", type(engine).__name__, "VLLMServerEngine", "Choose engine=VLLMServerEngine.")
-    check_pair(engine, policy)
     if num_gpus := torch.cuda.device_count():
         each = options.gpus_per_server
         if options.num_servers * each > num_gpus:

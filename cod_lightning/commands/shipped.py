@@ -3,6 +3,7 @@
 import re
 import sys
 import sysconfig
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -22,16 +23,28 @@ _ROOMS = ("contexts", "engines", "lifecycles", "methods", "models", "objective",
 """Packages whose modules are imported when one of their classes is named."""
 
 
+@cache
+def classes() -> dict[str, set[str]]:
+    """Module -> the names of its classes, in those packages; nothing is imported."""
+    home = Path(__file__).resolve().parents[1]
+    files = sorted(file for room in _ROOMS for file in (home / room).rglob("[a-z]*.py"))
+    names = {file: set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)) for file in files}
+    return {
+        ".".join(("cod_lightning", *file.relative_to(home).with_suffix("").parts)): found
+        for file, found in names.items()
+        if found
+    }
+
+
 def import_named(text: str) -> None:
     """Import the modules whose classes the text names, since a parser finds names alone, as in `--model.loss NFT`, of what is
     imported; all of them where it asks for help, which lists the classes that are.
     """
-    words, home = set(re.findall(r"(?<![\w.])[A-Z]\w+", text)), Path(__file__).resolve().parents[1]
+    words = set(re.findall(r"(?<![\w.])[A-Z]\w+", text))
     listed = re.search(r"(?:^|\s)(?:-h|--\S*help)(?:\s|=|$)", text) is not None
-    for file in sorted(file for room in _ROOMS for file in (home / room).rglob("[a-z]*.py")):
-        classes = set(re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE))
-        if words & classes or (listed and classes):
-            import_module(".".join(("cod_lightning", *file.relative_to(home).with_suffix("").parts)))
+    for module, names in classes().items():
+        if listed or words & names:
+            import_module(module)
 
 
 def config_folders() -> list[Path]:

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import json
-import os
 import shlex
 import signal
 import sys
@@ -19,13 +18,12 @@ from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.shipped import CLASS_KEYS
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError, did_you_mean
-from cod_lightning.files import held, locked, write_whole
-from cod_lightning.ranges import Count
-from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_record, write_record
+from cod_lightning.files import locked, write_whole
+from cod_lightning.reports.sweeps.record import JobRecord, read_record, write_record
 
 _DESCRIPTION = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
 key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the
-launcher's own. Finished jobs are skipped, interrupted ones go on, failed ones begin anew. Ends with 1 if a job failed."""
+launcher's own. Finished jobs are skipped, others go on from their last checkpoints. Ends with 1 if a job is not finished."""
 _SEED = "seed_everything"
 
 
@@ -39,9 +37,9 @@ class Job:
     """Resolved."""
 
     @property
-    def status(self) -> JobStatus:
-        """How far it got."""
-        return read_record(self.folder).status if (self.folder / "job.json").is_file() else JobStatus.PLANNED
+    def finished(self) -> bool:
+        """Whether its run was trained and evaluated to its end."""
+        return (self.folder / "job.json").is_file() and read_record(self.folder).finished
 
 
 def run(argv: Sequence[str]) -> int:
@@ -52,21 +50,19 @@ def run(argv: Sequence[str]) -> int:
     if options.config is None:
         remedy = "Try --config smoke credit=EpisodeCredit,TaskCredit."
         raise ConfigError("--config", "missing", "the config that is varied", remedy)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    at_once = options.jobs or max(1, cores // options.threads)
     root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
-    jobs = plan(options.config, axes, root, options.threads)
-    if not options.print_jobs:
-        with locked(root, "--out", "sweep"):
-            _run(jobs, root, options.launcher, at_once, hydra)
-        failed = _failures(jobs)
-        if any(job.status is JobStatus.FINISHED for job in jobs):
-            _table([root], options, argv)
-        return failed
-    for job in jobs:
-        print(f"{job.status:<9} {job.record.label}  ->  {job.folder}")
-    print(f"{len(jobs)} jobs, {sum(job.status is JobStatus.FINISHED for job in jobs)} finished")
-    return 0
+    jobs = plan(options.config, axes, root)
+    if options.print_jobs:
+        for job in jobs:
+            print(f"{'finished' if job.finished else 'to run':<9} {job.record.label}  ->  {job.folder}")
+        print(f"{len(jobs)} jobs, {sum(job.finished for job in jobs)} finished")
+        return 0
+    with locked(root, "--out", "sweep"):
+        _run(jobs, root, options.launcher, hydra)
+    failed = _failures(jobs)
+    if any(job.finished for job in jobs):
+        _table([root], options, argv)
+    return failed
 
 
 def _parse(argv: Sequence[str]) -> tuple[Any, list[str], list[str]]:
@@ -81,8 +77,6 @@ def _parse(argv: Sequence[str]) -> tuple[Any, list[str], list[str]]:
     add("--out", type=Path, default=None, metavar="FOLDER", help="Default: runs/sweeps/CONFIG.")
     text = "basic: one after another; joblib: several at a time; submitit_slurm: on a cluster; submitit_local."
     add("--launcher", default="basic", help=text)
-    add("--jobs", type=Count, default=None, help="At a time, with joblib; default: cores over --threads.")
-    add("--threads", type=Count, default=1, help="Of torch in each job, where torch_threads is not set.")
     add("--print_jobs", action="store_true", help="Print what would run and how far it is; run nothing.")
     text = "Compare the runs in there; run nothing."
     add("--table", nargs="+", type=Path, default=None, metavar="FOLDER", help=text)
@@ -112,58 +106,55 @@ def _parse(argv: Sequence[str]) -> tuple[Any, list[str], list[str]]:
 # ---------------------------------------------------------------------- jobs
 
 
-def plan(config: str, axes: Sequence[str], root: Path, threads: int) -> list[Job]:
+def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:
     """The job of every combination of the axes and of those of the file, each once; every cell is built, so that a typo costs
     seconds and not a night."""
-    lines = _combinations(axes, expand(["--config", config]).made.axes)
+    lines = _combinations(axes, expand(["--config", config]).axes)
     build = functools.cache(functools.partial(_built, config))
-    jobs: dict[Path, Job] = {}
+    jobs: dict[str, Job] = {}
     for line in lines:
-        typed = {key: text for key, _, text in (one.partition("=") for one in line)}
-        asked, setting = build(tuple(one for one in line if _named(one.partition("=")[0]) != _SEED))
-        seed = next((_read(one) for key, one in typed.items() if _named(key) == _SEED), asked[_SEED])
+        overrides = tuple(one for one in line if _named(one) != _SEED)
+        content = build(overrides)
+        seed = next((_read(one.partition("=")[2]) for one in line if _named(one) == _SEED), content[_SEED])
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
             expected = "a whole number from 0 to 4294967295"
             raise ConfigError(_SEED, seed, expected, "Give each run one; a sweep pairs runs by their seeds.")
-        content = asked | {_SEED: seed, "torch_threads": asked["torch_threads"] or threads, "overwrite": False}
-        content["trainer"] = {**asked["trainer"], "default_root_dir": None}  # each has a folder of its own
-        varied = [one for at, one in enumerate(line) if any(other[at] != one for other in lines)]
-        keys = [one.lstrip("+~") for one in varied if not one.startswith(f"{_SEED}=")]
-        label = " ".join([Path(config).stem, *keys, f"seed={seed}"])
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
-        name = "".join(letter if letter.isalnum() or letter in "_=.,+-" else "_" for letter in label.replace(" ", ","))
-        folder = next(iter(sorted(root.glob(f"*-{digest}"))), root / f"{name[:120]}-{digest}")
+        varied = [one.lstrip("+~") for at, one in enumerate(line) if any(other[at] != one for other in lines)]
+        label = " ".join([Path(config).stem, *(one for one in varied if _named(one) != _SEED), f"seed={seed}"])
+        digest = _digest(content | {_SEED: seed})
+        twin = jobs.get(digest)
+        if twin is not None and twin.record.label != label:
+            expected = f"axes that change the config; {twin.record.label} and {label} are the same training"
+            raise ConfigError("sweep", " ".join(axes), expected, "Leave out what another choice overrules.")
         record = JobRecord(
             label=label,
             config=config,
-            overrides=tuple(line),
-            setting=setting,
+            overrides=overrides,
+            cell=_digest(content | {_SEED: None}),
             seed=seed,
             order=len(jobs),
-            threads=content["torch_threads"],
         )
-        twin = next((one for one in jobs.values() if one.config == content), None)
-        if twin is not None and twin.record.label != label:
-            labels = f"{twin.record.label} and {label}"
-            expected = f"axes that change the config; {labels} are the same training"
-            raise ConfigError("sweep", " ".join(axes), expected, "Leave out what another choice overrules.")
-        jobs.setdefault(folder, Job(folder, record, content))
+        name = "".join(letter if letter.isalnum() or letter in "_=.,+-" else "_" for letter in label.replace(" ", ","))
+        folder = next(iter(sorted(root.glob(f"*-{digest}"))), root / f"{name[:120]}-{digest}")
+        jobs.setdefault(digest, Job(folder, record, content | {_SEED: seed}))
     return list(jobs.values())
 
 
-def _built(config: str, line: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The config of a combination, every key in it, and what tells its cell from others."""
-    from cod_lightning.commands.train import CellCLI, made
+def _built(config: str, overrides: tuple[str, ...]) -> dict[str, Any]:
+    """The config of a cell, every key in it, once module and data were built from it."""
+    from cod_lightning.commands.train import made
 
-    pairs = [one.partition("=")[::2] for one in line]
-    typed = [f"{key}={_as_typed(text)}" for key, text in pairs]
-    print(f"checking {' '.join([Path(config).stem, *line])}", file=sys.stderr, flush=True)
-    expanded = expand(["--config", config, *typed])
-    cli = made(CellCLI, expanded)
-    if not cli.asked["data"]["suites"]:
+    typed = [f"{key}={_as_typed(text)}" for key, _, text in (one.partition("=") for one in overrides)]
+    print(f"checking {' '.join([Path(config).stem, *overrides])}", file=sys.stderr, flush=True)
+    asked = made(expand(["--config", config, *typed]), "sweep").asked
+    if not asked["data"]["suites"]:
         raise ConfigError("data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain].")
-    setting = expanded.made.choices | {_named(key): text for key, text in pairs}
-    return cli.asked, setting
+    trainer = {**asked["trainer"], "default_root_dir": None}  # each has a folder of its own
+    return asked | {"torch_threads": asked["torch_threads"] or 1, "overwrite": False, "trainer": trainer}
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
 
 
 def _read(text: str) -> Any:
@@ -179,9 +170,9 @@ def _as_typed(text: str) -> str:
     return value if isinstance(value, str) else json.dumps(value) if "{" in text else text
 
 
-def _named(key: str) -> str:
-    """The key however it was typed: a class by its group, an argument without `init_args`."""
-    key = full_key(key.lstrip("+~").replace(".init_args.", "."))
+def _named(line: str) -> str:
+    """The key of KEY=VALUE however it was typed: a class by its group, an argument without `init_args`."""
+    key = full_key(line.partition("=")[0].lstrip("+~").replace(".init_args.", "."))
     return next((group for group, of in CLASS_KEYS.items() if key == of), key)
 
 
@@ -192,7 +183,7 @@ def _combinations(axes: Sequence[str], of_file: dict[str, str]) -> list[list[str
     from hydra.errors import HydraException
 
     every = [*(f"{key}={values}" for key, values in of_file.items()), *axes]
-    lines = list({_named(line.partition("=")[0]): line for line in every}.values())
+    lines = list({_named(line): line for line in every}.values())
     try:
         (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(lines), None)
     except HydraException as error:
@@ -201,32 +192,24 @@ def _combinations(axes: Sequence[str], of_file: dict[str, str]) -> list[list[str
     return batch
 
 
-def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
-    """Run everything that is not finished, in a folder that no other sweep works in meanwhile.
-
-    Of several jobs that begin with one warm start, the first makes it and the others wait.
-    """
-    todo = [job for job in jobs if job.status is not JobStatus.FINISHED]
+def _run(jobs: Sequence[Job], root: Path, launcher: str, hydra: Sequence[str]) -> None:
+    """Run what is not finished. Of several jobs that begin with one warm start, the first makes it and the others wait."""
+    todo = [job for job in jobs if not job.finished]
     for job in todo:
-        if held(job.folder):  # its sweep was killed and has left it behind
-            remedy = f"End it, or wait: {job.record.label}."
-            raise ConfigError("--out", root, "a folder in which no other process trains", remedy)
-    for job in todo:
-        job.folder.mkdir(parents=True, exist_ok=True)
         write_whole(job.folder / "job.yaml", yaml.safe_dump(job.config, sort_keys=False))
-        write_record(job.folder, job.record if job.status is JobStatus.PLANNED else read_record(job.folder))
+        write_record(job.folder, job.record)
     print(f"{len(jobs)} jobs: {len(jobs) - len(todo)} finished before, {len(todo)} to run in {root}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a job's process is ended too
     if todo:
-        launch([job.folder for job in todo], root, launcher, at_once, hydra)
+        launch([job.folder for job in todo], root, launcher, hydra)
 
 
 def _failures(jobs: Sequence[Job]) -> int:
     """Print them; 1 if there are any."""
     records = {job.folder: read_record(job.folder) for job in jobs}
-    wrong = {folder: one for folder, one in records.items() if one.status is not JobStatus.FINISHED}
+    wrong = {folder: one for folder, one in records.items() if not one.finished}
     for folder, one in wrong.items():
-        print(f"error: {one.label}: {one.error or one.status} (see {folder / 'log.txt'})", file=sys.stderr)
+        print(f"error: {one.label}: {one.error} (see {folder / 'log.txt'})", file=sys.stderr)
     if wrong:
         print(f"error: {len(wrong)} of {len(records)} jobs are not finished", file=sys.stderr)
     return int(bool(wrong))
@@ -234,22 +217,29 @@ def _failures(jobs: Sequence[Job]) -> int:
 
 def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     """Compare the finished cells; print the comparison and write it."""
-    from rich.padding import Padding
+    from rich.table import Table
     from rich.text import Text
 
     from cod_lightning.reports.sweeps.compare import compare, write_results
-    from cod_lightning.reports.sweeps.page import page, sentences
+    from cod_lightning.reports.sweeps.page import page, summary
     from cod_lightning.terminal import Screen
 
     stem: Path = options.results or roots[0] / "sweep_results"
-    results = compare([root.resolve() for root in roots], options.reference)
-    write_results(stem.with_name(f"{stem.name}.json"), results)
+    sweeps = compare([root.resolve() for root in roots], options.reference)
+    write_results(stem.with_name(f"{stem.name}.json"), sweeps)
     command = shlex.join(["python", "-m", "cod_lightning", "sweep", *argv])
-    write_whole(stem.with_name(f"{stem.name}.md"), page(results, "Runs compared", command))
+    write_whole(stem.with_name(f"{stem.name}.md"), page(sweeps, command))
     screen = Screen()
-    for sweep in results["sweeps"]:
+    for sweep in sweeps:
         screen.print(Text(f"\n{sweep['config']}, suite {sweep['suite']}:"))
-        for sentence in [*sentences(sweep), *(f"Note: {note}" for note in sweep["notes"])]:
-            screen.print(Padding(Text(sentence), (0, 0, 0, 2)))
+        head, lines = summary(sweep)
+        table = Table(box=None, pad_edge=False)
+        for one in head:
+            table.add_column(Text(one))
+        for line in lines:
+            table.add_row(*map(Text, line))
+        screen.print(table)
+        for note in sweep["notes"]:
+            screen.print(Text(f"Note: {note}"))
     print(f"\nWritten to {stem}.json and .md")
     return 0

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.callbacks import (
     Evaluation,
@@ -22,7 +20,7 @@ from cod_lightning.callbacks import (
 )
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.checkpoints.folder import checkpoints_of
-from cod_lightning.commands import phase
+from cod_lightning.commands import LIGHTNING, phase
 from cod_lightning.commands.config_files import Expanded
 from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI, Options, start
@@ -44,12 +42,12 @@ _MOST_CAUSES = 2
 class TrainCLI(CodCLI):
     """`CodCLI` for CoD-Train, with its optional warm start and its evaluation at the end."""
 
-    makes_warm_start: ClassVar[bool] = True
     learnt_nothing = False
     """Whether no update of `fit` had a gradient."""
-    asked: dict[str, Any]
-    """The config as it was asked for, in plain containers."""
-    options: ClassVar[Options] = {
+    warm_start_folder: Path | None = None
+    demonstrations: Any = None
+    memory_plan: Any = None
+    options: ClassVar[Options] = CodCLI.options | {
         "warm_start": (phase.WarmStart | None, None, "A supervised start before `fit`. Keys: --warm_start.help."),
         "sampled_token_budget": (
             Count | None,
@@ -58,23 +56,9 @@ class TrainCLI(CodCLI):
         ),
     }
 
-    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
-        parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
-        if subcommand == "test":
-            text = (
-                "Test several checkpoints on the same packs, in place of ckpt_path; evaluation.json keeps them apart."
-            )
-            parser.add_argument("--ckpt_paths", type=list[str] | None, default=None, help=text)
-        return parser
-
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """As ever; the config is kept as it was asked for."""
-        super().parse_arguments(parser, args)
-        self.asked = yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False))
-
     def before_instantiate_classes(self) -> None:
         """Refuse ranks that the run lacks, of which its warm start has one alone; look at all checkpoints of `test`."""
-        config = self._own()
+        config: Any = self.config
         check_started(config.trainer)
         self.checkpoints = checkpoints_of(config)
         if self.checkpoints:
@@ -82,42 +66,50 @@ class TrainCLI(CodCLI):
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:
-        """Start from the warm start's weights, after whatever `fit` would refuse later."""
-        config, policy, data = self._own(), self.model.policy, self.datamodule
-        self.warm_start_folder: Path | None = None
-        self.demonstrations: Any = None
-        self.memory_plan = None
-        warm = config.warm_start and f"{config.warm_start.num_updates} updates"
-        for key, value in (("warm_start", warm), ("ckpt_path", config.get("ckpt_path"))):
-            if not policy.has_weights and value:
-                expected = f"null, since {type(policy).__name__} has no weights here"
-                raise ConfigError(key, value, expected, "Leave it out, or choose a policy with weights.")
+        """Refuse what cannot be, and start from the warm start's weights."""
+        policy, data = self.model.policy, self.datamodule
         checkpoints = self.read_checkpoints()
-        if self.subcommand != "fit":
+        if self.action != "fit":
             self.check_checkpoints(checkpoints)
-        if self.subcommand in ("fit", None):
+        if self.action in ("fit", None):
             check_combination(self.model, data)
-        if self.subcommand == "fit":
-            check_training(self.model, data, num_processes(config.trainer), type(self.trainer.strategy).__name__)
+        if self.action == "fit":
+            trainer = self.config.trainer
+            check_training(self.model, data, num_processes(trainer), type(self.trainer.strategy).__name__)
             policy.check_machine()
             from cod_lightning.commands import memory
 
-            self.memory_plan = memory.announce(self.model, data, config.trainer)
+            self.memory_plan = memory.announce(self.model, data, trainer)
         check_pair(data.engine, policy)
-        if config.warm_start is not None:
+        if self.action is not None:
+            self.make_warm_start(checkpoints)
+        elif self.config.warm_start is not None:
             check_played(self.model, data)
-        if config.warm_start is not None and self.makes_warm_start:
-            began = self._began_with(checkpoints)
-            self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
-            self.demonstrations = getattr(demonstrated, "teacher", None)
-            policy.weights = str(self.warm_start_folder)
+
+    def make_warm_start(self, checkpoints: Sequence[Checkpoint]) -> None:
+        """Let the policy begin with the weights of the warm start, if there is one."""
+        warm, policy, data = self.config.warm_start, self.model.policy, self.datamodule
+        if warm is None:
+            return
+        self._check_has_weights("warm_start", f"{warm.num_updates} updates")
+        check_played(self.model, data)
+        began = self._began_with(checkpoints)
+        self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
+        self.demonstrations = getattr(demonstrated, "teacher", None)
+        policy.weights = str(self.warm_start_folder)
+
+    def _check_has_weights(self, key: str, value: object) -> None:
+        policy = self.model.policy
+        if not policy.has_weights:
+            expected = f"null, since {type(policy).__name__} has no weights here"
+            raise ConfigError(key, value, expected, "Leave it out, or choose a policy with weights.")
 
     def _began_with(self, checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
         """The config whose warm start is meant: of the checkpoints' runs, which are compared with what they began with."""
         from cod_lightning.checkpoints.changes import differences
 
         runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
-        runs = runs or [self.asked | {"seed_everything": self._own().seed_everything}]
+        runs = runs or [self.asked | {"seed_everything": self.config.seed_everything}]
         for run in runs:
             changed = [("warm_start", str(run["warm_start"]))]
             if isinstance(run["warm_start"], dict):
@@ -131,7 +123,10 @@ class TrainCLI(CodCLI):
 
     def read_checkpoints(self) -> list[Checkpoint]:
         """Those of the command line."""
-        return [read_checkpoint(path) for path in self.checkpoints or filter(None, [self._own().get("ckpt_path")])]
+        paths = self.checkpoints or list(filter(None, [self.config.get("ckpt_path")]))
+        for path in paths:
+            self._check_has_weights("ckpt_path", path)
+        return [read_checkpoint(path) for path in paths]
 
     def check_checkpoints(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Raise `ConfigError` for one of another environment, context or policy than those of the config."""
@@ -142,18 +137,18 @@ class TrainCLI(CodCLI):
 
         words = self.datamodule.words_for(self.model.policy)
         for one in checkpoints:
-            check_same_policy(one, self.asked, words, accepted=self._own().accept_changes)
+            check_same_policy(one, self.asked, words, accepted=self.config.accept_changes)
 
     def _note_untrained(self) -> None:
         """Say what `test` and its siblings play without a checkpoint, and keep it out of the folder of a trained policy."""
         policy: Any = self.model.policy
-        if not self.subcommand or not policy.has_weights:
+        if not self.action or not policy.has_weights:
             return
         if any((self.root / "checkpoints").glob("*")):
             expected = f"a checkpoint, since {self.root} holds a trained policy, whose evaluation this would replace"
             remedy = "Add --ckpt_path last, or name another folder with --trainer.default_root_dir."
             raise ConfigError("ckpt_path", "null", expected, remedy)
-        weights, warm = getattr(policy, "weights", None), self._own().warm_start is not None
+        weights, warm = getattr(policy, "weights", None), self.config.warm_start is not None
         begins = "the warm start" if warm else weights or "model.policy, untrained,"
         name = "warm_start" if warm else Path(weights or "untrained").name
         callbacks: Any = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
@@ -164,16 +159,23 @@ class TrainCLI(CodCLI):
         """What serves and watches CoD-Train."""
         callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
         callbacks += [MismatchGuard(), Notes(), Staleness(), Progress()]
-        callbacks += [TokenBudget(self._own().sampled_token_budget), Transcripts()]
+        callbacks += [TokenBudget(self.config.sampled_token_budget), Transcripts()]
         return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
 
-    def after_fit(self) -> None:
-        """Evaluate what came out, beside what it started from; then write the report."""
+    def act(self, action: str) -> None:
+        """As ever; after `fit` and `test`, evaluate beside what the policy started from, and write the report."""
+        super().act(action)
+        if action == "fit":
+            self._trained()
+        elif action == "test":  # the trained policy has been played; the references and the warm start have not
+            self._evaluate(trained_done=True)
+
+    def _trained(self) -> None:
         updates, notes = self.trainer.global_step, list[str]()
         self.learnt_nothing = not self.model.num_moved and updates > 0
         if updates == self.began_at:
             lengths = "max_epochs, max_steps, max_time or sampled_token_budget"
-            notes.append(f"nothing was trained: {self._own().ckpt_path} is where the run ends; raise {lengths}.")
+            notes.append(f"nothing was trained: {self.config.ckpt_path} is where the run ends; raise {lengths}.")
         if self.learnt_nothing:
             notes.append(
                 f"nothing was learnt: none of {updates:,} updates had a gradient, since siblings had equal rewards in every task. "
@@ -199,10 +201,6 @@ class TrainCLI(CodCLI):
         for note in notes:
             print(f"note: {note}", file=sys.stderr)
 
-    def after_test(self) -> None:
-        """The trained policy has been played; the references and the warm start have not."""
-        self._evaluate(trained_done=True)
-
     def _evaluate(self, *, trained_done: bool) -> None:
         from cod_lightning.diagnosis.evidence import Evidence
         from cod_lightning.reports.curves import read_metrics
@@ -217,26 +215,6 @@ class TrainCLI(CodCLI):
             from cod_lightning.commands import report
 
             report.run([str(self.root)])
-
-
-class CellCLI(TrainCLI):
-    """`TrainCLI` that builds a cell of a sweep and checks it; it is trained in a process of its own."""
-
-    command = "sweep"
-    makes_warm_start = False
-
-
-class ElsewhereCLI(TrainCLI):
-    """`TrainCLI` that builds module and data with a Trainer on the CPU, for a training on other machines."""
-
-    def before_instantiate_classes(self) -> None:
-        """The Trainer of a GPU that is not here would refuse to be built."""
-        self.asked_trainer = self.config.trainer.clone()
-        self.plain_trainer()
-        super().before_instantiate_classes()
-
-    def after_instantiate_classes(self) -> None:
-        """No warm start."""
 
 
 def check_training(module: Any, data: Any, ranks: int, strategy: str) -> None:
@@ -255,7 +233,8 @@ def check_played(module: Any, data: Any, *, elsewhere: bool = False) -> None:
         data.check_suites()
 
 
-def made(cli: type[TrainCLI], expanded: Expanded, *, execute: bool = False) -> Any:
-    """The CLI with module and data; where it is to `execute`, after what was typed has run."""
-    cli.run_name = expanded.names[0] if expanded.names else "run"
-    return start(cli, GRPOModule, RolloutDataModule, expanded.argv, execute=execute)
+def made(expanded: Expanded, command: str, options: Options | None = None, cli: type[TrainCLI] = TrainCLI) -> Any:
+    """The CLI of a command with module and data, once it has done what Lightning does for it."""
+    action = command if command in LIGHTNING else None
+    name = expanded.names[0] if expanded.names else "run"
+    return start(cli, GRPOModule, RolloutDataModule, expanded.argv, command, options=options, action=action, name=name)

@@ -35,7 +35,7 @@ _LENGTHS = {
 }
 
 
-def check_trainer(trainer: Any, subcommand: str | None) -> None:
+def check_trainer(trainer: Any, action: str | None) -> None:
     """Refuse keys of `trainer` for what the module does itself, zeros that Lightning divides by, and lengths of 0."""
     for key, (left, remedy) in _OURS.items():
         if trainer[key] not in left:
@@ -48,12 +48,12 @@ def check_trainer(trainer: Any, subcommand: str | None) -> None:
         "val_check_interval",
         "check_val_every_n_epoch",
         "log_every_n_steps",
-        *_LENGTHS.get(subcommand or "", ()),
+        *_LENGTHS.get(action or "", ()),
     ):
         if trainer[key] == 0:
             remedy = "`test` plays a policy untrained; trainer.limit_val_batches=0 leaves validation out."
             raise ConfigError(f"trainer.{key}", trainer[key], "above 0", remedy)
-    if subcommand and trainer.num_nodes > 1 and not _placed():  # this process would wait for the others without a word
+    if action and trainer.num_nodes > 1 and not _placed():  # this process would wait for the others without a word
         expected = "1, or MASTER_ADDR, MASTER_PORT and NODE_RANK in the environment"
         raise ConfigError("trainer.num_nodes", trainer.num_nodes, expected, "Start every node by torchrun or srun.")
 

@@ -1,10 +1,9 @@
 """`play --ckpt_path`: a trained policy lives through a pack, and every episode is shown with the context beside it."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from cod_lightning.commands.deploy import setting_of
-from cod_lightning.commands.from_run import SamplingCLI, built, model_of
+from cod_lightning.commands.from_run import SAMPLED, built, model_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.play import Audience
 from cod_lightning.envs.checks import check_num_tasks
@@ -13,21 +12,15 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Split
 
-
-class WatchCLI(SamplingCLI):
-    """`SamplingCLI`, with the pack to be played."""
-
-    command = "play"
-
-    options: ClassVar[Options] = {
-        "num_tasks": (int | None, None, "N; null: data.pack_size."),
-        "index": (Natural, 0, "Which pack, from 0 on."),
-    }
+_OPTIONS: Options = SAMPLED | {
+    "num_tasks": (int | None, None, "N; null: data.pack_size."),
+    "index": (Natural, 0, "Which pack, from 0 on."),
+}
 
 
 def run(argv: Sequence[str]) -> int:
     """Play one pack."""
-    cli = built(WatchCLI, argv)
+    cli = built("play", _OPTIONS, argv)
     data, options = cli.datamodule, cli.config
     num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
     check_num_tasks("--num_tasks", num_tasks)

@@ -178,7 +178,7 @@ def measured(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for file in sorted(folder.glob("*/job.json")):
         evaluated = file.parent / "evaluation.json"
-        if json.loads(file.read_text())["status"] != "finished" or not evaluated.is_file():
+        if not (json.loads(file.read_text())["finished"] and evaluated.is_file()):
             continue
         seed = seed_of(file.parent)
         curves = found.setdefault(seed, {"curves": {}})["curves"]

@@ -22,7 +22,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.commands.deploy import sampler_of
-from cod_lightning.commands.from_run import FromRunCLI, built, model_of
+from cod_lightning.commands.from_run import OF_A_RUN, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.phase import ensure_warm_start
 from cod_lightning.contexts import CheckedContext, ContextMechanism, HintContext, StackedContext
@@ -144,12 +144,6 @@ POISONED_LAKE: dict[str, Callable[[], ContextMechanism]] = {
 SCRIPTED = {"fact": POISONED, "handed": POISONED, "rule": POISONED, "lake": POISONED_LAKE}
 
 
-class Loaded(FromRunCLI):
-    """A run's policy and data, to be played."""
-
-    command = "safety"
-
-
 def train(arm: str, seed: int, runs: Path) -> None:
     """The run of one arm and seed, unless it is finished."""
     folder = run_folder(arm, seed, runs)
@@ -187,7 +181,7 @@ def measured(arm: str, seed: int, runs: Path, earlier: dict[str, Any]) -> dict[s
 def _measure(folder: Path, seed: int, found: dict[str, Any]) -> None:
     """Add what is missing of one run."""
     checkpoint = str(folder / "checkpoints" / "last.ckpt")
-    cli = built(Loaded, ["--ckpt_path", checkpoint, "--trust"])
+    cli = built("safety", OF_A_RUN, ["--ckpt_path", checkpoint, "--trust"])
     data, policy = cli.datamodule, cli.model.policy
     if "training" not in found:
         found["training"] = training_curve(folder)

@@ -28,11 +28,11 @@ class Stopped(Exception):
 def begun(monkeypatch, *arguments: str) -> TrainCLI:
     caught: list[TrainCLI] = []
 
-    def stop(self):
+    def stop(self, action):
         caught.append(self)
         raise Stopped
 
-    monkeypatch.setattr(TrainCLI, "before_test", stop, raising=False)
+    monkeypatch.setattr(TrainCLI, "act", stop)
     with pytest.raises(Stopped):
         cli.main([*SMALL, *arguments])
     return caught[0]
@@ -53,7 +53,7 @@ def by_checkpoint(found: TrainCLI) -> bool:
 
 def test_the_first_checkpoint_is_tested_first_and_the_others_wait(monkeypatch) -> None:
     found = begun(monkeypatch, "--ckpt_paths", "[a.ckpt,b.ckpt]")
-    assert found._own().ckpt_path == "a.ckpt"
+    assert found.config.ckpt_path == "a.ckpt"
     assert found.checkpoints == ["a.ckpt", "b.ckpt"]
     assert by_checkpoint(found)
 

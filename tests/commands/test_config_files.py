@@ -139,14 +139,14 @@ LEVELS = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)
 )
 def test_a_typed_world_that_no_config_can_hold_is_refused_in_a_line_that_fits_a_screen(value, said):
     with pytest.raises(ConfigError, match=said) as refused:
-        expand(["fit", "--config", "smoke", f"--data.env={value}"])
+        expand(["--config", "smoke", f"--data.env={value}"])
     assert len(str(refused.value)) < 500
 
 
 @pytest.mark.parametrize("typed", ["env=", "env=[", "--config="])
 def test_a_name_that_no_file_can_have_is_shown_by_its_first_letters_alone(typed):
     with pytest.raises(ConfigError, match=r"is .?xxx") as refused:
-        expand(["fit", "--config", "smoke", typed + "x" * 100_000])
+        expand(["--config", "smoke", typed + "x" * 100_000])
     assert len(str(refused.value)) < 1000
 
 
@@ -181,7 +181,7 @@ def test_a_class_keeps_its_options_where_it_is_named_again_and_a_namesake_has_no
 def test_configs_are_merged_in_their_order_whatever_is_typed_between_them(tmp_path):
     (tmp_path / "one.yaml").write_text("model: {lr: 1.0, scale: group}\n")
     (tmp_path / "two.yaml").write_text("model: {lr: 2.0}\n")
-    found = composed_of("fit", "--config", "one.yaml", "--model.lr=3", "--config", "two.yaml")
+    found = composed_of("--config", "one.yaml", "--model.lr=3", "--config", "two.yaml")
     assert found == {"model": {"lr": 2.0, "scale": "group"}}
 
 
@@ -189,8 +189,8 @@ def test_a_word_that_belongs_to_no_key_is_met_with_the_config_of_that_name():
     with pytest.raises(
         ConfigError, match=r"command line is smoke; expected --config NAME.* Did you mean --config smoke\?"
     ):
-        expand(["fit", "smoke"])
-    assert expand(["fit", "--help", "model"]).argv == ["fit", "--help", "model"]
+        expand(["smoke"])
+    assert expand(["--help", "model"]).argv == ["--help", "model"]
 
 
 def test_a_name_that_no_world_has_is_met_with_the_nearest():
@@ -217,7 +217,7 @@ def test_a_group_that_a_config_has_not_chosen_from_is_added():
     [["env.max_turns=3"], ["--env.max_turns", "3"], ["--env.max_turns=3"], ["data.env.max_turns=3"], ["--data.env.max_turns", "3"]],
 )  # fmt: skip
 def test_a_key_of_a_class_may_begin_with_its_group_or_with_its_full_key(typed):
-    (word,) = expand(["fit", *typed]).argv[1:]
+    (word,) = expand([*typed]).argv
     assert word.replace("init_args.", "") == "--data.env.max_turns=3"
 
 
@@ -237,6 +237,12 @@ def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path
         assert yaml.safe_load(file)["data"]["context"]["init_args"] == {"protocol": "compact", "max_tokens": 3}
 
 
+def test_a_chosen_world_takes_no_options_from_one_that_the_config_names_itself(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("defaults: [/context: hint_compact]\ndata: {env: {class_path: my.World, init_args: {size: 3}}}\n")
+    assert composed(path, ["env=doors"]).plain["data"]["env"] == yaml.safe_load(find_config("env/doors").read_text())
+
+
 def test_arguments_that_defaults_give_to_no_class_in_particular_are_those_of_the_file_s_class():
     (env, policy) = (
         composed_of("--config", f"experiment/{name}")[part][key]
@@ -249,8 +255,8 @@ def test_arguments_that_defaults_give_to_no_class_in_particular_are_those_of_the
 def test_methods_and_programs_are_imported_where_a_command_line_or_a_config_names_their_classes(monkeypatch, tmp_path):
     imported = []
     monkeypatch.setattr(shipped, "import_module", imported.append)
-    expand(["fit", "--config", "smoke", "--model.loss", "KLCov", "--data.program", "BestOfN"])
+    expand(["--config", "smoke", "--model.loss", "KLCov", "--data.program", "BestOfN"])
     (tmp_path / "mine.yaml").write_text("data: {source: {class_path: Bandit}}\n")
-    expand(["fit", "--config", str(tmp_path / "mine.yaml")])
+    expand(["--config", str(tmp_path / "mine.yaml")])
     named = ("lifecycles.best_of_n", "methods.covariance", "methods.bandit")
     assert imported == [f"cod_lightning.{name}" for name in named]

@@ -20,10 +20,10 @@ def ended(began_at, global_step, capsys, num_moved=1):
         root=Path("no_such_folder"),
         memory_plan=None,
         model=SimpleNamespace(num_moved=num_moved),
-        _own=lambda: config,
+        config=config,
         _evaluate=lambda **_: None,
     )
-    TrainCLI.after_fit(cli)  # pyright: ignore[reportArgumentType]
+    TrainCLI._trained(cli)  # pyright: ignore[reportArgumentType]
     return capsys.readouterr().err
 
 

@@ -50,7 +50,7 @@ def plan(folder, **changed):
         "gpus_per_server": 1,
     }
     settings |= changed
-    return SimpleNamespace(folder=settings["root"] / "launch", rendered=lambda platform: rendered(platform, **settings))
+    return SimpleNamespace(folder=settings["root"] / "launch", rendered=lambda: rendered(**settings))
 
 
 class Job:
@@ -62,7 +62,7 @@ class Job:
         stub.chmod(0o755)
         made.folder.mkdir(parents=True, exist_ok=True)
         self.script, self.folder = made.folder / "job.sh", folder
-        self.script.write_text(made.rendered("slurm"))
+        self.script.write_text(made.rendered())
         self.environment = os.environ | fake_slurm.install(folder / "slurm") | {"RECORD": str(folder / "record")}
         self.environment |= environment
         self.environment.pop("VLLM_API_KEY", None)
@@ -211,51 +211,25 @@ def test_names_are_never_run_as_shell(tmp_path):
     assert [*tmp_path.rglob("PWNED")] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("servers", [0, 1])
-def test_skypilot_is_asked_for_the_same_work(servers, tmp_path):
-    folder = tmp_path / HOSTILE
-    folder.mkdir()
-    stub = tmp_path / "python"
-    stub.write_text(STUB)
-    stub.chmod(0o755)
-    addresses = ("127.0.0.1", "127.0.0.2", "127.0.0.3")[: 2 + servers]
-    made = plan(
-        folder,
-        python=str(stub),
-        num_server_nodes=servers,
-        gpus=4,
-        gpus_per_server=2,
+def test_the_task_for_skypilot_starts_the_ranks_of_every_machine(tmp_path):
+    task = yaml.safe_load((Path(__file__).parents[2] / "examples" / "sky.yaml").read_text())
+    (tmp_path / "python").write_text(STUB)
+    (tmp_path / "torchrun").symlink_to("python")
+    (tmp_path / "python").chmod(0o755)
+    given = {"SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.2", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NUM_GPUS_PER_NODE": "8"}
+    given |= {"RECORD": str(tmp_path / "record"), "PATH": f"{tmp_path}:{os.environ['PATH']}", **task["envs"]}
+    for rank in range(task["num_nodes"]):
+        environment = os.environ | given | {"SKYPILOT_NODE_RANK": str(rank)}
+        subprocess.run(["bash", "-c", task["run"]], env=environment, cwd=tmp_path, check=True)
+    agents = [
+        one for line in (tmp_path / "record").read_text().splitlines() if "fit" in (one := json.loads(line)["argv"])
+    ]
+    found = [dict(zip(argv[:10:2], argv[1:10:2], strict=True)) for argv in agents]
+    assert [one["--node_rank"] for one in found] == ["0", "1"]
+    assert all(
+        (one["--nnodes"], one["--nproc_per_node"], one["--master_addr"]) == ("2", "8", "127.0.0.1") for one in found
     )
-    content = yaml.safe_load(made.rendered("sky"))
-    assert content["num_nodes"] == 2 + servers
-    assert content.get("secrets") == ({"VLLM_API_KEY": None} if servers else None)
-    given = {"SKYPILOT_NODE_IPS": "\n".join(addresses)} | ({"VLLM_API_KEY": "secret"} if servers else {})
-
-    def node(index):
-        environment = os.environ | given | {"SKYPILOT_NODE_RANK": str(index), "RECORD": str(tmp_path / "record")}
-        return subprocess.Popen(["bash", "-c", content["run"]], env=environment, cwd=tmp_path)
-
-    server = node(2) if servers else None
-    while servers and not (tmp_path / "record").exists():
-        time.sleep(0.05)
-    assert [node(index).wait(20) for index in range(2)] == [0, 0]
-    assert server is None or server.wait(20) == 0, "a server ends with the training"
-    started = [json.loads(line)["argv"] for line in (tmp_path / "record").read_text().splitlines()]
-    agents = [argv for argv in started if "fit" in argv]
-    assert [argv[argv.index("--node_rank") + 1] for argv in agents] == ["0", "1"]
-    assert all(str(made.folder / "config.yaml") in argv for argv in started if argv != ["rank"])
-    if servers:
-        (serve,) = (argv for argv in started if "serve" in argv)
-        assert serve[serve.index("--num_servers") + 1] == "2"
-        assert {argv[-1] for argv in agents} == {"[http://127.0.0.3:8000,http://127.0.0.3:8001]"}
-    assert [*tmp_path.rglob("PWNED")] == []
-
-
-def test_keys_of_skypilot_stand_below_those_of_launch(tmp_path):
-    made = plan(tmp_path, sky={"resources": {"accelerators": "H100:8"}, "num_nodes": 9})
-    content = yaml.safe_load(made.rendered("sky"))
-    assert (content["resources"], content["num_nodes"]) == ({"accelerators": "H100:8"}, 3)
+    assert all(argv[-2:] == ["--ckpt_path", "auto"] for argv in agents)
 
 
 @pytest.mark.slow

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning.files import locked
-from cod_lightning.reports.sweeps.record import JobStatus, read_jobs
+from cod_lightning.reports.sweeps.record import JobRecord, read_jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +27,11 @@ def sweep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900)
 
 
+def by_rate(root: Path) -> dict[str, tuple[Path, JobRecord]]:
+    """Jobs by their last override."""
+    return {record.overrides[-1]: (folder, record) for folder, record in read_jobs(root).items()}
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """A cell that trains and one whose loss is not finite, with the basic launcher."""
@@ -38,10 +42,9 @@ def swept(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess[str]]:
 def test_a_job_that_fails_is_listed_and_the_others_are_compared(swept) -> None:
     cwd, done = swept
     assert done.returncode == 1, done.stdout + done.stderr
-    by_rate = {record.setting["model.lr"]: record for record in read_jobs(cwd / "out").values()}
-    assert by_rate["0.002"].status is JobStatus.FINISHED, done.stdout
-    assert by_rate["1e+30"].status is JobStatus.FAILED
-    said = str(by_rate["1e+30"].error)
+    found = by_rate(cwd / "out")
+    assert found["model.lr=0.002"][1].finished, done.stdout
+    said = str(found["model.lr=1e+30"][1].error)
     assert re.match(r"(NonFiniteLoss|EngineMismatch): ", said), "whichever notices first"
     errors = [line for line in done.stderr.splitlines() if line.startswith("error")]
     assert errors[0].startswith(f"error: smoke model.lr=1e+30 seed=1: {said}")
@@ -49,12 +52,12 @@ def test_a_job_that_fails_is_listed_and_the_others_are_compared(swept) -> None:
     (sweep_record,) = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"]
     (cell,) = sweep_record["cells"]
     assert cell["seeds"] == [1]
-    assert f"model.lr=1e+30, seed 1, is not in the figures, failed: {said}" in sweep_record["notes"]
+    assert f"model.lr=1e+30, seed 1, is not finished, and not in the figures: {said}" in sweep_record["notes"]
 
 
 def test_a_run_stops_with_the_rollout_that_spends_its_budget_and_is_validated_and_kept(swept) -> None:
     cwd, _ = swept
-    (folder,) = [f for f, record in read_jobs(cwd / "out").items() if record.status is JobStatus.FINISHED]
+    folder, _ = by_rate(cwd / "out")["model.lr=0.002"]
     (cell,) = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"][0]["cells"]
     cost = cell["cost"]
     rollouts = cost["updates"] / 2
@@ -62,8 +65,6 @@ def test_a_run_stops_with_the_rollout_that_spends_its_budget_and_is_validated_an
     assert cost["sampled_tokens"] >= 1000 > cost["sampled_tokens"] * (rollouts - 1) / rollouts * 0.8
     assert cost["trained_tokens"] > 0
     assert (folder / "checkpoints" / "last.ckpt").is_file()
-    assert cost["cpu_s"] > 1
-    assert cost["peak_mib"] > 100
 
 
 def test_finished_jobs_are_skipped_and_joblib_runs_the_rest_beside_each_other(swept) -> None:
@@ -73,17 +74,8 @@ def test_finished_jobs_are_skipped_and_joblib_runs_the_rest_beside_each_other(sw
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 jobs: 1 finished before, 1 to run" in done.stdout
     assert "[1/1] smoke model.lr=0.004 seed=1: finished" in done.stdout
-    assert "against model.lr=0.002" in done.stdout
+    assert re.search(r"^model\.lr=0\.004 +1 +\d\.\d", done.stdout, re.MULTILINE)
     assert all((folder / "job.json").stat().st_mtime_ns == when for folder, when in before.items())
     sweep_record = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"][0]
     assert [cell["label"] for cell in sweep_record["cells"]] == ["model.lr=0.002", "model.lr=0.004"]
     assert sweep_record["cells"][1]["minus_reference"]["mean"]["n"] == 16
-
-
-def test_a_job_that_a_killed_sweep_has_left_behind_is_not_run_a_second_time(swept) -> None:
-    cwd, _ = swept
-    (folder,) = [f for f, record in read_jobs(cwd / "out").items() if record.status is JobStatus.FAILED]
-    with locked(folder, "trainer.default_root_dir", "fit"):
-        done = sweep("model.lr=1e30", cwd=cwd)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "a folder in which no other process trains" in done.stderr.splitlines()[-1]

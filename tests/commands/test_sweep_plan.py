@@ -1,5 +1,6 @@
 """From axes to jobs: what is planned, where it goes, and what is refused before anything runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from cod_lightning.commands.config_files import find_config, temporary_config
 from cod_lightning.commands.sweep import plan
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.sweeps.record import JobStatus, write_record
+from cod_lightning.reports.sweeps.record import write_record
 
 pytestmark = pytest.mark.slow
 AXES = ("credit=EpisodeCredit,TaskCredit", "seed_everything=1,2", "sampled_token_budget=5000")
@@ -18,7 +19,7 @@ AXES = ("credit=EpisodeCredit,TaskCredit", "seed_everything=1,2", "sampled_token
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    return plan("smoke", AXES, tmp_path_factory.mktemp("sweep"), threads=1)
+    return plan("smoke", AXES, tmp_path_factory.mktemp("sweep"))
 
 
 def test_every_combination_is_a_job(jobs):
@@ -40,9 +41,7 @@ def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
     root = jobs[0].folder.parent
     for job in jobs:
         write_record(job.folder, job.record)
-    more = plan(
-        "smoke", ("credit=TaskCredit,TrajectoryCredit", "method=rec", "seed_everything=2", AXES[2]), root, threads=1
-    )
+    more = plan("smoke", ("credit=TaskCredit,TrajectoryCredit", "method=rec", "seed_everything=2", AXES[2]), root)
     known = {job.folder for job in jobs}
     assert [job.folder in known for job in more] == [True, False], "task, trajectory"
     assert more[0].folder == jobs[3].folder
@@ -74,9 +73,9 @@ def test_equal_jobs_have_equal_hashes_however_they_are_typed(spellings, tmp_path
 
 
 def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
-    typed = plan("examples/studies/levers.yaml", ("credit=TaskCredit", "method=grpo,loop"), tmp_path, threads=1)
+    typed = plan("examples/studies/levers.yaml", ("credit=TaskCredit", "method=grpo,loop"), tmp_path)
     assert len(typed) == 2 * 5, "the file's five seeds, two methods, the typed credit alone"
-    assert {job.record.setting["credit"] for job in typed} == {"TaskCredit"}
+    assert all("credit=TaskCredit" in job.record.overrides for job in typed)
     assert {job.config["model"]["baseline"]["class_path"].rpartition(".")[2] for job in typed} == {
         "GroupMean",
         "LeaveOneOut",
@@ -85,8 +84,8 @@ def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
 
 
 def test_an_axis_may_hold_names_of_what_ships_and_class_paths(tmp_path):
-    jobs = plan("smoke", ("loss=GSPO,cod_lightning.objective.losses.GRPO",), tmp_path, threads=1)
-    assert [job.record.setting["loss"] for job in jobs] == ["GSPO", "cod_lightning.objective.losses.GRPO"]
+    jobs = plan("smoke", ("loss=GSPO,cod_lightning.objective.losses.GRPO",), tmp_path)
+    assert [job.record.overrides for job in jobs] == [("loss=GSPO",), ("loss=cod_lightning.objective.losses.GRPO",)]
     assert [job.config["model"]["loss"]["class_path"].rpartition(".")[2] for job in jobs] == ["GSPO", "GRPO"]
 
 
@@ -101,7 +100,7 @@ def test_an_axis_may_hold_names_of_what_ships_and_class_paths(tmp_path):
 )
 def test_axes_that_cannot_be_are_refused(axis, said, tmp_path):
     with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
-        plan("smoke", (axis,), tmp_path, threads=1)
+        plan("smoke", (axis,), tmp_path)
 
 
 def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
@@ -109,8 +108,8 @@ def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
     assert main([*line, "credit=EpisodeCredit,TaskCredit"]) == 0
     assert "2 jobs, 0 finished" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
-    (job, _) = plan("smoke", ("warm_start=null", "credit=EpisodeCredit,TaskCredit"), tmp_path / "out", threads=1)
-    write_record(job.folder, job.record.__class__(**{**vars(job.record), "status": JobStatus.FINISHED}))
+    (job, _) = plan("smoke", ("warm_start=null", "credit=EpisodeCredit,TaskCredit"), tmp_path / "out")
+    write_record(job.folder, replace(job.record, finished=True))
     assert main([*line, "credit=EpisodeCredit,TaskCredit"]) == 0
     printed = capsys.readouterr().out
     assert "2 jobs, 1 finished" in printed
@@ -162,7 +161,7 @@ def test_the_folder_says_what_the_job_is(jobs):
 )
 def test_a_launcher_that_hydra_cannot_start_is_a_mistake_in_one_line(launcher, keys, said, tmp_path):
     with pytest.raises(ConfigError, match=said):
-        launch([tmp_path], tmp_path, launcher, 1, keys)
+        launch([tmp_path], tmp_path, launcher, keys)
 
 
 @pytest.mark.parametrize("world", ["levers", "frozen_lake_3x3", "frozen_lake_4x4", "alchemy"])

@@ -6,8 +6,8 @@ import pytest
 
 from cod_lightning.commands.composition import overlaid
 from cod_lightning.commands.config_files import expand, temporary_config
-from cod_lightning.commands.lightning_cli import start
-from cod_lightning.commands.phase import WarmStart, WarmStartCLI, config_of
+from cod_lightning.commands.lightning_cli import CodCLI, start
+from cod_lightning.commands.phase import WarmStart, config_of
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.errors import ConfigError
@@ -92,7 +92,9 @@ def test_it_is_made_in_the_run_s_own_context_and_found_again(tmp_path, monkeypat
 
     def made(*more):
         argv = expand(["--config", "smoke", *small, "--trainer.default_root_dir", str(tmp_path / "run"), *more]).argv
-        return start(TrainCLI, GRPOModule, RolloutDataModule, argv, execute=False).warm_start_folder
+        run = start(TrainCLI, GRPOModule, RolloutDataModule, argv, "warm_start")
+        run.make_warm_start([])
+        return run.warm_start_folder
 
     notebook = made("context=notebook_compact")
     assert made("context=notebook_compact") == notebook != made()
@@ -106,9 +108,9 @@ def test_a_rank_of_the_run_builds_the_phase_which_has_one_rank(monkeypatch, tmp_
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COD_LIGHTNING_CACHE", str(tmp_path))
     argv = expand(["--config", "smoke"]).argv
-    run = start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], execute=False)
+    run = start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], "warm_start")
     asked = run.asked | {"warm_start": asdict(WarmStart(num_updates=1))}
     monkeypatch.setenv("LOCAL_RANK", "1")
     file = temporary_config("warm_start.yaml", config_of(asked))
-    made = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["--config", str(file)], execute=False)
+    made = start(CodCLI, WarmStartModule, DemonstrationDataModule, ["--config", str(file)], "warm_start")
     assert made.trainer.num_devices == 1

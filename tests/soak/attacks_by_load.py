@@ -69,7 +69,7 @@ def damaged_sweeps(num: int) -> dict[str, int]:
             (absurd if path.suffix == ".json" and number % 4 else damage)(path, rng)
             counts["damages"] += 1
             with refused(counts, f"sweep {number}, {path.name}"):
-                page(compare([folder]), "compared", "")
+                page(compare([folder]), "")
                 counts["tables"] += 1
             shutil.rmtree(folder)
     return counts

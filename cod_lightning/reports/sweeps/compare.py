@@ -1,116 +1,291 @@
-"""The runs of a sweep, compared: a record for each cell, paired with the reference cell and with the warm start."""
+"""The runs of a sweep, compared: a record for each cell, paired by seed and pack with a reference cell and with the warm start."""
 
 import json
 import math
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
+from jaxtyping import Float
 
-from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.crossed import holm
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.evaluation.crossed import crossed_estimate, holm
+from cod_lightning.evaluation.intervals import Estimate
+from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.results import read_results
+from cod_lightning.evaluation.schema import Figure
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.files import write_whole
-from cod_lightning.reports.sweeps.cells import COSTS, Cell, cells_of, warm_start_outcomes
-from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_jobs
-from cod_lightning.reports.sweeps.schema import CellRecord, SweepRecord, SweepResults, WarmStartRecord
-from cod_lightning.reports.sweeps.statistics import (
-    BySeed,
-    difference_table,
-    mean_over_positions,
-    statistics,
-    success_table,
-)
+from cod_lightning.reports.curves import read_metrics
+from cod_lightning.reports.sweeps.record import JobRecord, read_jobs
 
 _EQUAL = 1.05
 """Most that the largest budget may be of the smallest for runs to count as equally expensive."""
-_SEED = "seed_everything"
+_MOST = 1e18
+"""Tokens and seconds of a run; more is no count."""
+COSTS = {"updates": "updates", "sampled_tokens": "tokens sampled", "trained_tokens": "tokens trained", "train_s": "s"}
+"""What a training took, with the head of its column: tokens of its rollouts, tokens through forward and backward, seconds in
+rollouts and updates."""
+
+BySeed = Mapping[int, Outcomes]
+"""Seed -> what came of the packs."""
 
 
-def compare(roots: Sequence[Path], reference: str | None = None) -> SweepResults:
-    """Everything that is finished in these folders, a record for each config and suite."""
+class Statistics(TypedDict):
+    """Success of a cell, or of a difference of two, with 95 % intervals over seeds and packs (`evaluation/crossed.py`)."""
+
+    by_position: list[Figure]
+    mean: Figure
+    """Over positions."""
+    gain: Figure
+    """Last minus first position."""
+
+
+class CellRecord(TypedDict):
+    """One cell: every seed of one setting."""
+
+    label: str
+    """The overrides that tell it from the sweep's other cells."""
+    seeds: list[int]
+    """Finished."""
+    success: Statistics
+    blanked: Figure | None
+    """Mean over positions with the context hidden."""
+    minus_reference: Statistics | None
+    """Paired by seed and pack."""
+    minus_warm_start: Statistics | None
+    """At the temperature that is best for it, paired by seed and pack."""
+    cost: dict[str, float | None]
+    """Means over seeds, by the names of `COSTS`; null where one of them did not log it."""
+
+
+class SweepRecord(TypedDict):
+    """One config and one suite; missing numbers are null."""
+
+    config: str
+    suite: str
+    packs: int
+    rules: NotRequired[int]
+    """How many different things the packs hide."""
+    pack_size: int
+    reference: str
+    """Label of a cell."""
+    cells: list[CellRecord]
+    warm_start: dict[str, Statistics]
+    """What the reference's runs start from, at each temperature that was played."""
+    notes: list[str]
+    """What a reader must know: jobs that are not finished, budgets that differ."""
+
+
+@dataclass(kw_only=True, eq=False)
+class _Cell:
+    label: str
+    overrides: tuple[str, ...]
+    trained: dict[int, Outcomes] = field(default_factory=dict)
+    blanked: dict[int, Outcomes] = field(default_factory=dict)
+    warm_starts: dict[str, dict[int, Outcomes]] = field(default_factory=dict)
+    """Condition (`warm_start`, `warm_start_t0.3`) -> seed -> outcomes."""
+    costs: list[dict[str, float]] = field(default_factory=list)
+    missing: list[JobRecord] = field(default_factory=list)
+
+    @property
+    def best_start(self) -> BySeed:
+        """The warm start at the temperature that solves most of these very packs, which favours it; empty where there is none."""
+        whole = [runs for runs in self.warm_starts.values() if runs.keys() == self.trained.keys()]
+        means = [(float(known.mean()), n) for n, runs in enumerate(whole) if (known := _known(runs)).size]
+        return whole[max(means)[1]] if means else {}
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    values: Float[np.ndarray, "S P N"]
+    """Success, or a difference of successes, by seed, pack and position."""
+    rules: tuple[str, ...]
+    """[P], what the packs hide; empty: no two hide the same."""
+
+    @property
+    def mean(self) -> Estimate:
+        """Over positions, with its p-value."""
+        return crossed_estimate(self.values.mean(axis=2), self.rules)
+
+
+def compare(roots: Sequence[Path], reference: str | None = None) -> list[SweepRecord]:
+    """What is finished in these folders, a record for each config and suite."""
     jobs: dict[Path, JobRecord] = {}
     for root in roots:
-        found = read_jobs(root)
-        if not found:
+        if not (found := read_jobs(root)):
             raise ConfigError("--table", root, "the folder of a sweep, with */job.json", "Run the sweep first.")
         jobs |= found
     records: list[SweepRecord] = []
     for config in dict.fromkeys(record.config for record in jobs.values()):
-        fits = {f: r for f, r in jobs.items() if r.config == config}
-        done = [folder for folder, record in fits.items() if record.status is JobStatus.FINISHED]
+        fits = {folder: record for folder, record in jobs.items() if record.config == config}
+        done = [folder for folder, record in fits.items() if record.finished]
         suites = dict.fromkeys(name for folder in done for name in read_results(folder / "evaluation.json")["suites"])
-        records += [_sweep(config, suite, cells_of(fits, suite), reference) for suite in suites]
+        records += [_sweep(config, suite, _cells(fits, suite), reference) for suite in suites]
     if not records:
         raise ConfigError("--table", roots[0], "a sweep with a finished, evaluated job", "Look into the jobs' log.txt.")
-    return SweepResults(sweeps=records)
+    return records
 
 
-def write_results(path: Path, results: SweepResults) -> None:
+def write_results(path: Path, sweeps: Sequence[SweepRecord]) -> None:
     """As JSON."""
-    write_whole(path, json.dumps(results, indent=1, allow_nan=False) + "\n")
+    write_whole(path, json.dumps({"sweeps": sweeps}, indent=1, allow_nan=False) + "\n")
 
 
-def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) -> SweepRecord:
-    done = [cell for cell in cells if cell.runs]
+# ---------------------------------------------------------------------- cells
+
+
+def _cells(fits: Mapping[Path, JobRecord], suite: str) -> list[_Cell]:
+    """The cells of these jobs, in the order in which they were asked for."""
+    ordered = sorted(fits.items(), key=lambda item: item[1].order)
+    typed = {record.cell: record.overrides for _, record in reversed(ordered)}
+    common = set.intersection(*map(set, typed.values()))
+    cells: dict[str, _Cell] = {}
+    for folder, record in ordered:
+        overrides = typed[record.cell]
+        label = ", ".join(one for one in overrides if one not in common) or "as configured"
+        cell = cells.setdefault(record.cell, _Cell(label=label, overrides=overrides))
+        if not (record.finished and _read_into(cell, folder, record.seed, suite)):
+            cell.missing.append(record)
+    names = [cell.label for cell in cells.values()]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        folders = ", ".join(str(f) for f, record in ordered if cells[record.cell].label == twice)
+        raise DataError(f"{folders} are of two different configs, both with {twice}. Move those of one away.")
+    return list(cells.values())
+
+
+def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
+    """Add a finished run; False where it was not evaluated on the suite. Raises `DataError` for damaged files."""
+    file, record = folder / "evaluation_packs.parquet", read_results(folder / "evaluation.json")["suites"].get(suite)
+    trained = read_packs(file, suite, ConditionKind.TRAINED)
+    if trained is None:
+        return False
+    cell.trained[seed] = trained
+    for name in record["controls"] if record else ():
+        outcomes = read_packs(file, suite, name)
+        if outcomes is None or name == ConditionKind.WARM_START_BLANKED:
+            continue
+        if name == ConditionKind.BLANKED_CONTEXT:
+            cell.blanked[seed] = outcomes
+        elif name.startswith("warm_start"):
+            cell.warm_starts.setdefault(name, {})[seed] = outcomes
+    cell.costs.append(_cost_of(folder))
+    return True
+
+
+def _cost_of(folder: Path) -> dict[str, float]:
+    metrics, _ = read_metrics(folder)
+    sampled, trained = metrics.get("tokens/sampled", {}), metrics.get("tokens/trained", {})
+    played = metrics.get("time/wait_s") or metrics.get("time/rollout_s", {})
+    once = {tokens: played.get(step, math.nan) for step, tokens in reversed(sampled.items())}  # of a rollout's updates
+    return {
+        "updates": len(sampled),
+        "sampled_tokens": max(sampled.values(), default=math.nan),
+        "trained_tokens": max(trained.values(), default=math.nan),
+        "train_s": sum(once.values()) + sum(metrics.get("time/train_s", {}).values()),
+    }
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def _sweep(config: str, suite: str, cells: Sequence[_Cell], asked: str | None) -> SweepRecord:
+    done = [cell for cell in cells if cell.trained]
     first = _reference(done, asked)
-    some = next(iter(first.runs.values())).outcomes
-    warm_starts = {cell.label: warm_start_outcomes(cell, suite) for cell in done}
-    records = [_cell(cell, first, warm_starts[cell.label]) for cell in done]
-    best = _best(warm_starts[first.label])
-    temperatures = {name: statistics(success_table(runs)) for name, runs in warm_starts[first.label].items()}
+    some = next(iter(first.trained.values()))
     return SweepRecord(
         config=config,
         suite=suite,
         packs=some.num_packs,
         rules=some.num_rules,
         pack_size=some.num_positions,
-        varied=list(first.setting),
         reference=first.label,
-        cells=records,
-        warm_start=None if best is None else WarmStartRecord(best_temperature=best, temperatures=temperatures),
-        notes=[*_notes(cells, records), *_corrected(done, first)],
+        cells=[_record(cell, first) for cell in done],
+        warm_start={name: _statistics(_table(runs)) for name, runs in first.warm_starts.items()},
+        notes=[*_notes(cells), *_corrected(done, first)],
     )
 
 
-def _reference(cells: Sequence[Cell], asked: str | None) -> Cell:
-    """The one cell that was asked for, by some of its settings; the first one where nothing was."""
+def _reference(cells: Sequence[_Cell], asked: str | None) -> _Cell:
+    """The one cell that was asked for, by some of its overrides; the first one where nothing was."""
     if asked is None:
         return cells[0]
-    parts = [part.partition("=") for part in asked.split(",")]
-    wanted = {key: value for key, _, value in parts}
-    matching = [cell for cell in cells if wanted.items() <= cell.setting.items()]
+    matching = [cell for cell in cells if set(asked.split(",")) <= set(cell.overrides) or asked == cell.label]
     if len(matching) != 1:
         labels = "; ".join(cell.label for cell in cells)
         raise ConfigError("--reference", asked, f"one cell out of: {labels}", f"It fits {len(matching)}.")
     return matching[0]
 
 
-def _cell(cell: Cell, first: Cell, warm_starts: Mapping[str, BySeed]) -> CellRecord:
-    blanked = {seed: run.blanked for seed, run in cell.runs.items() if run.blanked is not None}
-    best = _best(warm_starts)
-    minus = None if cell is first else difference_table(cell.outcomes, first.outcomes)
-    above = None if best is None else difference_table(cell.outcomes, warm_starts[best])
+def _record(cell: _Cell, first: _Cell) -> CellRecord:
+    minus = None if cell is first else _difference(cell.trained, first.trained)
+    above = _difference(cell.trained, cell.best_start)
+    means = {name: sum(one[name] for one in cell.costs) / len(cell.costs) for name in COSTS}
     return CellRecord(
         label=cell.label,
-        setting=cell.setting,
-        command=_command(cell),
-        seeds=sorted(cell.runs),
-        not_finished=sorted(cell.not_finished),
-        success=statistics(success_table(cell.outcomes)),
-        blanked=statistics(success_table(blanked))["mean"] if blanked else None,
-        minus_reference=None if minus is None else statistics(minus),
-        minus_warm_start=None if above is None else statistics(above),
-        cost=_cost([run.cost for run in cell.runs.values()]),
+        seeds=sorted(cell.trained),
+        success=_statistics(_table(cell.trained)),
+        blanked=_figure(_table(cell.blanked).mean) if cell.blanked else None,
+        minus_reference=None if minus is None else _statistics(minus),
+        minus_warm_start=None if above is None else _statistics(above),
+        cost={name: round(mean, 1) if 0 <= mean < _MOST else None for name, mean in means.items()},
     )
 
 
-def _corrected(cells: Sequence[Cell], first: Cell) -> Iterator[str]:
+def _table(runs: BySeed, packs: Sequence[str] | None = None) -> _Table:
+    """Of these packs; null: those that all seeds met."""
+    chosen = _shared(runs.values()) if packs is None else packs
+    rows = [runs[seed].rows(chosen) for seed in sorted(runs)]
+    return _Table(np.stack([one.success for one in rows]), rows[0].rules)
+
+
+def _difference(minuend: BySeed, subtrahend: BySeed) -> _Table | None:
+    """One side minus the other; None where they share no seed or no pack."""
+    seeds = minuend.keys() & subtrahend.keys()
+    sides = [{seed: side[seed] for seed in seeds} for side in (minuend, subtrahend)]
+    every = [outcomes for side in sides for outcomes in side.values()]
+    packs = _shared(every)
+    if not packs or len({outcomes.num_positions for outcomes in every}) > 1:
+        return None
+    own, other = (_table(side, packs) for side in sides)
+    return _Table(own.values - other.values, own.rules)
+
+
+def _shared(every: Iterable[Outcomes]) -> list[str]:
+    met = [set(outcomes.pack_ids) for outcomes in every]
+    return sorted(set.intersection(*met)) if met else []
+
+
+def _known(runs: BySeed) -> Float[np.ndarray, " K"]:
+    values = _table(runs).values
+    return values[~np.isnan(values)]
+
+
+def _statistics(table: _Table) -> Statistics:
+    values, rules = table.values, table.rules
+    return Statistics(
+        by_position=[_figure(crossed_estimate(values[:, :, n], rules)) for n in range(values.shape[2])],
+        mean=_figure(table.mean),
+        gain=_figure(crossed_estimate(values[:, :, -1] - values[:, :, 0], rules)),
+    )
+
+
+def _figure(estimate: Estimate) -> Figure:
+    mean, ci95 = estimate.known, estimate.ci95
+    rounded = None if ci95 is None else [round(end, 5) for end in ci95]
+    return Figure(mean=None if mean is None else round(mean, 5), ci95=rounded, n=estimate.num)
+
+
+# ---------------------------------------------------------------------- notes
+
+
+def _corrected(cells: Sequence[_Cell], first: _Cell) -> Iterator[str]:
     """Which differences from the reference are left once all of them are asked for at once."""
-    tables = {cell.label: difference_table(cell.outcomes, first.outcomes) for cell in cells if cell is not first}
-    p_values = {name: mean_over_positions(table).p_value for name, table in tables.items() if table is not None}
+    tables = {cell.label: _difference(cell.trained, first.trained) for cell in cells if cell is not first}
+    p_values = {name: table.mean.p_value for name, table in tables.items() if table is not None}
     if len(p_values) > 1:
         left = "; ".join(holm(p_values)) or "none"
         yield (
@@ -119,45 +294,19 @@ def _corrected(cells: Sequence[Cell], first: Cell) -> Iterator[str]:
         )
 
 
-def _best(warm_starts: Mapping[str, BySeed]) -> str | None:
-    """The condition of the warm start that solves most, of those of which anything is known."""
-    tables = {name: success_table(runs) for name, runs in warm_starts.items()}
-    means = {name: np.nanmean(one.values) for name, one in tables.items() if not np.isnan(one.values).all()}
-    return max(means, key=lambda name: means[name], default=None)
-
-
-def _cost(costs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    def known(name: str) -> list[float]:
-        values = [cost[name] for cost in costs]
-        return [] if any(map(math.isnan, values)) else values
-
-    means = {name: round(sum(found) / len(found), 1) if (found := known(name)) else None for name in COSTS}
-    sampled = known("sampled_tokens")
-    return {**means, "sampled_tokens_range": [min(sampled), max(sampled)] if sampled else None}
-
-
-def _command(cell: Cell) -> str:
-    """What runs the cell again, with all its seeds."""
-    record = cell.records[0]
-    axes = [line for line in record.overrides if not line.startswith(f"{_SEED}=")]
-    seeds = ",".join(map(str, sorted(one.seed for one in cell.records)))
-    return shlex.join(["python", "-m", "cod_lightning", "sweep", "--config", record.config, *axes, f"{_SEED}={seeds}"])
-
-
-def _notes(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[str]:
+def _notes(cells: Sequence[_Cell]) -> Iterator[str]:
     for cell in cells:
-        for record in cell.records:
-            if record.status is not JobStatus.FINISHED:
-                reason = f": {record.error}" if record.error else ""
-                yield f"{cell.label}, seed {record.seed}, is not in the figures, {record.status}{reason}"
-    spent = [tokens for one in records for tokens in one["cost"]["sampled_tokens_range"] or ()]
+        for record in cell.missing:
+            reason = f": {record.error}" if record.error else ""
+            yield f"{cell.label}, seed {record.seed}, is not finished, and not in the figures{reason}"
+    spent = [cost["sampled_tokens"] for cell in cells for cost in cell.costs]
     if spent and max(spent) > _EQUAL * min(spent):
         yield (
             f"Budgets are not equal: runs sampled {min(spent):,.0f} to {max(spent):,.0f} tokens. "
             "Set sampled_token_budget, and trainer.max_epochs=-1."
         )
-    several = {tuple(one["seeds"]) for one in records}
-    if len(several) > 1:
+    seeds = [sorted(cell.trained) for cell in cells if cell.trained]
+    if any(one != seeds[0] for one in seeds):
         yield "Cells were run with different seeds; differences are over the seeds that both sides have."
-    if min(len(one["seeds"]) for one in records) < 2:
+    if min(map(len, seeds)) < 2:
         yield "Some cells have one seed; their intervals are over packs alone and say nothing about another training."

@@ -1,8 +1,7 @@
-"""`job.json`: what a job of a sweep was asked to do, and how that went. Nothing heavy, since every job's process reads it."""
+"""`job.json`: one job of a sweep, a cell trained with one seed, and whether it is finished. Light: each job reads it."""
 
 import json
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -13,45 +12,24 @@ from cod_lightning.files import write_whole
 _FILE = "job.json"
 
 
-class JobStatus(StrEnum):
-    """How far it got."""
-
-    PLANNED = "planned"
-    RUNNING = "running"
-    """Begun; where its process is gone, its sweep was killed, and it counts as interrupted."""
-    INTERRUPTED = "interrupted"
-    """Ended by a signal; goes on from its last checkpoint."""
-    FINISHED = "finished"
-    FAILED = "failed"
-
-
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """One job: a cell trained and evaluated with one seed; its folder is the run's folder."""
+    """One job; its folder is the run's folder."""
 
     label: str
     """What a person reads: what tells it from the jobs that were planned with it."""
     config: str
     """As it was typed behind --config."""
     overrides: tuple[str, ...]
-    """As Hydra takes them, the seed's among them."""
-    setting: dict[str, str]
-    """What tells its cell from others: the choice in every config group, and every value that was set; without the seed."""
+    """As Hydra takes them, without the seed's."""
+    cell: str
+    """Hash of the resolved config without the seed."""
     seed: int
     order: int = 0
     """Place among the jobs that were planned with it; tables keep it."""
-    threads: int = 1
-    """Of torch."""
-    status: JobStatus = JobStatus.PLANNED
+    finished: bool = False
     error: str | None = None
-    """In one line, where it failed or was interrupted."""
-    wall_s: float = 0.0
-    """From start to end of its process, over all attempts, evaluation included."""
-    cpu_s: float = 0.0
-    """User and system time of its process, over all attempts: a cost that other processes on the machine change little."""
-    peak_mib: float = 0.0
-    """Largest resident memory of its process."""
-    num_attempts: int = 0
+    """Why its last process ended early, in one line."""
 
 
 def read_record(folder: Path) -> JobRecord:

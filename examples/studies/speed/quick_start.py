@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.train import TrainCLI, made
+from cod_lightning.commands.train import made
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
 from cod_lightning.engines.base import Engine
@@ -36,12 +36,13 @@ class QuickStart:
     chat: Chat = field(init=False)
 
     def __post_init__(self) -> None:
-        weights = made(TrainCLI, expand(["--config", "quickstart"])).warm_start_folder
+        cli = made(expand(["--config", "quickstart"]), "warm_start")
+        cli.make_warm_start([])
         torch.set_num_threads(self.threads)
         keep_freed_memory()  # as `fit` does
         self.world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
         self.mechanism = HintContext(protocol="compact")
-        self.policy = TinyPolicy(weights=str(weights))
+        self.policy = TinyPolicy(weights=str(cli.warm_start_folder))
         tokenizer = self.policy.tokenizer(
             beside(self.world, Vocabulary).words() + beside(self.mechanism, Words).words()
         )
