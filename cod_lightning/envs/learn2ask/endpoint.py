@@ -1,12 +1,17 @@
 """A language model behind an OpenAI-compatible chat endpoint as judge."""
 
+import asyncio
 from collections.abc import Sequence
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients import ChatAnswer, ChatClient, EndpointFailure
+from cod_lightning.clients.access import key_of
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
-from cod_lightning.envs.asked_model import AskedModel
 from cod_lightning.envs.learn2ask.judge import Dialogue, Judge, JudgeVerdict
+from cod_lightning.errors import EnvironmentFailure
+from cod_lightning.ranges import Count
 from cod_lightning.types import Message
+
+_WHERE = "data.env.judge"
 
 _GRADES = (0, 0.5, 1)
 _INSTRUCTION = (
@@ -46,33 +51,36 @@ class EndpointJudge(Judge):
         model: str,
         base_url: str | None = None,
         key_variable: str = "LEARN2ASK_JUDGE_KEY",
-        tries: int = 6,
+        tries: Count = 6,
         backoff_s: float = 0.5,
         timeout_s: float = 60.0,
         temperature: float = 1.0,
         top_p: float = 0.95,
         top_k: int | None = None,
-        max_tokens: int = 2000,
+        max_tokens: Count = 2000,
     ) -> None:
-        sampling: dict[str, float] = {"temperature": temperature, "top_p": top_p}
-        if top_k is not None:
-            sampling["top_k"] = top_k
-        self.model = AskedModel(
+        key_of(key_variable, f"{_WHERE}.key_variable")
+        self.client = ChatClient(
             model,
             base_url,
-            where="data.env.judge",
+            where=_WHERE,
             url_variable="LEARN2ASK_JUDGE_URL",
-            key_variable=key_variable,
-            tries=tries,
-            backoff_s=backoff_s,
+            api_key_variable=key_variable,
             timeout_s=timeout_s,
-            max_tokens=max_tokens,
-            sampling=sampling,
+            max_retries=tries - 1,
+            backoff_s=backoff_s,
         )
+        self.client.check()
+        self.max_tokens = max_tokens
+        self.sampling = {"temperature": temperature, "top_p": top_p} | ({} if top_k is None else {"top_k": top_k})
 
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:
-        complaint = f"the judge {self.model.client.model} gave no verdict"
-        return self.model.answer(messages_of(dialogue, question, missing), verdict_of, complaint)
+        messages = messages_of(dialogue, question, missing)
+        asked = self.client.ask(messages, max_tokens=self.max_tokens, fields=self.sampling, read=verdict_of)
+        try:
+            return asyncio.run(asked)
+        except EndpointFailure as failure:
+            raise EnvironmentFailure(f"the judge {self.client.model} gave no verdict: {failure}") from None
 
 
 def messages_of(dialogue: Dialogue, question: str, missing: Sequence[str]) -> tuple[Message, Message]:

@@ -124,7 +124,7 @@ def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing_and_a_wro
 
 def test_the_address_may_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("LEARN2ASK_JUDGE_URL", "http://judge.example/v1/")
-    assert EndpointJudge(model="m").model.client.check() == "http://judge.example/v1"
+    assert EndpointJudge(model="m").client.check() == "http://judge.example/v1"
 
 
 def test_a_judge_and_compact_words_exclude_each_other():
