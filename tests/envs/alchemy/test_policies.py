@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from cod_lightning.envs.alchemy import Alchemy
 from cod_lightning.envs.alchemy.graph import way_to
 from cod_lightning.envs.alchemy.notes import NaturalNotes
+from cod_lightning.envs.alchemy.policies import believed
+from cod_lightning.envs.alchemy.wording import AlchemySeen
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.types import Message, Role, Split
@@ -63,6 +65,14 @@ def test_the_scripted_policy_follows_what_is_known_and_tries_what_is_likeliest(c
     said = _answers(context, *shown)
     assert said <= answers
     assert said == answers or len(shown) == 1
+
+
+def test_a_note_of_a_result_that_lies_no_higher_than_its_inputs_is_not_believed():
+    seen = AlchemySeen(
+        target="l", have={}, levels={"a": 0, "b": 0, "k": 1, "l": 1}, limited=False, single=False, gap=1, turns_left=4
+    )
+    noted = {("a", "b"): "k", ("a", "k"): "l", ("b", "k"): "", ("a", "z"): "l"}
+    assert believed(seen, noted, {}) == {("a", "b"): "k", ("b", "k"): ""}
 
 
 names = st.text("abcdefgh", min_size=3, max_size=5)
