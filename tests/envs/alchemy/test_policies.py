@@ -55,6 +55,7 @@ BOTH = "alchemy a+b=k a+c=l"
         # one element twice is put off while another ingredient may be found, until the last round
         ("alchemy a+b=k", ["want=p", "a+b=k @k"], {"a+c", "b+c"}),
         ("alchemy a+b=k", ["want=p", "a+b=k @k", "a+c=0 @k", "b+c=0 @k"], {"k+k"}),
+        (NONE, ["want=k", "a+b=0", "a+a=0", "b+b=0"], {"a+c", "b+c"}),
         # its eyes count for more than the context; no result lies two tiers up, and k has one recipe only
         ("alchemy a+b=k", ["want=k", "a+b=0"], {"a+c", "b+c"}),
         ("alchemy a+b=k b+c=p", ["want=k", "b+b=0"], {"a+b"}),
@@ -89,7 +90,7 @@ def test_the_later_of_two_statements_wins_and_other_text_says_nothing():
     assert parse("x + 1 = 2, a + b = ?, A + B = C, abc + def") == {}
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, {"recipes_max": 3, "tiers_max": 5}])
+@pytest.mark.parametrize("parameters", [{}, HARD, COMPACT, {"recipes_max": 3, "tiers_max": 5}])
 def test_the_oracle_makes_every_target_with_the_fewest_attempts(parameters):
     env = Alchemy(**parameters)
     for index in range(15):
