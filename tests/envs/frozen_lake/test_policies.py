@@ -101,6 +101,18 @@ def test_the_oracle_plays_a_lake_that_has_two_mappings_in_its_pack_by_what_both_
     assert oracle.note([], random.Random(0)) == "1=down 2=right 3=? 4=?"
 
 
+def test_the_oracle_tries_a_code_that_may_be_either_where_neither_is_fatal():
+    env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact")
+    task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]
+    mappings = (("down", "right", "up", "left"), ("down", "right", "left", "up"))
+    tasks = tuple(
+        replace(task, spec=LakeTask(rows=("FHF", "GSF", "FFF"), mapping=one)) for one in (*mappings, *mappings[::-1])
+    )
+    pack = Pack(id="0", split=Split.TRAIN, world_seed=0, tasks=tasks)
+    oracle = beside(env, Players).reference(Reference.ORACLE, pack)
+    assert all(lived.success for lived in live(env, pack, oracle))
+
+
 def test_a_teacher_that_does_not_follow_ignores_the_context():
     env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact", teacher=QuotingDials(follow=0.0))
     teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
