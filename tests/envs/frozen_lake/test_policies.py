@@ -7,7 +7,7 @@ import pytest
 
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import Lake, distances
 from cod_lightning.envs.frozen_lake.packs import LakeTask
@@ -79,10 +79,12 @@ def test_a_task_of_very_many_turns_is_played_too():
     assert code_of(policy.act(messages, random.Random(0)), "Direction", 4)[0] in {2, 4}
 
 
-def test_the_oracle_walks_shortest_paths():
+@pytest.mark.parametrize("changes", [False, True])
+def test_the_oracle_walks_shortest_paths(changes):
     env = FrozenLakeObscure()
     for index in range(10):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8)
+        pack = beside(env, HiddenRules).changed(pack, at=4, seed=0) if changes else pack
         lives = live(env, pack, Reference.ORACLE, index)
         paths = [distances(lake)[lake.find("S")] for lake in (Lake(task.spec.rows) for task in pack.tasks)]
         assert [lived.reward for lived in lives] == pytest.approx([1 - 0.1 * path / 8 for path in paths])
