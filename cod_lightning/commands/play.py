@@ -1,6 +1,5 @@
 """`play`: a pack in the terminal. You are the policy: you solve, and between tasks you rewrite your own context."""
 
-import copy
 import json
 import random
 import re
@@ -20,8 +19,6 @@ from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
 from cod_lightning.envs.checks import check_num_tasks
-from cod_lightning.envs.for_people import ForPeople
-from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError, answering, some_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.ranges import Natural
@@ -57,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
     if policy is not None:
         return play(env, pack, policy, Audience(console), mechanism, index)
     player = Person(env, pack, console, partial(_typed, console))
-    return play(player.env, pack, player, player, mechanism, index)
+    return play(env, pack, player, player, mechanism, index)
 
 
 def play(
@@ -145,33 +142,14 @@ class Audience(RolloutMonitor):
         return int(failed)
 
 
-class PlayedWorld(WrappedWorld):
-    """An environment of which the player sees the copy that is played."""
-
-    def __init__(self, world: TextEnv) -> None:
-        super().__init__(world)
-        self.copies = [world]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "PlayedWorld":
-        twin = copy.copy(self)
-        twin.world = copy.deepcopy(self.world, memo)
-        self.copies.append(twin.world)
-        return twin
-
-
 class Person(Audience, TextPolicy):
     """A person at a terminal, who is shown a lifecycle as it goes on and types. `read` raises EOFError where the input ends."""
 
     def __init__(self, env: TextEnv, pack: Pack, console: Console, read: Callable[[str], str]) -> None:
         super().__init__(console)
-        self.env, self.pack, self.read = PlayedWorld(env), pack, read
+        self.pack, self.read, self.tools = pack, read, beside(env, Tools).schemas
         words = beside(env, Vocabulary).words()
         self.forms = [word[8:-9] for word in words if re.fullmatch(r"<answer>.*</answer>", word)]
-
-    @property
-    def people(self) -> ForPeople[Any]:
-        """Of the copy that is played."""
-        return beside(self.env.copies[-1], ForPeople)
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What was typed; put into answer tags if the world asks for them and the person did not type them."""
@@ -182,38 +160,26 @@ class Person(Audience, TextPolicy):
                 self._begin(rules)
         self.console.print(panel("you see", readable(messages[-1].content)))
         typed = _one_of(self.forms, _in_form(self._response(), rules))
-        wants_tags = "<answer>" in rules or not rules.strip().count(" ")
+        wants_tags = "<answer>" in rules or self.tools or not rules.strip().count(" ")
         return f"<answer>{typed.strip()}</answer>" if wants_tags and "<answer>" not in typed else typed
 
     def _begin(self, rules: str) -> None:
         """What a whole pack is played by."""
         self.console.print(panel("rules", rules))
-        tools = [_tool(one) for one in beside(self.env, Tools).schemas]
-        for title, rows in (("what there is", self.people.holds()), ("tools", tools)):
-            if rows:
-                table = Table(*rows[0], box=None, pad_edge=False)
-                for row in rows:
-                    table.add_row(*(Text(cell) for cell in row.values()))
-                self.console.print(panel(title, table))
-        answers = f"Answers are {some_of(self.forms, self.forms[0])}; the last part will do." if self.forms else ""
-        self.console.print(panel("what you type", answers or self.people.about))
+        if self.tools:
+            table = Table("call", "what it does", box=None, pad_edge=False)
+            for one in self.tools:
+                table.add_row(*map(Text, _tool(one)))
+            self.console.print(panel("tools", table))
+        bare = "The answer by itself is enough, without reasoning or tags."
+        answers = f"Answers are {some_of(self.forms, self.forms[0])}; the last part will do." if self.forms else bare
+        self.console.print(panel("what you type", answers))
 
     def _response(self) -> str:
-        """Lines up to where they make one."""
-        lines: list[str] = []
-        while True:
-            line = self.read("... " if lines else "your answer> ")
-            if not lines and not line.strip():
-                continue
-            lines.append(line)
-            try:
-                meant = self.people.meant(lines)
-            except ValueError as error:
-                self.console.print(Text(str(error), "yellow"))
-                lines = []
-                continue
-            if meant is not None:
-                return meant
+        """The first line that is not empty."""
+        while not (line := self.read("your answer> ")).strip():
+            pass
+        return line
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Lines up to an empty one; nothing at all keeps the old context."""
@@ -224,7 +190,7 @@ class Person(Audience, TextPolicy):
         return "\n".join(lines)
 
     def show(self, episode: Episode) -> None:
-        """What came of it: of a task the feedback and the environment's own checks, of an update the context."""
+        """What came of it: of a task the feedback, of an update the context."""
         if episode.reward is None:
             return
         if episode.kind is not EpisodeKind.SOLVE:
@@ -232,10 +198,6 @@ class Person(Audience, TextPolicy):
             return
         colour = "green" if episode.success else "red"
         self.console.print(panel(f"reward {episode.reward:.3f}", episode.feedback, colour))
-        if conditions := self.people.outcome():
-            marks = {True: ("yes ", "green"), False: ("NO  ", "bold red"), None: ("    ", "dim")}
-            lines = [Text.assemble(marks[holds], about.expandtabs(1)) for holds, about in conditions]
-            self.console.print(panel("checks", Text("\n").join(lines), colour))
 
 
 def _in_form(typed: str, rules: str) -> str:
@@ -255,8 +217,8 @@ def _one_of(forms: Sequence[str], typed: str) -> str:
     return meant[0] if len(meant) == 1 else typed
 
 
-def _tool(tool: Mapping[str, Any]) -> dict[str, str]:
-    """Of a tool's schema, what a person wants to know."""
+def _tool(tool: Mapping[str, Any]) -> tuple[str, str]:
+    """How a call is written, and what it does."""
     function = tool.get("function", tool)
     given = ", ".join(function.get("parameters", {}).get("properties", {}))
-    return {"call": f"{function.get('name', '')}({given})", "what it does": str(function.get("description", ""))}
+    return f"{function.get('name', '')}({given})", str(function.get("description", ""))

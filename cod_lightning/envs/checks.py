@@ -1,28 +1,11 @@
 """Checks of parameters that worlds share; each failure is a `ConfigError` with the key that was typed."""
 
 import inspect
-from collections.abc import Sequence
 from typing import Any
 
-from cod_lightning.errors import ConfigError, check_at_least, check_between
+from cod_lightning.errors import ConfigError
 
 _LARGEST_PACK = 10_000
-
-
-def check_choice(key: str, value: str, choices: Sequence[str]) -> None:
-    """Raise unless the value is one of the choices; the first one is the default.
-
-    >>> check_choice("data.env.protocol", "compakt", ("natural", "compact"))
-    Traceback (most recent call last):
-    cod_lightning.errors.ConfigError: data.env.protocol is compakt; expected natural or compact. Leave it out for natural.
-    """
-    if value not in choices:
-        raise ConfigError(key, value, " or ".join(choices), f"Leave it out for {choices[0]}.")
-
-
-def check_share(key: str, value: float, remedy: str) -> None:
-    """Raise unless the value lies in [0, 1]; NaN does not."""
-    check_between(key, value, 0, 1, remedy)
 
 
 def check_in(key: str, value: int, low: int, high: int, remedy: str) -> None:
@@ -38,11 +21,6 @@ def check_span(
     if not least <= low <= high <= most or (above and low == least):
         expected = f"{least} {'<' if above else '<='} {low_key} ({low}) <= {high_key} <= {most}"
         raise ConfigError(f"data.env.{high_key}", high, expected, remedy)
-
-
-def check_turns(max_turns: int, remedy: str) -> None:
-    """Raise unless a task has a turn."""
-    check_at_least("data.env.max_turns", max_turns, 1, remedy)
 
 
 def check_num_tasks(key: str, value: int, *, least: int = 1) -> None:

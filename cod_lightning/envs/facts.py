@@ -7,12 +7,12 @@ compact form (`1=up 2=? 3=left 4=?`) and in a natural one (`- Direction 1 leads 
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_share
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Share
 from cod_lightning.types import Message, Role
 
 NUMBERS = ("1", "2", "3", "4")
@@ -118,15 +118,15 @@ class FactTable:
 class TeacherDials:
     """How good demonstrations are."""
 
-    note_accuracy: float = 0.5
+    note_accuracy: Share = 0.5
     """Probability that a fact is noted as the record has it (unknown where it says nothing); else anything is noted."""
-    context_accuracy: float = 0.5
+    context_accuracy: Share = 0.5
     """Probability that a fact of a demonstrated context is the truth; else anything."""
-    context_true: float = 0.5
+    context_true: Share = 0.5
     """Share of demonstrated tasks whose context is written with `context_accuracy`."""
-    context_junk: float = 0.2
+    context_junk: Share = 0.2
     """Share of demonstrated tasks whose context is random; the rest have none."""
-    follow: float = 0.95
+    follow: Share = 0.95
     """Probability of trusting the context at a turn."""
     __deepcopy__ = Unchanging.__deepcopy__
     """Not inherited: with a base class it would have to be written with `class_path` in configs."""
@@ -145,8 +145,6 @@ class TeacherDials:
         )
 
     def __post_init__(self) -> None:
-        for field in fields(TeacherDials):
-            check_share(f"data.env.teacher.{field.name}", getattr(self, field.name), f"{field.default} is the default.")
         if self.context_true + self.context_junk > 1 + 1e-9:
             expected = f"at most 1 - context_true ({self.context_true}), since both are shares of the same tasks"
             raise ConfigError("data.env.teacher.context_junk", self.context_junk, expected, "Lower one of them.")
@@ -171,7 +169,7 @@ class QuotingDials(TeacherDials):
     """Whether players, notes and demonstrated contexts conclude the last fact from all others. A policy learns to look up by
     copying, and what is concluded stands nowhere: where it is demonstrated, too, looking up is learnt late or not at all."""
 
-    context_gaps: float = 0.0
+    context_gaps: Share = 0.0
     """Probability that a demonstrated context, where it is true, does not know a fact yet, as between first and last task."""
 
     def described(self) -> str:
@@ -185,11 +183,6 @@ class QuotingDials(TeacherDials):
         )
         stated = "" if self.infers else " Neither player nor notes concluded a fact that nothing stated."
         return super().described() + filled + quoted + stated
-
-    def check(self) -> None:
-        """Raise `ConfigError` for a value that is none of its choices, or no share."""
-        check_choice("data.env.teacher.fills", self.fills, ("any", "stated", "unknown"))
-        check_share("data.env.teacher.context_gaps", self.context_gaps, "0 is the default.")
 
 
 def noisy_facts(

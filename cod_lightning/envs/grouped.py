@@ -3,7 +3,7 @@
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cod_lightning.envs.splits import split_of_text
@@ -18,42 +18,29 @@ class GroupedTasks(Unchanging):
     A group belongs to one split, by the hash of its name; without groups a task does. Where three or more leave a split empty that
     way, they are ranked by their hashes: the first tenth, at least one, tests, the next validates, the rest trains.
 
-    A task whose source names its split stays there, and those of its group that have none join it (where several splits have the
-    group, they train if it does). A validation or test split that is empty then is parted, by the same hashes, from the source's
-    train tasks; those of its validation and test never leave theirs.
-
     Args:
         tasks: Records of plain values, each with the name of its group; all names None: there are no groups, and all belong
             together.
         key: Config key of the tasks, for what is said where a split is empty.
-        split_of: The split that the source names for a task; None: it names none.
     """
 
-    __slots__ = ("_groups", "_kept", "_key", "_num", "_what")
+    __slots__ = ("_groups", "_key", "_num", "_what")
 
     def __init__(
         self,
         tasks: Iterable[tuple[str | None, Mapping[str, Any]]],
         key: str = "data.env.tasks",
-        split_of: Callable[[Mapping[str, Any]], Split | None] = lambda task: None,
     ) -> None:
-        rows = [(name, json.dumps(task, sort_keys=True), split_of(task)) for name, task in tasks]
+        rows = [(name, json.dumps(task, sort_keys=True)) for name, task in tasks]
         if not rows:
             raise ConfigError(key, "none", "at least one task", "Fill the list.")
-        grouped = any(name is not None for name, _, _ in rows)
-        units = [(name or "" if grouped else text, text, split) for name, text, split in rows]
-        named = {split: {unit for unit, _, own in units if own is split} for split in Split}
-        joined = {unit: split for split in reversed(Split) for unit in named[split]}
-        placed = _splits({unit for unit, _, _ in units} - joined.keys()) | joined
-        empty = {split for split in Split if not named[split] and split not in placed.values()}
-        parted = {unit: split for unit, split in _splits(named[Split.TRAIN]).items() if split in empty}
+        grouped = any(name is not None for name, _ in rows)
+        units = [(name or "" if grouped else text, text) for name, text in rows]
+        placed = _splits({unit for unit, _ in units})
         found: dict[Split, dict[str, set[str]]] = {split: {} for split in Split}
-        for unit, text, split in units:
-            own = placed[unit] if split is None else split
-            own = parted.get(unit, own) if own is Split.TRAIN else own
-            found[own].setdefault(unit if grouped else "", set()).add(text)
-        self._key, self._kept = key, bool(joined)
-        self._what, self._num = "group" if grouped else "task", len(placed)
+        for unit, text in units:
+            found[placed[unit]].setdefault(unit if grouped else "", set()).add(text)
+        self._key, self._what, self._num = key, "group" if grouped else "task", len(placed)
         self._groups = {split: [sorted(one[name]) for name in sorted(one)] for split, one in found.items()}
 
     @property
@@ -72,8 +59,6 @@ class GroupedTasks(Unchanging):
         if not groups:
             what, num = self._what, self._num
             expected = f"at least 3 {what}s, so that the {split} split has one of its own"
-            if self._kept:
-                expected = f"one {what} of the {split} split at least, or 3 of the train split to part it from"
             raise ConfigError(self._key, f"{num} {what}{'s' if num != 1 else ''}", expected, f"Give more {what}s.")
         tasks, order = groups[rng.randrange(len(groups))], list[str]()
         while len(order) < num_tasks:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import gymnasium
 
 from cod_lightning.envs.base import HiddenRules, Stepped, TextEnv
-from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
@@ -67,7 +67,7 @@ class GymnasiumWorld(TextEnv):
         env: gymnasium.Env,  # without types in brackets, with which jsonargparse makes the bare gymnasium.Env
         tasks: list[dict[str, Any]] | str,
         rules: str,
-        max_turns: int = 10,
+        max_turns: Count = 10,
         group_key: str | None = None,
         success_at: float = 1.0,
         min_reward: float = 0.0,
@@ -75,7 +75,6 @@ class GymnasiumWorld(TextEnv):
         sum_rewards: bool = False,
         world_name: str | None = None,
     ) -> None:
-        check_turns(max_turns, "10 is the default.")
         if not min_reward < max_reward:
             raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
         for kind in ("observation_space", "action_space"):
@@ -88,7 +87,7 @@ class GymnasiumWorld(TextEnv):
         self._group_key = group_key
         self.traits = replace(self.traits, reward_range=(min_reward, max_reward))
         self.name = world_name or type(env.unwrapped).__name__.lower()
-        self._tasks = GroupedTasks(_named(listed_tasks(tasks), group_key), split_of=self._split_of)
+        self._tasks = GroupedTasks(_named(listed_tasks(tasks), group_key))
         self._restart()
 
     @property
@@ -134,15 +133,8 @@ class GymnasiumWorld(TextEnv):
         self._ended = terminated or self._truncated
         return observation, self._reward if self._ended else 0.0, terminated, self._truncated, {}
 
-    def render(self) -> Any:
-        return self.env.render()
-
     def close(self) -> None:
         self.env.close()
-
-    def _split_of(self, task: Mapping[str, Any]) -> Split | None:
-        """The split that the source of the tasks names for one; None: the hash of its group decides."""
-        return None
 
     def _restart(self) -> None:
         self._turns, self._reward, self._truncated, self._ended = 0, 0.0, False, False

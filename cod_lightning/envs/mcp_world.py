@@ -11,8 +11,9 @@ from cod_lightning.envs.dataset.world import DatasetWorld
 from cod_lightning.envs.mcp_session import McpSession, RecordedCall
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade, QuestionTask, series_rules
 from cod_lightning.envs.tool_calls import STYLES, BadCalls
-from cod_lightning.errors import ConfigError, EnvironmentFailure, check_positive
+from cod_lightning.errors import ConfigError, EnvironmentFailure
 from cod_lightning.extras import require
+from cod_lightning.ranges import Count, Positive, PositiveShare
 
 _MOST_CALLS = 20
 _RULES = series_rules("tasks, one after the other, and tools to do them with")
@@ -24,25 +25,21 @@ class ToolChecks(AnswerScorer):
 
     A check is `{"called": NAME, "arguments": {...}, "result": REGEX}`: one call of the policy had these arguments, maybe more, and
     showed what the expression matches somewhere; or `{"call": NAME, ...}`: so does a call that is made after the task.
-    `arguments` and `result` may be left out. A row with a command line of its own is `{"server": [...], "checks": [...]}`.
+    `arguments` and `result` may be left out.
     """
 
     form = "YOUR ANSWER"
 
-    def key_of(self, value: Any) -> dict[str, Any]:
-        row = value if isinstance(value, dict) else {"checks": value}
-        checks, server = row.get("checks"), row.get("server", [])
-        if not isinstance(checks, list) or not checks or row.keys() - {"checks", "server"}:
-            raise ValueError("expected a list of checks, or an object with checks and server")
-        if not isinstance(server, list) or not all(isinstance(one, str) for one in server):
-            raise ValueError("server is no list of texts")
-        for check in checks:
+    def key_of(self, value: Any) -> list[dict[str, Any]]:
+        if not isinstance(value, list) or not value:
+            raise ValueError("expected a list of checks")
+        for check in value:
             known = {"called", "call", "arguments", "result"}
             fits = isinstance(check, dict) and not check.keys() - known and ("called" in check) != ("call" in check)
             if not fits or not isinstance(check.get("arguments", {}), dict):
                 raise ValueError(f"{str(check)[:80]} is no check: expected called or call, arguments, result")
             RegexMatch().key_of(check.get("result", "."))
-        return {"checks": checks, "server": server}
+        return value
 
     def grade(self, answer: str, key: Any) -> Grade:
         raise NotImplementedError("the environment holds the calls")
@@ -52,7 +49,7 @@ class ToolChecks(AnswerScorer):
 
     def share(self, key: Any, made: Sequence[RecordedCall], session: McpSession) -> float:
         """Of the checks that hold. Raises `EnvironmentFailure`."""
-        return sum(self._holds(check, made, session) for check in key["checks"]) / len(key["checks"])
+        return sum(self._holds(check, made, session) for check in key) / len(key)
 
     def _holds(self, check: dict[str, Any], made: Sequence[RecordedCall], session: McpSession) -> bool:
         import regex
@@ -118,16 +115,15 @@ class McpWorld(DatasetWorld):
         group: str | None = None,
         scorer: AnswerScorer | None = None,
         rules: str | None = None,
-        max_turns: int = 10,
+        max_turns: Count = 10,
         feedback: Literal["answer", "verdict"] = "answer",
-        success_at: float = 1.0,
-        timeout_s: float = 60.0,
+        success_at: PositiveShare = 1.0,
+        timeout_s: Positive = 60.0,
         world_name: str | None = None,
     ) -> None:
         require("mcp", "data.env.server", server)
         if not server:
             raise ConfigError("data.env.server", server, "a command or an address", "[python, tools.py] is one.")
-        check_positive("data.env.timeout_s", timeout_s, "60 is the default.")
         self.server, self.timeout_s = server, timeout_s
         self._session: McpSession | None = None
         self.calls: list[RecordedCall] = []
@@ -139,9 +135,8 @@ class McpWorld(DatasetWorld):
         self.traits = Traits(blocking=True)
         if isinstance(self.scorer, ToolChecks):
             self._rules = stated + _DONE
-        first = json.loads(self._tasks.all[0][0])
         try:
-            session = self._opened(json.loads(first["key"]))
+            session = McpSession(server, timeout_s)
         except EnvironmentFailure as error:
             remedy = "Start it by hand to see what it says."
             raise ConfigError("data.env.server", server, f"an MCP server ({error})", remedy) from error
@@ -184,10 +179,6 @@ class McpWorld(DatasetWorld):
         if session is not None:
             session.close()
 
-    def render(self) -> str:
-        made = [f"{one.name}({json.dumps(one.arguments)}) -> {one.shown}" for one in self.calls]
-        return "\n".join([self._task.question, *made])
-
     def _answered(self, answer: str, complaint: str) -> Stepped:
         """The end of a task by a response without calls."""
         grade = self._graded(answer, complaint)
@@ -222,16 +213,10 @@ class McpWorld(DatasetWorld):
     def _observed(self) -> str:
         return "\n\n".join(filter(None, (self._connected().instructions, self._task.question)))
 
-    def _opened(self, key: Any) -> McpSession:
-        more = key["server"] if isinstance(self.scorer, ToolChecks) else []
-        if more and isinstance(self.server, str):
-            raise EnvironmentFailure("a server behind an address takes no arguments of a task's own")
-        return McpSession(self.server if isinstance(self.server, str) else [*self.server, *more], self.timeout_s)
-
     def _connected(self) -> McpSession:
         """The session of the task; a copy's is begun here, and led to where the copy was made."""
         if self._session is None:
-            self._session = self._opened(json.loads(self._task.key))
+            self._session = McpSession(self.server, self.timeout_s)
             for made in self.calls:
                 if self._session.call(made.name, made.arguments) != made:
                     raise EnvironmentFailure(f"{self._session}: called again, {made.name} shows something else")

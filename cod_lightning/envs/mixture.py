@@ -21,7 +21,8 @@ from cod_lightning.envs.base import (
     beside,
 )
 from cod_lightning.envs.wrapped import DelegatingWorld
-from cod_lightning.errors import ConfigError, check_positive
+from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Positive
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Observation, Pack, Split, Task
 
@@ -113,15 +114,13 @@ class Mixture(DelegatingWorld):
 
     companions = (MixedVariants, MixedVocabulary, MixedProposals, MixedRules, MixedPlayers)
 
-    def __init__(self, worlds: dict[str, TextEnv], weights: dict[str, float] | None = None) -> None:
+    def __init__(self, worlds: dict[str, TextEnv], weights: dict[str, Positive] | None = None) -> None:
         if not worlds:
             raise ConfigError("data.env.worlds", "{}", "at least one world", "Name one.")
         shares = dict.fromkeys(worlds, 1.0) if weights is None else weights
         if set(shares) != set(worlds):
             expected = f"a weight for each of {sorted(worlds)}"
             raise ConfigError("data.env.weights", sorted(shares), expected, "Leave it out for equal ones.")
-        for key, weight in shares.items():
-            check_positive(f"data.env.weights.{key}", weight, "Leave the world out instead.")
         self.worlds, self.weights = worlds, shares
         self.name = "+".join(world.name for world in worlds.values())
         self._here = next(iter(worlds))

@@ -7,9 +7,8 @@ import contextlib
 import copy
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 
@@ -21,21 +20,16 @@ from cod_lightning.envs.gymnasium_world import GymnasiumWorld, listed_tasks
 from cod_lightning.envs.question_world import answer_form
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung, described
 from cod_lightning.extras import require
-from cod_lightning.types import EpisodeStatus, Split
+from cod_lightning.ranges import Count, Positive
+from cod_lightning.types import EpisodeStatus
 
 _LONGEST = 20_000
 """Letters of an answer."""
-_MOST_BYTES, _MOST_TASKS = 2**22, 100_000
-"""Of an answer over HTTP; of the server's own tasks."""
+_MOST_BYTES = 2**22
+"""Of an answer over HTTP."""
 _NOT_ANSWERED = (EndpointFailure, ValueError, KeyError, AttributeError, TypeError, RecursionError)
 _CHECKED = 3
 """Tasks whose first observation has to be the same for equal seeds."""
-_SPLITS = {
-    **dict.fromkeys(("train", "training"), Split.TRAIN),
-    **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), Split.VALIDATION),
-    "test": Split.TEST,
-}
-"""First words of the names of a task provider's splits."""
 _READ: dict[str, Callable[[str], Any]] = {"integer": int, "number": float, "string": str}
 """How the text of an answer becomes a field's value, by its type in the schema."""
 
@@ -74,10 +68,6 @@ class OpenEnvSession(gymnasium.Env[str, str]):
         self.action_field, self.observation_field = action_field, observation_field
         self.schema = self._schema()
         self.malformed = False
-        self.sent_options: tuple[str, ...] | None = None
-        """Options of `reset` that are sent; None: all."""
-        self.splits: dict[str, Split | None] = {}
-        """Which splits of ours those of the server's task provider are, by name."""
         self._client: Any = None
         self._arguments: dict[str, Any] = {}
         self._sent: list[dict[str, Any]] = []
@@ -93,9 +83,7 @@ class OpenEnvSession(gymnasium.Env[str, str]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin the task whose arguments of `reset` are the options."""
-        given = options or {}
-        sent = given if self.sent_options is None else {name: given[name] for name in self.sent_options}
-        self.malformed, self._sent, self._arguments = False, [], {"seed": seed, **sent}
+        self.malformed, self._sent, self._arguments = False, [], {"seed": seed, **(options or {})}
         self._shown = self._text(self._reset().observation)
         return self._shown, {}
 
@@ -121,9 +109,6 @@ class OpenEnvSession(gymnasium.Env[str, str]):
             except Exception as error:
                 raise EnvironmentFailure(f"{self.base_url}: the session did not close: {described(error)}") from error
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self._shown
-
     def check(self, tasks: list[dict[str, Any]]) -> None:
         """Raise `ConfigError` unless two sessions at a time see the same for equal seeds, whatever was played before."""
         near, far = copy.deepcopy(self), copy.deepcopy(self)
@@ -146,31 +131,6 @@ class OpenEnvSession(gymnasium.Env[str, str]):
             near.close()
             far.close()
 
-    def provided_tasks(self, group_key: str | None) -> list[dict[str, Any]]:
-        """The tasks of the server's own provider, by split and index, with what `group_key` says of each."""
-        remedy = "Give data.env.tasks, or a server whose environment has list_splits, num_tasks and get_task."
-        found: list[dict[str, Any]] = []
-        try:
-            (name,) = self._asked("GET", "/list_environments")
-
-            def asked(what: str, **about: Any) -> Any:
-                return self._asked("POST", f"/{name}/{what}", about)[what]
-
-            for split in self._asked("GET", f"/{name}/splits"):
-                self.splits[split["name"]] = _split_of(split)
-                number = asked("num_tasks", split=split["name"])
-                if not isinstance(number, int) or len(found) + number > _MOST_TASKS:
-                    raise ValueError(f"num_tasks is {number!r:.40}, and {_MOST_TASKS:,} at most are read")
-                for index in range(number):
-                    task = {"split": split["name"], "index": index}
-                    record = asked("task", **task) if group_key is not None else {}
-                    found.append(task | ({group_key: record[group_key]} if group_key is not None else {}))
-        except _NOT_ANSWERED as error:
-            expected = f"a list, since {self.base_url} provides no tasks with what group_key names ({described(error)})"
-            raise ConfigError("data.env.tasks", None, expected, remedy) from error
-        self.sent_options = ("split", "index")
-        return found
-
     def described_action(self) -> str:
         """How an answer becomes an action, for the rules."""
         fields = {name: one for name, one in self.schema.get("properties", {}).items() if name != "metadata"}
@@ -188,7 +148,8 @@ class OpenEnvSession(gymnasium.Env[str, str]):
     def _schema(self) -> dict[str, Any]:
         remedy = "Start the server first, and give its address without a path."
         try:
-            found = self._asked("GET", "/schema")["action"]
+            bounds = Bounds("", self.timeout_s, _MOST_BYTES)
+            found = json.loads(ask_once("GET", f"{self.base_url}/schema", b"", bounds))["action"]
             fields = found.get("properties", {})
             if not all(isinstance(one, dict) for one in fields.values()):
                 raise ValueError("its properties are no objects")
@@ -199,11 +160,6 @@ class OpenEnvSession(gymnasium.Env[str, str]):
             expected = f"a field of the action that is a text or a number; it has {', '.join(fields) or 'none'}"
             raise ConfigError("data.env.action_field", self.action_field, expected, "Null takes JSON.")
         return found
-
-    def _asked(self, method: Literal["GET", "POST"], path: str, content: dict[str, Any] | None = None) -> Any:
-        """What the server answers over HTTP, as JSON. Raises one of `_NOT_ANSWERED`."""
-        sent = b"" if content is None else json.dumps(content).encode()
-        return json.loads(ask_once(method, f"{self.base_url}{path}", sent, Bounds("", self.timeout_s, _MOST_BYTES)))
 
     def _payload(self, action: str) -> dict[str, Any]:
         """The action. Raises `_Refused` for an answer that is none."""
@@ -299,18 +255,6 @@ class OpenEnvSession(gymnasium.Env[str, str]):
             self.close()
 
 
-def _split_of(split: Mapping[str, Any]) -> Split | None:
-    """Which split of ours a task provider's is, by the first word of its name, else by its type.
-
-    A server gives the type validation to every name that it does not know, so that type says nothing.
-
-    >>> [str(_split_of({"name": name, "type": "validation"})) for name in ("dev", "test-hard", "hard")]
-    ['validation', 'test', 'None']
-    """
-    first = re.split(r"[^a-z]", split["name"].lower())[0]
-    return _SPLITS.get(first) or {"train": Split.TRAIN, "test": Split.TEST}.get(split.get("type", ""))
-
-
 class OpenEnvWorld(GymnasiumWorld):
     """An environment behind an OpenEnv server; a task is the arguments of its `reset`, beside a seed.
 
@@ -318,19 +262,14 @@ class OpenEnvWorld(GymnasiumWorld):
     one session only, is refused before anything runs. Rewards of all steps of a task are summed. A connection that is lost, or
     hangs, costs its lifecycle.
 
-    Tasks of the server's own task provider stay in its splits. The first word of a split's name says which of ours it is (train,
-    training; validation, valid, val, dev, eval; test), else its type, if that is train or test. Tasks of any other split are split
-    by the hash of their group, and go with that group where a named split has it. A validation or test split that is empty then
-    is parted by hash from the train tasks; tasks of the provider's validation and test are never trained on.
-
     Args:
         base_url: Of the server, such as http://localhost:8000.
-        tasks: Arguments of `reset`, or the path of a JSON Lines file of them; null: those of the server's own task provider.
+        tasks: Arguments of `reset`, or the path of a JSON Lines file of them.
         rules: System text: what the world is. How to answer is added from the server's schema of actions.
         action_field: Field of the action that the text between the answer tags goes into; null: that text is the action, as JSON.
         observation_field: Field of the observation that is shown; null shows all of it, as JSON.
         max_turns: Turns per task.
-        group_key: Key of the arguments, or of a provided task, that says which tasks share a hidden rule; null: all do.
+        group_key: Key of the arguments that says which tasks share a hidden rule; null: all do.
         success_at: Sum of rewards from which a task counts as solved.
         min_reward: Smallest sum of a task.
         max_reward: Largest sum of a task.
@@ -344,23 +283,21 @@ class OpenEnvWorld(GymnasiumWorld):
     def __init__(
         self,
         base_url: str,
-        tasks: list[dict[str, Any]] | str | None,
+        tasks: list[dict[str, Any]] | str,
         rules: str,
         action_field: str | None = None,
         observation_field: str | None = None,
-        max_turns: int = 10,
+        max_turns: Count = 10,
         group_key: str | None = None,
         success_at: float = 1.0,
         min_reward: float = 0.0,
         max_reward: float = 1.0,
-        timeout_s: float = 60.0,
+        timeout_s: Positive = 60.0,
         world_name: str = "openenv",
     ) -> None:
         require("openenv", "data.env.base_url", base_url)
-        if not 0 < timeout_s < math.inf:
-            raise ConfigError("data.env.timeout_s", timeout_s, "seconds above 0, and finite", "60 is the default.")
         session = OpenEnvSession(base_url, action_field, observation_field, timeout_s)
-        listed = session.provided_tasks(group_key) if tasks is None else listed_tasks(tasks)
+        listed = listed_tasks(tasks)
         super().__init__(
             session, listed, f"{rules}\n\n{session.described_action()}", max_turns, group_key, success_at,
             min_reward, max_reward, sum_rewards=True, world_name=world_name,
@@ -370,6 +307,3 @@ class OpenEnvWorld(GymnasiumWorld):
     @property
     def status(self) -> EpisodeStatus:
         return EpisodeStatus.MALFORMED if self.env.malformed else super().status
-
-    def _split_of(self, task: Mapping[str, Any]) -> Split | None:
-        return self.env.splits.get(task["split"]) if self.env.splits else None

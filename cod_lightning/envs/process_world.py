@@ -3,18 +3,18 @@
 import copy
 import os
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import Proposals, Stepped, TextEnv, Tools, Traits, Variants, beside
-from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.envs.worker_pool import PendingCall, WorkerPool
 from cod_lightning.envs.world_worker import Call, CallResult, Limits
 from cod_lightning.envs.wrapped import WrappedVariants, WrappedWorld, delegated, innermost
-from cod_lightning.errors import ConfigError, check_at_least, check_positive
+from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, Positive
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
 
@@ -57,24 +57,6 @@ class ProcessVariants(WrappedVariants["ProcessWorld"]):
         return ProcessWorld(inside, own.num_workers, own.step_s, own.memory_gb, own.cpu_s)
 
 
-class ProcessForPeople(ForPeople["ProcessWorld"]):
-    """That of the world as the latest call left it."""
-
-    def __init__(self, env: "ProcessWorld") -> None:
-        super().__init__(env)
-        self._inside = beside(env.here(), ForPeople)
-        self.about = self._inside.about
-
-    def meant(self, lines: Sequence[str]) -> str | None:
-        return self._inside.meant(lines)
-
-    def holds(self) -> Sequence[Mapping[str, str]]:
-        return self._inside.holds()
-
-    def outcome(self) -> Sequence[tuple[bool | None, str]]:
-        return self._inside.outcome()
-
-
 class ProcessWorld(WrappedWorld):
     """Calls `sample_pack`, `reset`, `step` and `proposed` of a slow or fragile world in worker processes, all else in this one.
 
@@ -93,15 +75,15 @@ class ProcessWorld(WrappedWorld):
             both anew.
     """
 
-    companions = (ProcessTools, ProcessProposals, ProcessVariants, ProcessForPeople)
+    companions = (ProcessTools, ProcessProposals, ProcessVariants)
 
     def __init__(
         self,
         world: TextEnv,
-        num_workers: int | None = None,
-        step_s: float = 60.0,
-        memory_gb: float | None = 4.0,
-        cpu_s: float | None = 600.0,
+        num_workers: Count | None = None,
+        step_s: Positive = 60.0,
+        memory_gb: Positive | None = 4.0,
+        cpu_s: Positive | None = 600.0,
     ) -> None:
         super().__init__(world)
         if own_loop(world) is not None:
@@ -113,10 +95,6 @@ class ProcessWorld(WrappedWorld):
         if world.traits.shows_images:
             expected = "a world in text alone, since images are not carried between processes"
             raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
-        check_at_least("data.env.num_workers", num_workers, 1, "Leave it out.")
-        check_positive("data.env.step_s", step_s, "60 is the default.")
-        for key, value in (("memory_gb", memory_gb), ("cpu_s", cpu_s)):
-            check_positive(f"data.env.{key}", value, "Null sets no limit.")
         self.memory_gb, self.cpu_s = memory_gb, cpu_s
         self._limits = Limits(memory_bytes=None if memory_gb is None else int(memory_gb * 2**30), cpu_s=cpu_s)
         self.num_workers, self.step_s = num_workers or os.cpu_count() or 1, step_s
@@ -177,13 +155,6 @@ class ProcessWorld(WrappedWorld):
         """Kill the worker of a call in progress, if any."""
         if self._pending is not None:
             self._pending.cancel()
-
-    def render(self) -> Any:
-        return self.here().render()
-
-    def here(self) -> TextEnv:
-        """The world at the present task."""
-        return self.world if self._state is None else pickle.loads(self._state)
 
     def run(self, method: str, **options: Any) -> Any:
         """What a method of the world returns, called in a worker. Raises as `reset` does."""

@@ -8,10 +8,9 @@ from typing import Literal, NamedTuple
 
 from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Players, Reference, Stepped, TextPolicy
-from cod_lightning.envs.checks import check_choice, check_turns
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
-from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, PositiveShare
 from cod_lightning.types import Message, Pack, Split
 
 MOST_LETTERS = 20_000
@@ -99,14 +98,10 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         self,
         name: str,
         rules: str,
-        max_turns: int = 1,
+        max_turns: Count = 1,
         feedback: Literal["answer", "verdict"] = "answer",
-        success_at: float = 1.0,
+        success_at: PositiveShare = 1.0,
     ) -> None:
-        check_turns(max_turns, "1 is the default.")
-        check_choice("data.env.feedback", feedback, ("answer", "verdict"))
-        if not 0 < success_at <= 1:
-            raise ConfigError("data.env.success_at", success_at, "above 0 and at most 1", "1 is the default.")
         self.name, self._rules, self.max_turns = name, rules, max_turns
         self.feedback, self.success_at = feedback, success_at
         self._start(QuestionTask(question="", key="null"))
@@ -143,9 +138,6 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         self._outcome = "miss"
         right = self.right_answer(self._task) if self.feedback == "answer" else None
         return self._ended(said if right is None else f"{said} A right answer is {right}", grade.score)
-
-    def render(self) -> str:
-        return self._task.question
 
     def _pack(
         self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[QuestionTask], asks: str = ""

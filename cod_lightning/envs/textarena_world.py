@@ -17,6 +17,7 @@ from cod_lightning.envs.gymnasium_world import GymnasiumWorld
 from cod_lightning.envs.question_world import answer_form
 from cod_lightning.errors import ConfigError, described
 from cod_lightning.extras import require
+from cod_lightning.ranges import Count
 from cod_lightning.types import EpisodeStatus
 
 _RULES = (
@@ -75,9 +76,6 @@ class TextArenaGame(gymnasium.Env[str, str]):
         said = self._shown if reason in self._shown else f"{self._shown}\n{reason}".strip()
         return said, float(rewards[0]), True, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self._shown
-
     def _text(self) -> str:
         """What the game has said since the last move; what the player said is left out."""
         _, messages = self._env.get_observation()
@@ -118,7 +116,7 @@ class TextArenaWorld(GymnasiumWorld):
         game: str = "Mastermind-v0",
         settings: dict[str, Any] | None = None,
         num_seeds: int = 1000,
-        max_turns: int = 20,
+        max_turns: Count = 20,
         success_at: float = 1.0,
         min_reward: float = -1.0,
         max_reward: float = 1.0,

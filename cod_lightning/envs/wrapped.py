@@ -50,7 +50,6 @@ class DelegatingWorld(TextEnv):
     _np_random = delegated("inside._np_random")
     reset = delegated("inside.reset")
     step = delegated("inside.step")
-    render = delegated("inside.render")
 
 
 def innermost(env: TextEnv) -> TextEnv:

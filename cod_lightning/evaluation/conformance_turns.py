@@ -31,7 +31,6 @@ from cod_lightning.envs.base import (
     Vocabulary,
     beside,
 )
-from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.evaluation.verdicts import Broken, Violation
 from cod_lightning.types import EpisodeStatus, Message, Pack, Role, Split, Task, text_of
@@ -54,7 +53,7 @@ GARBAGE = (
     "<answer>\u0661</answer>",
 )
 """What a language model may say some day."""
-_KINDS = (Players, Vocabulary, HiddenRules, Variants, Proposals, Tools, ForPeople)
+_KINDS = (Players, Vocabulary, HiddenRules, Variants, Proposals, Tools)
 _SAID_OF_EVERY_WORLD = re.compile("different from the unwrapped version|does not have a spec|not having a spec")
 _Answer = Callable[[Sequence[Message]], str]
 

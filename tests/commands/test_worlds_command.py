@@ -126,3 +126,32 @@ def test_every_key_may_be_an_assignment_and_a_value_may_look_like_one():
     parser.add_argument("--note")
     parsed = parse_world(parser, ["env=levers", "env.max_turns=4", "index=3", "--note", "epoch=3.ckpt"])
     assert (parsed.env.max_turns, parsed.index, parsed.note) == (4, 3, "epoch=3.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("levers", "max_turns", "0"),
+        ("frozen_lake_easy", "length_penalty", "2"),
+        ("alchemy_easy", "materials", "few"),
+        ("pde_easy", "family", "heat"),
+        ("apps", "question_cost", "2"),
+        ("apps", "split_by", "[day]"),
+        ("apps", "difficulties", "[4]"),
+        ("apps_compact", "slots", "[shoe]"),
+        ("learn2ask_easy", "stop_share", "1.5"),
+        ("terminal_easy", "feedback", "none"),
+        ("control_hard", "protocol", "waves"),
+        ("invented", "words", "odd"),
+        ("levers", "teacher.follow", "7"),
+        ("levers", "teacher.fills", "odd"),
+        ("frozen_lake_easy", "teacher.context_gaps", "2"),
+    ],
+)
+def test_a_value_that_no_world_takes_is_refused_by_its_key(name, key, value, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        parse_world(world_parser("check", ""), ["--env", name, f"--env.{key}", value])
+    assert stopped.value.code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert key.rpartition(".")[2] in said
+    assert value.strip("[]") in said

@@ -14,7 +14,6 @@ from cod_lightning.envs.base import (
     Vocabulary,
     beside,
 )
-from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.ralph_loop import RalphLoop
@@ -22,7 +21,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_turns import members
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
-KINDS = (Players, Vocabulary, HiddenRules, Variants, Proposals, Tools, ForPeople)
+KINDS = (Players, Vocabulary, HiddenRules, Variants, Proposals, Tools)
 
 
 class Bare(TextEnv):
@@ -68,7 +67,6 @@ def test_an_environment_of_the_required_members_has_the_default_of_every_compani
     assert beside(env, Variants).without_world_memory() is env
     assert (beside(env, Proposals).offer, beside(env, Proposals).proposed("x", pack.tasks[0])) == ("", None)
     assert (*beside(env, Tools).schemas, *beside(env, Tools).results) == ()
-    assert beside(env, ForPeople).meant(["yes"]) == "yes"
     assert list(members(env)) == []
 
 

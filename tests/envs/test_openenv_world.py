@@ -169,51 +169,6 @@ def test_a_dead_server_raises_at_once_and_a_slow_one_after_its_time(serve):
         begun(env)
 
 
-def provider(**secrets):
-    """A server whose task provider has these splits, and in each the tasks with these hidden numbers."""
-    methods = (
-        f"    SECRETS = {secrets!r}\n\n"
-        "    def list_splits(self):\n        return list(self.SECRETS)\n\n"
-        "    def num_tasks(self, split):\n        return len(self.SECRETS[split])\n\n"
-        "    def get_task(self, split, index):\n        return {'secret': self.SECRETS[split][index]}\n\n"
-    )
-    source = SOURCE.replace("    def reset(self", methods + "    def reset(self")
-    source = source.replace("hidden=1, **kwargs", "split='', index=0")
-    return source.replace("turns = hidden, 0", "turns = self.SECRETS[split][index], 0")
-
-
-def drawn(env):
-    """Hidden numbers, and the server's splits, of the packs of each split."""
-    found = {split: (set(), set()) for split in Split}
-    for split in Split:
-        for index in range(40):
-            pack = env.sample_pack(split=split, index=index, num_tasks=3)
-            options = [json.loads(task.spec.options) for task in pack.tasks]
-            (secret,) = {one["secret"] for one in options}
-            found[split][0].add(secret)
-            found[split][1].update(one["split"] for one in options)
-    return found, pack, secret
-
-
-def test_tasks_of_the_server_s_provider_stay_in_its_splits_and_only_split_and_index_are_sent(serve):
-    url = serve(source=provider(train=[1, 2, 3, 1], dev=[4, 5], test=[6, 6, 7], more=[7, 8])).url
-    env = OpenEnvWorld(url, None, "Guess.", "number", "text", max_turns=3, group_key="secret")
-    found, pack, secret = drawn(env)
-    theirs = {split: names - {"more"} for split, (_, names) in found.items()}
-    assert theirs == {Split.TRAIN: {"train"}, Split.VALIDATION: {"dev"}, Split.TEST: {"test"}}
-    assert found[Split.TRAIN][0] - {8} == {1, 2, 3}
-    assert found[Split.VALIDATION][0] - {8} == {4, 5}
-    assert found[Split.TEST][0] - {8} == {6, 7}, "7 of the split of another name joins its group"
-    env.reset(options={"task": pack.tasks[0]})
-    assert env.step(guess(secret))[:2] == (f"{secret} is right.", 1.0)
-    env.close()
-
-
-def test_a_server_without_provider_is_named(served):
-    with pytest.raises(ConfigError, match=r"data\.env\.tasks.*501"):
-        OpenEnvWorld(served.url, None, "Guess.", "number", "text")
-
-
 def test_what_is_no_server_is_named(tmp_path):
     with pytest.raises(ConfigError, match="GET /schema"):
         OpenEnvWorld("http://127.0.0.1:9", TASKS, "rules")

@@ -284,14 +284,6 @@ def test_what_cannot_be_pickled_is_refused_before_anything_runs():
         ProcessWorld(world)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("num_workers", 0), ("step_s", 0.0), ("step_s", float("inf")), ("memory_gb", 0), ("cpu_s", -1.0)]
-)
-def test_numbers_that_cannot_work_are_named(key, value):
-    with pytest.raises(ConfigError, match=rf"data\.env\.{key} is {value}"):
-        ProcessWorld(Levers(), **{key: value})
-
-
 def test_what_a_world_does_to_its_worker_reaches_no_other_lifecycle():
     world = ProcessWorld(RudeLevers(), num_workers=1)
     world.reset(options={"task": first_task(world)})

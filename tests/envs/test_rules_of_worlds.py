@@ -96,7 +96,7 @@ OTHERS = [
         FrozenLakeObscure,
         {},
         [
-            {"size_min": 5}, {"size_max": 6}, {"frozen_p_min": 0.5}, {"frozen_p_max": 0.8}, {"min_shortest_path": 2},
+            {"size_min": 5}, {"size_max": 6}, {"frozen_p_min": 0.5}, {"frozen_p_max": 0.8},
             {"max_shortest_path": 5}, {"mappings": (1, 2)},
         ],
         [{"feedback": "positions", "protocol": "compact", "length_penalty": 0.5}],
@@ -140,11 +140,11 @@ OTHERS = [
         Apps,
         {},
         [
-            {"quirks": 3}, {"max_turns": 20}, {"spare_calls": 3}, {"difficulties": (1,)}, {"split_by": ("person",)},
-            {"templates": ["send_mail"]}, {"protocol": "compact"}, {"protocol": "compact", "split_by": ("person",)},
+            {"quirks": 3}, {"max_turns": 20}, {"spare_calls": 3}, {"difficulties": (1,)}, {"split_by": ("template",)},
+            {"templates": ["send_mail"]}, {"protocol": "compact"}, {"protocol": "compact", "split_by": ("template",)},
             {"protocol": "compact", "slots": ("card", "boss", "sign")},
         ],
-        [{"feedback": "plain"}],
+        [{"question_cost": 0.1}],
     ),
 ]  # fmt: skip
 
@@ -178,7 +178,7 @@ PLAYED = {
 """How it is made, what is counted, packs, bounds of the scripted player's first mean, and of its last; most of random play."""
 PLAYED_SLOWLY = {
     "alchemy-compact": (lambda: Alchemy(**COMPACT_ALCHEMY), "success", 200, (0.45, 0.65), 0.95, 0.4),
-    "alchemy-many": (lambda: Alchemy(**MANY, show_tiers=False), "success", 60, (0.0, 0.5), 0.6, 0.5),
+    "alchemy-many": (lambda: Alchemy(**MANY), "success", 60, (0.0, 0.5), 0.6, 0.5),
     "alchemy-hard": (lambda: Alchemy(**HARD_ALCHEMY), "success", 60, (0.0, 0.5), 0.8, 0.5),
     "control": (lambda: OptimalControl(world_memory=False), "reward", 60, (0.7, 0.88), 0.95, 0.5),
     "control-noise": (

@@ -78,9 +78,9 @@ def test_a_copy_is_a_snapshot(name, copied):
     observation, _ = env.reset(options={"task": pack.tasks[0]}, seed=1)
     messages = [Message(Role.SYSTEM, env.rules), Message(Role.USER, observation)]
     answer = player(env, pack, Reference.SCRIPTED).act(messages, random.Random(1))
-    rendered, snapshot = env.render(), copied(env)
+    seen, snapshot = env._observed(), copied(env)
     ours = env.step(answer)
-    assert snapshot.render() == rendered
+    assert snapshot._observed() == seen
     assert snapshot.step(answer) == ours
     assert env.reset() == snapshot.reset(), "the generator was copied too"
 

@@ -31,22 +31,6 @@ def ways_of(recipes: Mapping[Pair, str], levels: Mapping[str, int]) -> dict[str,
     return found
 
 
-def levels_of(recipes: Mapping[Pair, str], base: Mapping[str, int]) -> dict[str, int]:
-    """Levels that recipes imply: 0 for the base elements, else one above the higher input of the lowest recipe.
-
-    >>> levels_of({("a", "b"): "c", ("a", "c"): "d"}, {"a": 1, "b": 1})
-    {'a': 0, 'b': 0, 'c': 1, 'd': 2}
-    """
-    levels = dict.fromkeys(base, 0)
-    for level in range(1, len(recipes) + 1):
-        ready = {name: level for pair, name in recipes.items() if name and all(part in levels for part in pair)}
-        fresh = {name: level for name in ready if name not in levels}
-        if not fresh:
-            break
-        levels.update(fresh)
-    return levels
-
-
 def shortest_plan(
     ways: Ways,
     levels: Mapping[str, int],

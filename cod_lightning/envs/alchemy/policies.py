@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 from cod_lightning.envs.alchemy.notes import Facts
-from cod_lightning.envs.alchemy.plan import Pair, Ways, levels_of, pair_of, shortest_plan, ways_of
+from cod_lightning.envs.alchemy.plan import Pair, Ways, pair_of, shortest_plan, ways_of
 from cod_lightning.envs.alchemy.wording import AlchemySeen, AlchemyWording
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Role
@@ -56,9 +56,9 @@ def believed(seen: AlchemySeen, noted: Facts, shown: Facts) -> dict[Pair, str]:
     """What was shown, and what was noted as far as it can be true: tiers must rise, and with one recipe each it must be new."""
     facts: dict[Pair, str] = {}
     for pair, result in noted.items():
-        if seen.levels and not {*pair, *([result] if result else [])} <= seen.levels.keys():
+        if not {*pair, *([result] if result else [])} <= seen.levels.keys():
             continue
-        if seen.levels and result and seen.levels[result] <= max(seen.levels[name] for name in pair):
+        if result and seen.levels[result] <= max(seen.levels[name] for name in pair):
             continue
         if seen.single and result and result in shown.values():
             continue
@@ -72,26 +72,23 @@ class _Search:
 
     seen: AlchemySeen
     facts: Facts
-    levels: Mapping[str, int]
-    """As shown, else as the known recipes imply."""
     ways: Ways
     at_hand: tuple[str, ...]
     """What is there or can be made by known recipes, numbers of copies aside."""
 
     @classmethod
     def of(cls, seen: AlchemySeen, facts: Facts) -> "_Search":
-        levels = seen.levels or levels_of(facts, dict.fromkeys(seen.base, 0))
-        ways = ways_of(facts, levels)
+        ways = ways_of(facts, seen.levels)
         found = {name for name, count in seen.have.items() if count}
         while fresh := {
             name for name, pairs in ways.items() if name not in found and any(set(pair) <= found for pair in pairs)
         }:
             found |= fresh
-        return cls(seen, facts, levels, ways, tuple(sorted(found)))
+        return cls(seen, facts, ways, tuple(sorted(found)))
 
     def plan(self, needs: Mapping[str, int], most: int) -> tuple[Pair, ...] | None:
         """Fewest attempts after which all that is needed is at hand."""
-        return shortest_plan(self.ways, self.levels, needs, self.seen.have, consume=self.seen.limited, most=most)
+        return shortest_plan(self.ways, self.seen.levels, needs, self.seen.have, consume=self.seen.limited, most=most)
 
     def exploration(self, rng: random.Random) -> tuple[Pair, ...]:
         """Attempts that end with an unknown pair, first of all one that may give what is missing; empty if there is none.
@@ -100,9 +97,9 @@ class _Search:
         cannot serve this task. One element twice is half as likely a recipe as two, so it is put off as long as something
         else may come of the rounds that are left.
         """
-        highest = max(self.levels.get(name, 0) for name in self.at_hand)
+        highest = max(self.seen.levels.get(name, 0) for name in self.at_hand)
         missing = _missing(self.seen.target, self.ways, self.at_hand) or {self.seen.target}
-        wanted = {self.levels.get(name, highest + 1) - 1 for name in missing}
+        wanted = {self.seen.levels.get(name, highest + 1) - 1 for name in missing}
         downwards = sorted(wanted | set(range(max(wanted))), reverse=True)
         for tiers, twice in (
             (downwards if self.seen.turns_left > 1 else [], False),
@@ -117,12 +114,12 @@ class _Search:
     def _options(self, tier: int, twice: bool, rng: random.Random) -> list[tuple[int, float, float, tuple[Pair, ...]]]:
         """Attempts that end with an unknown pair whose higher input is of that tier: the fewest first, then the likelier pair
         (with limited materials the one that more is left of)."""
-        above = [name for name, level in self.levels.items() if level == tier + 1]
-        if self.seen.single and self.seen.levels and all(name in self.ways for name in above):
+        above = [name for name, level in self.seen.levels.items() if level == tier + 1]
+        if self.seen.single and all(name in self.ways for name in above):
             return []
         found = []
         for pair in combinations_with_replacement(self.at_hand, 2):
-            low, high = sorted(self.levels.get(name, 0) for name in pair)
+            low, high = sorted(self.seen.levels.get(name, 0) for name in pair)
             same = pair[0] == pair[1]
             if high != tier or low <= tier - self.seen.gap or pair in self.facts or (same and not twice):
                 continue

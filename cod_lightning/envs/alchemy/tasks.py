@@ -18,10 +18,11 @@ from cod_lightning.envs.alchemy.graph import (
     split_of,
     way_to,
 )
-from cod_lightning.envs.checks import check_choice, check_in, check_share, check_span, check_turns, check_unused
+from cod_lightning.envs.checks import check_in, check_span, check_unused
 from cod_lightning.envs.splits import OPENING
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split
 
@@ -135,7 +136,7 @@ class AlchemyParameters(Unchanging):
     """Largest such number."""
     noise_chain_depth: int = 2
     """Rounds of decoys, each with half as many as the one before; they may build on one another."""
-    max_turns: int = 8
+    max_turns: Count = 8
     """Rounds per task. Elements that need more are never asked for."""
     materials: Literal["unlimited", "limited"] = "unlimited"
     """Whether an attempt uses up one copy of each input (limited) or nothing (unlimited)."""
@@ -148,9 +149,7 @@ class AlchemyParameters(Unchanging):
     paper."""
     brute_force: bool = True
     """Whether elements may be asked for that trying every pair of base elements must find in time, as in the paper."""
-    show_tiers: bool = True
-    """Whether the system text lists all elements by tier, decoys among them, and a task names its target's tier."""
-    length_penalty: float = 0.1
+    length_penalty: Share = 0.1
     """A success with t turns is worth 1 - length_penalty * t / max_turns."""
     protocol: Literal["natural", "compact"] = "natural"
     """Sentences for language models (natural) or fused words for tiny policies (compact), which need fixed sizes, no decoys and
@@ -204,10 +203,6 @@ class AlchemyParameters(Unchanging):
         return self.structure + ("-compact" if self.compact else "")
 
     def __post_init__(self) -> None:
-        check_choice("data.env.materials", self.materials, ("unlimited", "limited"))
-        check_turns(self.max_turns, "8 is the reference's easy setting, 15 its hard one.")
-        check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
-        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         ranges = self.ranges
         for key, (low, high), least, most in (
             ("tiers", ranges.tiers, 2, 4 if self.limited else 5),
@@ -238,7 +233,6 @@ class AlchemyParameters(Unchanging):
         for key, value, wanted in (
             ("noise_max", ranges.noise[1], 0),
             ("materials", self.materials, "unlimited"),
-            ("show_tiers", self.show_tiers, True),
         ):
             if value != wanted:
                 remedy = "Change it, or data.env.protocol to natural."

@@ -29,8 +29,8 @@ class AlchemyView:
     """All that a rendering may show of a task."""
 
     target: str
-    tier: int | None
-    """The target's; None where tiers are not shown."""
+    tier: int
+    """The target's."""
     at_hand: tuple[tuple[str, int], ...]
     """Elements and their copies: base elements, then what was made."""
     num_base: int
@@ -47,9 +47,7 @@ class AlchemySeen:
 
     target: str
     have: Mapping[str, int]
-    base: tuple[str, ...]
     levels: Mapping[str, int]
-    """Empty where tiers are not shown."""
     limited: bool
     single: bool
     gap: int
@@ -74,7 +72,7 @@ class NaturalAlchemy(_AlchemyWords):
         self.parameters, self.max_turns = parameters, parameters.max_turns
 
     def rules(self, listed: Sequence[Sequence[str]]) -> str:
-        """System text, with the names by tier as they are listed (empty where they are not shown)."""
+        """System text, with the names by tier as they are listed."""
         several = "has exactly one recipe" if self.parameters.single else "has one or more recipes"
         inputs = (
             "Both inputs of a recipe are of the tier just below the result; they may be the same element."
@@ -108,7 +106,8 @@ class NaturalAlchemy(_AlchemyWords):
                 "- The recipes are hidden and names mean nothing. The same recipes hold in related tasks, so what you find out "
                 "may pay later: use hints if you are given any, and do not repeat a pair that is known to give nothing.",
                 "",
-                *([*shown, ""] if listed else []),
+                *shown,
+                "",
                 "Answer with brief reasoning, then exactly one pair in this form:",
                 "<answer>X + Y</answer>",
             ]
@@ -119,8 +118,7 @@ class NaturalAlchemy(_AlchemyWords):
         parts = [f"Round {view.turn + 1} of {self.max_turns}."]
         if view.last is not None:
             parts.append(f"Last attempt: {self._last_text(view.last)}")
-        tier = "" if view.tier is None else f" (tier {view.tier})"
-        parts += [f"Target: {view.target}{tier}.", f"Inventory: {self._inventory(view)}."]
+        parts += [f"Target: {view.target} (tier {view.tier}).", f"Inventory: {self._inventory(view)}."]
         return "\n".join([*parts, "Which two do you combine?"])
 
     def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
@@ -151,7 +149,6 @@ class NaturalAlchemy(_AlchemyWords):
         return AlchemySeen(
             target=target[1],
             have=_inventory_of(last),
-            base=tuple(_inventory_of(first)),
             levels=levels([line.split(", ") for line in listed]),
             limited="Every attempt uses up" in rules,
             single="has exactly one recipe" in rules,
@@ -213,7 +210,6 @@ class CompactAlchemy(Unchanging, _AlchemyWords):
         return AlchemySeen(
             target=messages[1].content.removeprefix("want="),
             have=dict.fromkeys([*self.tiers[0], *made], 1),
-            base=self.tiers[0],
             levels=self.levels,
             limited=False,
             single=self.single,

@@ -66,7 +66,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
 
     @property
     def rules(self) -> str:
-        return self.wording.rules(self._task.tiers if self.parameters.show_tiers else ())
+        return self.wording.rules(self._task.tiers)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A graph of the split, and a target (with limited materials also a stock) for every task."""
@@ -98,11 +98,6 @@ class Alchemy(TaskWorld[AlchemyTask]):
         if self._turn == self.max_turns:
             return self._end("late")
         return self._observed(), 0.0, False, False, {}
-
-    def render(self) -> str:
-        have = " ".join(f"{name}:{count}" for name, count in self._have.items())
-        tried = " ".join(f"{a}+{b}={result or 0}" for (a, b), result in self._tried)
-        return f"round {self._turn} of {self.max_turns}, target {self._task.target} | {have} | {tried}"
 
     def _start(self, task: AlchemyTask) -> None:
         self._task, self._outcome, self._turn = task, "", 0
@@ -138,7 +133,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
         task = self._task
         return AlchemyView(
             target=task.target,
-            tier=levels(task.tiers)[task.target] if self.parameters.show_tiers else None,
+            tier=levels(task.tiers)[task.target],
             at_hand=tuple(self._have.items()),
             num_base=len(task.tiers[0]),
             turn=self._turn,

@@ -11,7 +11,6 @@ from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.tool_calls import STYLES, BadCalls, ToolCall
 
 MOST_CALLS = 20
-FORMS = ("code", "tools", *STYLES)
 
 
 class Actions(ABC):

@@ -216,8 +216,6 @@ class App:
     def __init__(self, name: str, about: str, *, private: bool = True) -> None:
         self.name, self.about, self.private = name, about, private
         self.endpoints: dict[str, Endpoint] = {}
-        self.tables = dict[type[TableRow], None]()
-        """What its endpoints show and make."""
         if private:
             self._add("login", "Gives the token that all other calls of the app need.", {"password": (str, ...)}, None)
 
@@ -235,7 +233,6 @@ class App:
 
     def shows(self, name: str, kind: type[TableRow]) -> None:
         """An endpoint that shows one row."""
-        self.tables[kind] = None
         self._add(name, f"One {noun(kind)}.", {"id": (int, ...)}, lambda desk, id: find(desk, kind, id))
 
     def deletes(self, name: str, kind: type[TableRow]) -> None:
@@ -249,7 +246,6 @@ class App:
 
     def creates(self, name: str, kind: type[TableRow], among: str) -> None:
         """An endpoint that makes a row from these columns; one with a default may be left out."""
-        self.tables[kind] = None
 
         def run(desk: AppDesk, **values: Any) -> TableRow:
             return desk.db.add(kind(**_frozen(values)))
@@ -280,10 +276,6 @@ class App:
         taken = list(inspect.signature(function).parameters.values())[1:]
         columns = {p.name: (hints[p.name], ... if p.default is p.empty else p.default) for p in taken}
         assert function.__doc__, f"{self.name}.{function.__name__} has no docstring"
-        shown = hints.get("return")
-        self.tables |= {
-            one: None for one in (shown, *get_args(shown)) if isinstance(one, type) and issubclass(one, TableRow)
-        }
         self._add(function.__name__.rstrip("_"), inspect.cleandoc(function.__doc__), columns, function, paged, writes)
         return function
 

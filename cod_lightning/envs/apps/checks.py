@@ -82,11 +82,6 @@ def _agreed(expected: Expected, replies: Sequence[tuple[str, Database]]) -> bool
     return any(expected.agreed in re.findall(r"\d+", said) and db.tables.get(Card) == cards for said, db in replies)
 
 
-def unasked(expected: Expected, after: Database) -> list[Change]:
-    """What has changed beyond what the task asks for."""
-    return _told_apart(expected, after)[1]
-
-
 def _told_apart(expected: Expected, after: Database) -> tuple[dict[int, Change], list[Change]]:
     """What was made of each change that is asked for, by its number, and all other changes."""
     found = after.changes(expected.before)

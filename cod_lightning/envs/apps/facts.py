@@ -62,11 +62,6 @@ class HiddenFacts:
         """Names of the slots that are not empty."""
         return tuple(name for name in SLOTS if getattr(self, name))
 
-    @property
-    def quirks(self) -> str:
-        """Those of the site, in one line."""
-        return " ".join(f"{name}={getattr(self, name)}" for name in QUIRKS)
-
 
 SLOTS = tuple(field.name for field in fields(HiddenFacts))
 _SENTENCES = {

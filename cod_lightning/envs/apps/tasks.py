@@ -16,13 +16,12 @@ from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.site import AppSite, Extension, site_of
 from cod_lightning.envs.apps.templates import Template
 from cod_lightning.envs.apps.templates.base import Draw, Truth
-from cod_lightning.envs.apps.user import ScriptedVoice, User, Voice
+from cod_lightning.envs.apps.user import User
 from cod_lightning.envs.tool_calls import ToolCall
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.seeds import derive_seed
 
 _UNBOUNDED = 1_000
-_SCRIPTED = ScriptedVoice()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +57,9 @@ class AppsTask(Unchanging):
         """What the person says only when asked."""
         return {name: value for name, value in self.parts if name in (*self.kind.withheld, "agreed")}
 
-    def server(self, patience: int, voice: Voice = _SCRIPTED) -> AppServer:
+    def server(self, patience: int) -> AppServer:
         """The site before the task."""
-        user = User(self.facts, self.text, self.withheld, patience, voice)
+        user = User(self.facts, self.withheld, patience)
         db = _filled(self.person, self.facts, self.extensions).copy()
         return AppServer(db, self.facts, self.whose, user, self.budget, self.site.apps)
 

@@ -49,7 +49,7 @@ class NaturalApps(WorldWording):
         """The last line of what is seen."""
         return f"Calls left: {calls_left}. Turn {turn + 1} of {max_turns}."
 
-    def feedback(self, task: AppsTask, outcome: str, results: list[Check], shown: str, *, reason: bool) -> str:
+    def feedback(self, task: AppsTask, outcome: str, results: list[Check], shown: str) -> str:
         """Words after the task."""
         if outcome == "malformed":
             return f"Your answer could not be read: {shown}. The task is over."
@@ -57,8 +57,6 @@ class NaturalApps(WorldWording):
             return "The task is done as I wanted it."
         ending = "You have no turns left." if outcome == "late" else "The task is not done as I wanted it."
         failed = [check for check in results if not check.passed]
-        if not reason:
-            return ending
         columns = {name for check in failed for name in check.wrong}
         facts = [
             sentence(slot, getattr(task.facts, slot))

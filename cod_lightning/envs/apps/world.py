@@ -12,30 +12,28 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of, clean
 from cod_lightning.envs.apps import compact
-from cod_lightning.envs.apps.actions import FORMS, Actions, CodeActions, ToolCalls
+from cod_lightning.envs.apps.actions import Actions, CodeActions, ToolCalls
 from cod_lightning.envs.apps.checks import Check
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, HiddenFacts, draw_facts
-from cod_lightning.envs.apps.for_people import AppsForPeople
 from cod_lightning.envs.apps.policies import AppsPlay
 from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
-from cod_lightning.envs.apps.user import ScriptedVoice, Voice
 from cod_lightning.envs.apps.wording import NaturalApps
-from cod_lightning.envs.base import Stepped, Tools, Traits
-from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns, check_unused
+from cod_lightning.envs.base import Stepped, Tools
+from cod_lightning.envs.checks import check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
+from cod_lightning.ranges import Count, Natural, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 _MOST_DRAWS = 2_000
 _MOST_SHOWN = 8_000
 """Letters of what is shown after a turn."""
-SPLITS = ("facts", "quirks", "person", "template")
 
 
 class AppTools(Tools["Apps"]):
@@ -115,14 +113,12 @@ class Apps(TaskWorld[AppsTask]):
         spare_calls: Calls beyond those that informed play takes; what has to be found out costs some.
         patience: Questions of a task that the person answers.
         question_cost: What each question takes from the reward.
-        voice: Words the person's answers: by script, or a model behind an endpoint.
         difficulties: Levels of kinds of tasks: the number of apps, 3 for more, and one more for kinds that take many calls.
         templates: Kinds of tasks that may be drawn; null for all but those in which the person wants to confirm a payment
             (confirm_transfer, confirm_pay_contact, confirm_goods).
         extensions: Apps of your own, beside those that ship.
         split_by: What belongs to one of train, validation and test: the quirks and habits taken together (facts), of which parts
-            recur in other splits; the quirks taken together, whatever the habits (quirks); the person; the template.
-        feedback: Whether the words after a failed task say which checks failed (reason), or only that it failed (plain).
+            recur in other splits; the template.
         protocol: Sentences for language models (natural) or single words for tiny policies (compact).
         slots: In compact form, which habits tasks are about; 3 or more where facts decide the split, since with fewer the one not
             seen yet would follow from training.
@@ -130,7 +126,7 @@ class Apps(TaskWorld[AppsTask]):
         teacher: How good the demonstrations of the warm start are.
     """
 
-    companions = (AppTools, AppRules, AppPlayers, AppsForPeople, *TaskWorld.companions)
+    companions = (AppTools, AppRules, AppPlayers, *TaskWorld.companions)
 
     task_type = AppsTask
 
@@ -138,29 +134,24 @@ class Apps(TaskWorld[AppsTask]):
         self,
         actions: Literal["code", "tools", "json", "qwen", "llama", "mistral", "gpt_oss"] = "code",
         quirks: int = 2,
-        max_turns: int = 16,
-        spare_calls: int = 2,
-        patience: int = 2,
-        question_cost: float = 0.05,
-        voice: Voice = ScriptedVoice(),  # noqa: B008  (unchanging)
-        difficulties: Sequence[int] = (1, 2, 3),
+        max_turns: Count = 16,
+        spare_calls: Natural = 2,
+        patience: Count = 2,
+        question_cost: Share = 0.05,
+        difficulties: Sequence[Literal[1, 2, 3]] = (1, 2, 3),
         templates: Sequence[str] | None = None,
         extensions: Sequence[Extension] = (),
-        split_by: Sequence[Literal["facts", "quirks", "person", "template"]] = ("facts",),
-        feedback: Literal["reason", "plain"] = "reason",
+        split_by: Sequence[Literal["facts", "template"]] = ("facts",),
         protocol: Literal["natural", "compact"] = "natural",
-        slots: Sequence[str] = HABITS,
-        misses: int = 1,
+        slots: Sequence[Literal["card", "address", "boss", "sign", "minutes"]] = HABITS,
+        misses: Natural = 1,
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
         self.form, self.quirks, self.max_turns, self.spare_calls = actions, quirks, max_turns, spare_calls
-        self.patience, self.question_cost, self.feedback = patience, question_cost, feedback
+        self.patience, self.question_cost = patience, question_cost
         self.protocol, self.slots, self.misses, self.teacher = protocol, tuple(slots), misses, teacher
         self.split_by, self.difficulties = tuple(split_by), tuple(difficulties)
         self.compact = protocol == "compact"
-        if self.compact:  # words of which a person types one by itself
-            self.companions = (AppRules, AppPlayers, *TaskWorld.companions)
-        self.voice, self.traits = voice, Traits(blocking=voice.blocking)
         self.extensions = tuple(extensions)
         self.site = site_of(self.extensions)
         self._check()
@@ -190,28 +181,19 @@ class Apps(TaskWorld[AppsTask]):
         """One site and one person of the split, and N tasks."""
         world_seed = derive_seed("apps pack", self.name, str(split), seed, index)
         rng = random.Random(world_seed)
-        person, facts = self._person(rng, split), self._facts(rng, split)
+        person, facts = rng.randrange(2**40), self._facts(rng, split)
         specs = (self._draw(derive_seed(world_seed, n), split, person, facts) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
-
-    def _person(self, rng: random.Random, split: Split | None) -> int:
-        for _ in range(_MOST_DRAWS):
-            seed = rng.randrange(2**40)
-            if "person" not in self.split_by or split in (None, split_of_text(f"person {seed}")):
-                return seed
-        raise AssertionError("one of ten persons belongs to any split")
 
     def _facts(self, rng: random.Random, split: Split | None) -> HiddenFacts:
         for _ in range(_MOST_DRAWS):
             if self.compact:
                 facts = compact.draw(rng, self.slots)
-                splits = {"facts": compact.split_of(facts, self.slots)}
+                own = compact.split_of(facts, self.slots)
             else:
                 facts = draw_facts(rng, self.quirks)
-                # Of one quirk, some are in every split.
-                asked = {"facts": f"facts 1 {facts}", "quirks": f"quirks 10 {facts.quirks}"}
-                splits = {name: split_of_text(text) for name, text in asked.items()}
-            if split is None or all(splits[name] is split for name in splits if name in self.split_by):
+                own = split_of_text(f"facts 1 {facts}")
+            if split in (None, own) or "facts" not in self.split_by:
                 return facts
         raise AssertionError("facts of any split are drawn before long")
 
@@ -257,7 +239,7 @@ class Apps(TaskWorld[AppsTask]):
     def _start(self, task: AppsTask) -> None:
         self._task, self._outcome, self._turn, self._shown, self._words = task, "", 0, "", ()
         self._results = []
-        self._server = None if self.compact else task.server(self.patience, self.voice)
+        self._server = None if self.compact else task.server(self.patience)
         self._actions = self._new_actions()
 
     def _new_actions(self) -> Actions:
@@ -265,7 +247,7 @@ class Apps(TaskWorld[AppsTask]):
 
     def _drawn(self, seed: int) -> AppsTask:
         rng = random.Random(seed)
-        return self._draw(seed, None, self._person(rng, None), self._facts(rng, None))
+        return self._draw(seed, None, rng.randrange(2**40), self._facts(rng, None))
 
     def _observed(self) -> str:
         assert self._task is not None
@@ -325,8 +307,7 @@ class Apps(TaskWorld[AppsTask]):
         self._outcome = outcome
         if self.compact:
             return self._ended(self.wording.feedback(outcome, self._words), float(outcome == "win"))
-        reason = self.feedback == "reason"
-        words = self.wording.feedback(self._task, outcome, self._results, self._shown, reason=reason)
+        words = self.wording.feedback(self._task, outcome, self._results, self._shown)
         return self._ended(clean(words, _MOST_SHOWN), self._reward())
 
     def _reward(self) -> float:
@@ -336,16 +317,6 @@ class Apps(TaskWorld[AppsTask]):
             return 0.0
         share = sum(check.passed for check in self._results) / len(self._results)
         return max(0.01 if self.success else 0.0, share - self.question_cost * self._server.user.questions)
-
-    def render(self) -> str:
-        """The task, and what has changed so far."""
-        if self._task is None:
-            return "no task"
-        if self._server is None:
-            return NaturalApps().opening(self._task)
-        changed = self._server.db.changes(self._task.expected().before)
-        lines = [f"{type(one.after or one.before).__name__}: {one.before} -> {one.after}" for one in changed]
-        return "\n".join([NaturalApps().opening(self._task), *lines])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Apps":
         """A snapshot; all but the state of the task is shared."""
@@ -363,38 +334,16 @@ class Apps(TaskWorld[AppsTask]):
             self._server.apps = self.site.apps
 
     def _check(self) -> None:
-        check_choice("data.env.actions", self.form, FORMS)
-        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
-        check_turns(self.max_turns, "16 is the default.")
         check_in("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
         if self.compact:
             calls = {"actions": self.form, "quirks": self.quirks, "spare_calls": self.spare_calls}
-            person = {"patience": self.patience, "question_cost": self.question_cost, "feedback": self.feedback}
+            person = {"patience": self.patience, "question_cost": self.question_cost}
             check_unused(Apps, "with protocol=compact", **calls, **person, difficulties=self.difficulties)
         else:
             check_unused(Apps, "with protocol=natural", slots=self.slots, misses=self.misses)
-        check_in("data.env.spare_calls", self.spare_calls, 0, 1_000, "2 is the default.")
-        check_in("data.env.patience", self.patience, 1, 100, "2 is the default; some tasks take a question.")
-        check_in("data.env.misses", self.misses, 0, 100, "1 is the default.")
-        check_share("data.env.question_cost", self.question_cost, "0.05 is the default.")
-        for name in self.split_by:
-            check_choice("data.env.split_by", name, SPLITS)
         if self.compact and "facts" in self.split_by and len(self.slots) < 3:
             expected = "3 habits or more, since by fewer data.env.split_by=[facts] would tell tests from training"
-            raise ConfigError("data.env.slots", list(self.slots), expected, "Name more, or split by person.")
+            raise ConfigError("data.env.slots", list(self.slots), expected, "Name more, or split by template.")
         if not 0 < len(self.split_by) == len(set(self.split_by)):
-            expected = (
-                f"one or more of {', '.join(SPLITS)}, each once: with none, packs of two splits could be the same"
-            )
+            expected = "facts, template or both, each once: with none, packs of two splits could be the same"
             raise ConfigError("data.env.split_by", list(self.split_by), expected, "[facts] is the default.")
-        if "quirks" in self.split_by and (self.compact or not self.quirks):
-            expected = "no quirks in it where a site has none (quirks: 0, protocol: compact)"
-            raise ConfigError("data.env.split_by", list(self.split_by), expected, "Split by facts.")
-        for key, found, known in (
-            ("slots", self.slots, HABITS),
-            ("difficulties", self.difficulties, (1, 2, 3)),
-        ):
-            if not found or not set(found) <= set(known):
-                expected = f"some of {', '.join(map(str, known))}"
-                raise ConfigError(f"data.env.{key}", list(found), expected, "Leave it out for the default.")

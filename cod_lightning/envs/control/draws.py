@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_span
+from cod_lightning.envs.checks import check_span
 from cod_lightning.envs.control.belief import PlantRanges
 from cod_lightning.envs.control.plant import ControlTask
 from cod_lightning.envs.splits import split_of_text
@@ -99,4 +99,3 @@ class ControlParameters(Unchanging):
         check_between("data.env.process_noise", self.process_noise, 0.0, 1.0, "0 is the reference's.")
         low, high = self.horizon_min, self.horizon_max
         check_span("horizon_min", low, "horizon_max", high, 2, 30, "Use 12 for both, as the reference.")
-        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))

@@ -137,11 +137,6 @@ class OptimalControl(TaskWorld[ControlTask]):
             self._earlier = Earlier(formula=formula.text, task=task, reward=run.reward, miss_x=miss_x, miss_v=miss_v)
         return self._ended(self.wording.finished(task, run), run.reward)
 
-    def render(self) -> str:
-        sentences = NaturalControl(self.ranges)
-        done = f"\n{sentences.finished(self._task, self._run)}" if self._run else ""
-        return sentences.observation(self._task, None) + done
-
     def _start(self, task: ControlTask) -> None:
         self._task, self._outcome = task, ""
         self._run: PlantRun | None = None

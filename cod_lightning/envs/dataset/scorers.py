@@ -12,7 +12,8 @@ from typing import Any
 from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade, wrong_form
 from cod_lightning.envs.unchanging import Unchanging
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import check_at_least
+from cod_lightning.ranges import Positive, Share
 from cod_lightning.sandbox.sandbox import Sandbox
 
 _NUMBER = re.compile(r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
@@ -92,9 +93,7 @@ class NumericMatch(AnswerScorer):
 
     form = "A NUMBER"
 
-    def __init__(self, tolerance: float = 1e-6) -> None:
-        if not 0 <= tolerance < 1:
-            raise ConfigError("data.env.scorer.tolerance", tolerance, "at least 0 and below 1", "1e-6 is the default.")
+    def __init__(self, tolerance: Share = 1e-6) -> None:
         self.tolerance = tolerance
 
     def key_of(self, value: Any) -> str:
@@ -207,9 +206,7 @@ class CodeTests(AnswerScorer):
     form = "A PYTHON PROGRAM"
     blocking = True
 
-    def __init__(self, time_s: float = 5.0, memory_mb: int = 512) -> None:
-        if not 0 < time_s <= 600:
-            raise ConfigError("data.env.scorer.time_s", time_s, "above 0 and at most 600", "5 is the default.")
+    def __init__(self, time_s: Positive = 5.0, memory_mb: int = 512) -> None:
         check_at_least("data.env.scorer.memory_mb", memory_mb, 64, "512 is the default.")
         self.sandbox = Sandbox(time_s=time_s, memory_mb=memory_mb)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import Proposals, Stepped
-from cod_lightning.envs.checks import check_choice, check_in
+from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, DoorWording, Facts, NaturalDoors
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
@@ -155,7 +155,6 @@ class Doors(TaskWorld[DoorTask]):
         check_in("data.env.num_doors", num_doors, 2, _MOST_DOORS, "16 is the default.")
         check_in("data.env.glimpses", glimpses, 0, num_doors - 1, "0 is the default.")
         check_in("data.env.max_turns", max_turns, 1, len(KEYS), "There are four keys; 2 is the default.")
-        check_choice("data.env.protocol", protocol, ("natural", "compact"))
         self.num_doors, self.glimpses, self.max_turns = num_doors, glimpses, max_turns
         self.protocol, self.teacher = protocol, teacher
         self.name = f"doors-{num_doors}" + (f"-{glimpses}" if glimpses else "")
@@ -196,9 +195,6 @@ class Doors(TaskWorld[DoorTask]):
         if len(self._tried) == self.max_turns:
             return self._end("miss")
         return self._observed(), 0.0, False, False, {}
-
-    def render(self) -> str:
-        return f"open door {self._task.door}; tried {', '.join(self._tried) or 'nothing'}"
 
     def _drawn(self, seed: int) -> DoorTask:
         rng = random.Random(seed)

@@ -33,12 +33,12 @@ def draw_task(parameters: LakeParameters, seed: int, split: Split | None, mappin
     for _ in range(_MOST_DRAWS):
         lake = draw_lake(rng, size, rng.uniform(parameters.frozen_p_min, parameters.frozen_p_max))
         path = distances(lake).get(lake.find("S"), 0)
-        fits = parameters.min_shortest_path <= path <= parameters.max_shortest_path
+        fits = 1 <= path <= parameters.max_shortest_path
         if fits and split in (None, split_of(lake)):
             return LakeTask(rows=lake.rows, mapping=mapping)
     expected = f"a path length that a lake of size {size} has; none was found in {_MOST_DRAWS} maps"
-    remedy = "Lower it, or raise data.env.size_min or data.env.max_shortest_path."
-    raise ConfigError("data.env.min_shortest_path", parameters.min_shortest_path, expected, remedy)
+    remedy = "Raise it, or data.env.frozen_p_max."
+    raise ConfigError("data.env.max_shortest_path", parameters.max_shortest_path, expected, remedy)
 
 
 def other_mapping(parameters: LakeParameters, old: tuple[str, ...], seed: int) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_share, check_span, check_turns
+from cod_lightning.envs.checks import check_span
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,13 +22,11 @@ class LakeParameters(Unchanging):
     """Smallest probability that a tile is frozen."""
     frozen_p_max: float = 0.7
     """Largest probability that a tile is frozen."""
-    max_turns: int = 8
+    max_turns: Count = 8
     """Steps per task."""
     max_shortest_path: int = 6
     """Maps whose shortest safe path is longer are redrawn."""
-    min_shortest_path: int = 1
-    """Maps whose shortest safe path is shorter are redrawn."""
-    length_penalty: float = 0.1
+    length_penalty: Share = 0.1
     """A success with t turns is worth 1 - length_penalty * t / max_turns."""
     feedback: Literal["effect", "positions"] = "effect"
     """Whether observations name the direction moved (effect) or only the cells (positions, as in the paper)."""
@@ -44,7 +43,7 @@ class LakeParameters(Unchanging):
         drawn = "" if self.mappings is None else "-m" + ".".join(map(str, self.mappings))
         return (
             f"frozen_lake-{self.size_min}-{self.size_max}-p{self.frozen_p_min:g}-{self.frozen_p_max:g}"
-            f"-path{self.min_shortest_path}-{self.max_shortest_path}{drawn}"
+            f"-path1-{self.max_shortest_path}{drawn}"
         )
 
     @property
@@ -66,15 +65,10 @@ class LakeParameters(Unchanging):
         check_span("size_min", self.size_min, "size_max", self.size_max, 3, 8, "Choose both in 3..8.")
         low, high = self.frozen_p_min, self.frozen_p_max
         check_span("frozen_p_min", low, "frozen_p_max", high, 0, 1, "Use 0.6 to 0.7.", above=True)
-        check_turns(self.max_turns, "8 is the reference's.")
-        if not 1 <= self.min_shortest_path <= self.max_shortest_path <= self.max_turns:
-            bounds = f"max_shortest_path <= max_turns ({self.max_turns}), since longer maps cannot be solved"
-            expected = f"min_shortest_path ({self.min_shortest_path}) <= {bounds}"
+        if not 1 <= self.max_shortest_path <= self.max_turns:
+            expected = f"1 to max_turns ({self.max_turns}), since longer maps cannot be solved"
             remedy = "Lower it, or raise data.env.max_turns."
             raise ConfigError("data.env.max_shortest_path", self.max_shortest_path, expected, remedy)
-        check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
-        check_choice("data.env.feedback", self.feedback, ("effect", "positions"))
-        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         if self.names_place and self.protocol == "compact":
             expected = "false with data.env.protocol=compact, whose words always show the player's cell"
             raise ConfigError("data.env.names_place", True, expected, "Leave it out.")

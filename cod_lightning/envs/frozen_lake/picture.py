@@ -7,6 +7,7 @@ from typing import Any
 
 from cod_lightning.envs.base import SteppedInParts, Traits
 from cod_lightning.envs.facts import QuotingDials
+from cod_lightning.envs.frozen_lake.wording import drawn
 from cod_lightning.envs.frozen_lake.world import FrozenLakeObscure
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
@@ -25,6 +26,8 @@ class PicturedLake(WrappedWorld):
         teacher: How good demonstrations are.
         parameters: Those of `LakeParameters`, which documents them; the protocol stays `natural`.
     """
+
+    world: FrozenLakeObscure
 
     def __init__(self, teacher: QuotingDials = QuotingDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         lake = FrozenLakeObscure(teacher, **parameters)
@@ -54,7 +57,7 @@ class PicturedLake(WrappedWorld):
 
     def _pictured(self, text: str) -> Observation:
         """The text, with a picture in place of the map in it."""
-        symbols = str(self.world.render())
+        symbols = drawn(self.world._view)
         before, _, after = text.partition(symbols)
         return Text(before), Image(_png([line.split() for line in symbols.splitlines()]), symbols), Text(after)
 

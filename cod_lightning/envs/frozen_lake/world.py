@@ -17,7 +17,7 @@ from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask, draw_mapping, draw_task, other_mapping
 from cod_lightning.envs.frozen_lake.parameters import LakeParameters
 from cod_lightning.envs.frozen_lake.policies import LakeOracle, LakePlay, LakePlayer, ScriptedLakePolicy
-from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake, drawn
+from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -69,7 +69,6 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
 
     def __init__(self, teacher: QuotingDials = QuotingDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = p = LakeParameters(**parameters)
-        teacher.check()
         self.max_turns, self.teacher, self.name = p.max_turns, teacher, p.name
         self.wording: LakeWording = (
             NaturalLake(p.names_effects, p.names_place)
@@ -110,9 +109,6 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         if self._view.turn == self.max_turns:
             return self._end("late")
         return self._observed(), 0.0, False, False, {}
-
-    def render(self) -> str:
-        return drawn(self._view)
 
     def _start(self, task: LakeTask) -> None:
         lake = Lake(task.rows)

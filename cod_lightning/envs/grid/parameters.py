@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_in, check_span, check_unused
+from cod_lightning.envs.checks import check_in, check_span, check_unused
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
@@ -55,7 +55,6 @@ class GridParameters(Unchanging):
         return f"grid_navigation-{sides}-{kind}{levels}-rounds{rounds}"
 
     def __post_init__(self) -> None:
-        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_span("side_min", self.side_min, "side_max", self.side_max, 3, MOST_SIDE, "8 to 12 are the paper's.")
         low, high = self.scale_min, self.scale_max
         check_span("scale_min", low, "scale_max", high, 0.01, 10, "0.15 to 0.45 are the paper's.")

@@ -20,7 +20,7 @@ from cod_lightning.envs.grid.field import Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.policies import GridPlay, truth_of
 from cod_lightning.envs.grid.rook import entered
-from cod_lightning.envs.grid.wording import CompactGrid, GridWording, NaturalGrid, cell_text
+from cod_lightning.envs.grid.wording import CompactGrid, GridWording, NaturalGrid
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -123,11 +123,6 @@ class GridNavigation(TaskWorld[GridTask]):
         if view.done == view.task.rounds:
             return self._end("goal" if cell == view.task.goal else "miss")
         return self._observed(), 0.0, False, False, {}
-
-    def render(self) -> str:
-        view = self._view
-        here, goal = cell_text(view.here), cell_text(view.task.goal)
-        return f"at {here}, target {goal}, move {view.done} of {view.task.rounds}\n{view.chart.text()}"
 
     def _start(self, task: GridTask) -> None:
         chart = self._chart

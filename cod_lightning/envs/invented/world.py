@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.base import Stepped, Variants
-from cod_lightning.envs.checks import check_choice, check_in, check_unused
+from cod_lightning.envs.checks import check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.invented.kinds import (
     MOST_HELD_OUT,
@@ -125,8 +125,6 @@ class Invented(TaskWorld[InventedTask]):
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
         held_out: int = MOST_HELD_OUT,
     ) -> None:
-        check_choice("data.env.words", words, ("seen", "unseen", "all"))
-        check_choice("data.env.protocol", protocol, ("natural", "compact"))
         check_in("data.env.held_out", held_out, MOST_NAMES, MOST_HELD_OUT, f"Leave it out for {MOST_HELD_OUT}.")
         if (protocol, words) == ("natural", "seen"):
             check_unused(Invented, "with words: seen and protocol: natural", held_out=held_out)
@@ -192,10 +190,6 @@ class Invented(TaskWorld[InventedTask]):
             return self._end("late")
         later = self.wording.later(part, self._here, self._used)
         return self.wording.joined(facts, later), 0.0, False, False, {}
-
-    def render(self) -> str:
-        part = self._task.parts[self._at]
-        return f"{self._task.rules[self._at].kind}: want {part.want} at {self._here}; {self.wording.facts(self._seen)}"
 
     def _start(self, task: InventedTask) -> None:
         self._task, self._outcome, self._at, self._used = task, "", 0, 0

@@ -10,6 +10,7 @@ from typing import Literal
 
 from cod_lightning.envs.learn2ask.items import BY_NAME, CONDITIONS, ITEMS, kin_of
 from cod_lightning.envs.splits import split_of_text
+from cod_lightning.ranges import Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split
 
@@ -59,7 +60,7 @@ class Clinics:
     """How many it does require, at least 1."""
     num_conditions: int = 6
     """Conditions that patients come with, 3 to 10."""
-    stop_share: float = 0.4
+    stop_share: Share = 0.4
     """Probability that nothing is missing."""
 
     @property

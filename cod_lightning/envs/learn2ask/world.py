@@ -12,7 +12,7 @@ from typing import Any, Literal
 import gymnasium
 
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits, Vocabulary
-from cod_lightning.envs.checks import check_choice, check_in, check_share
+from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
@@ -182,9 +182,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         self._outcome = outcome
         return self._ended(self.wording.feedback(judged), scores.points / BEST if self.normalise else scores.points)
 
-    def render(self) -> str:
-        return f"{self._observed()}\n{self._outcome}"
-
     def _start(self, task: AnyTask) -> None:
         self._task, self._outcome = task, ""
 
@@ -197,10 +194,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         return self._speech.observation(task) if isinstance(task, ClinicTask) else self._words.observation(task)
 
     def _check(self, judge: Judge | None, data_path: str | None) -> None:
-        check_choice("data.env.split_by", self.split_by, ("session", "diagnosis"))
-        check_choice("data.env.form", self.form, ("tagged", "raw"))
-        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        check_share("data.env.stop_share", self.clinics.stop_share, "0.4 is the default.")
         for name, low, high in (
             ("num_items", 2, len(ITEMS)),
             ("num_required", 1, self.clinics.num_items - 1),

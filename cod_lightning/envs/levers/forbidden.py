@@ -19,17 +19,16 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
-from cod_lightning.envs.checks import check_choice, check_share
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.wording import COLOURS, CompactLevers, LeverWording, NaturalLevers, Pulls
 from cod_lightning.envs.levers.world import LeverPlay, LeverPlayers, Levers, LeverTask
 from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Role, Split, Task
 
-RULES = ("forbidden", "confirmed", "secret")
 _STATED = re.compile(r"never=(\d)|must not pull Lever (\d)|secret=(\d)|must not note what Lever (\d)")
 _ASKING = re.compile(r"confirm-first|you must ask, by")
 _CONFIRM = "confirm"
@@ -45,7 +44,7 @@ class ForbiddenTask(LeverTask):
     states: bool
     """Whether the world says so in this task."""
     rule: str = "forbidden"
-    """Which rule it is: one of `RULES`."""
+    """Which rule it is."""
 
 
 @dataclass(frozen=True)
@@ -162,15 +161,12 @@ class ForbiddenLever(Levers):
     def __init__(
         self,
         stated: Literal["always", "first"] = "always",
-        obedience: float = 0.9,
-        max_turns: int = 2,
+        obedience: Share = 0.9,
+        max_turns: Count = 2,
         protocol: Literal["natural", "compact"] = "natural",
         teacher: QuotingDials = QuotingDials(),  # noqa: B008  (frozen)
         rule: Literal["forbidden", "confirmed", "secret"] = "forbidden",
     ) -> None:
-        check_choice("data.env.stated", stated, ("always", "first"))
-        check_choice("data.env.rule", rule, RULES)
-        check_share("data.env.obedience", obedience, "0.9 is the default.")
         if rule == "confirmed" and max_turns < 2:
             expected = "at least 2 with data.env.rule=confirmed, since asking takes a pull"
             raise ConfigError("data.env.max_turns", max_turns, expected, "2 is the default.")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import Proposals, Stepped
-from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.wording import (
@@ -28,6 +27,7 @@ from cod_lightning.envs.splits import OPENING, split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Pack, Split, Task
 
@@ -118,17 +118,12 @@ class Levers(TaskWorld[LeverTask]):
 
     def __init__(
         self,
-        max_turns: int = 2,
-        length_penalty: float = 0.0,
+        max_turns: Count = 2,
+        length_penalty: Share = 0.0,
         protocol: Literal["natural", "compact"] = "natural",
         teacher: QuotingDials = QuotingDials(),  # noqa: B008  (frozen)
         labels: Literal["fixed", "random", "unseen"] = "fixed",
     ) -> None:
-        check_turns(max_turns, "2 is the default.")
-        check_share("data.env.length_penalty", length_penalty, "0 is the default.")
-        check_choice("data.env.protocol", protocol, ("natural", "compact"))
-        check_choice("data.env.labels", labels, ("fixed", "random", "unseen"))
-        teacher.check()
         if labels != "fixed" and protocol == "compact":
             expected = "fixed with data.env.protocol=compact, whose words are fixed"
             raise ConfigError("data.env.labels", labels, expected, "Leave it out, or use data.env.protocol=natural.")
@@ -174,9 +169,6 @@ class Levers(TaskWorld[LeverTask]):
         if len(self._pulls) == self._most_pulls:
             return self._end("miss")
         return self._observed(), 0.0, False, False, {}
-
-    def render(self) -> str:
-        return f"want {self._task.goal}; " + ", ".join(f"{code} gave {colour}" for code, colour in self._pulls)
 
     def _names(self, seed: int) -> Callable[[LeverTask], LeverTask]:
         """Lets a task be about the levers and colours that this seed draws."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_in, check_span, check_unused
-from cod_lightning.envs.pde.library import FAMILIES, eligible
+from cod_lightning.envs.checks import check_in, check_span, check_unused
+from cod_lightning.envs.pde.library import eligible
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, check_at_least, check_between
 
@@ -36,8 +36,6 @@ class PDEParameters(Unchanging):
     """Whether samples and finalised equations stay stored for the pack, as in the paper, or go with every task."""
     show_samples: bool = True
     """Whether values are listed when measured (our default) or only by a regression, as in the paper."""
-    reveal_truth: bool = False
-    """Whether the feedback states if the active terms were right, and contexts see the reward; in the paper neither is so."""
     protocol: Literal["natural", "compact"] = "natural"
     """Sentences for language models (natural) or fused words for tiny policies (compact, a small instance)."""
 
@@ -57,8 +55,6 @@ class PDEParameters(Unchanging):
 
     def __post_init__(self) -> None:
         compact = self.compact
-        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        check_choice("data.env.family", self.family, tuple(FAMILIES))
         fewest = 2 if compact else 3
         if self.max_turns < fewest:
             need = "measure and answer" if compact else "measure, fit and finalise"

@@ -17,8 +17,12 @@ from cod_lightning.types import Message, Role
 Pairs = tuple[tuple[float, float], ...]
 _PAIR = re.compile(r"\bu=(-?\d\.\d{4})\s+y=(-?\d\.\d{4})(?!\d)", flags=re.ASCII)
 _EQUATION = re.compile(r"Preferred equation \((confirmed|likely|open)\): (f\(u\) = [^\n]{1,400})", flags=re.ASCII)
-_FINAL = re.compile(r"You finalised (f\(u\) = .{1,400}?); its largest error", flags=re.ASCII)
 _MOST_PAIRS = 64
+_SCOUTS = ((0.25, 0.0), (0.5, 0.0), (0.75, 0.0))
+_BLIND = ((0.5, 0.0), (0.25, 0.02), (0.75, 0.02), (0.5, 0.03), (0.5, 0.06), (0.5, 0.1))
+_BAD_MISFIT = 6.0
+"""Above it the noise cannot explain the errors."""
+_ROW = re.compile(r"x=(\d\.\d+) t=(\d\.\d+) u=(-?\d\.\d+) y=(-?\d\.\d+)", flags=re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Note:
     """Measured (u, f(u)), oldest first; cut ones left out."""
     equation: Equation = ()
     trust: str = "open"
-    """confirmed (a feedback said so), likely, or open."""
+    """confirmed (known), likely, or open."""
 
 
 def pairs_in(text: str) -> Pairs:
@@ -58,22 +62,6 @@ def write_note(note: Note) -> str:
         shown = ", ".join(f"u={u:.4f} y={y:.4f}" for u, y in note.pairs[-_MOST_PAIRS:])
         lines.append(f"- Measured so far, y being f(u): {shown}")
     return "\n".join(lines) or "- Nothing is known yet."
-
-
-def finalised_in(texts: Sequence[str]) -> tuple[Equation, str]:
-    """(equation of the last feedback, confirmed / refuted / open)."""
-    for text in reversed(texts):
-        if match := _FINAL.search(text):
-            verdict = "confirmed" if "active terms are right" in text else "open"
-            return parse_equation(match[1])[0], "refuted" if "active terms are not right" in text else verdict
-    return (), "open"
-
-
-_SCOUTS = ((0.25, 0.0), (0.5, 0.0), (0.75, 0.0))
-_BLIND = ((0.5, 0.0), (0.25, 0.02), (0.75, 0.02), (0.5, 0.03), (0.5, 0.06), (0.5, 0.1))
-_BAD_MISFIT = 6.0
-"""Above it the noise cannot explain the errors."""
-_ROW = re.compile(r"x=(\d\.\d+) t=(\d\.\d+) u=(-?\d\.\d+) y=(-?\d\.\d+)", flags=re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -136,14 +124,11 @@ class PDEPlay(Play[Note]):
         old_text, _, rest = text.partition("# Record of the task")
         old, seen = read_note(old_text), pairs_in(rest)
         believed = self.belief(old, seen)
-        equation, verdict = finalised_in([message.content for message in messages])
         if believed is None:
-            return replace(old, trust="open") if verdict == "refuted" else old
+            return old
         both = tuple(dict.fromkeys((*old.pairs, *seen)))
         kept = both if not both or misfit(believed.equations[0], both) <= max(_BAD_MISFIT, believed.misfit) else seen
-        if verdict == "confirmed":
-            return Note(kept, equation, "confirmed")
-        if verdict == "open" and old.trust == "confirmed" and support(old.equation) == support(believed.equations[0]):
+        if old.trust == "confirmed" and support(old.equation) == support(believed.equations[0]):
             return Note(kept, believed.equations[0], "confirmed")
         return Note(kept, believed.equations[0], "likely" if believed.probabilities[0] > 0.8 else "open")
 

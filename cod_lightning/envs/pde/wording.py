@@ -142,7 +142,7 @@ class NaturalPDE:
         ]
         return "\n".join([f"Finalised so far: {len(desk.hypotheses)}.", *lines])
 
-    def feedback(self, outcome: str, desk: Desk, final: Fit | None, right: bool, complaint: str) -> str:
+    def feedback(self, outcome: str, desk: Desk, final: Fit | None, complaint: str) -> str:
         """Words after the task; the reward and the truth stay hidden."""
         if outcome == "malformed":
             return (
@@ -153,9 +153,7 @@ class NaturalPDE:
         if final is None:
             return f"No equation was finalised within {self.parameters.max_turns} steps.{last}"
         error = f"its largest error over the points of the last regression is {final.error:.4f}"
-        words = f"You finalised {written(final.equation)}; {error}.{last}"
-        verdict = "are right" if right else "are not right"
-        return f"{words} Its active terms {verdict}." if self.parameters.reveal_truth else words
+        return f"You finalised {written(final.equation)}; {error}.{last}"
 
 
 def row(reading: Reading) -> str:
@@ -175,10 +173,6 @@ def scored(fit: Fit) -> str:
 class CompactPDE:
     """`amp=2`, then verdicts on some equations (`u-u2:no u-u3:ok`); answers are a probe, then an equation."""
 
-    def __init__(self, reveals: bool) -> None:
-        self.reveals = reveals
-        """Whether the last words of a task say the answer, and whether it is right."""
-
     def rules(self) -> str:
         """One word."""
         return "pde"
@@ -191,22 +185,21 @@ class CompactPDE:
         """A word for every equation that was judged."""
         return " ".join(f"{word}:{'ok' if survives[word] else 'no'}" for word in order if word in survives)
 
-    def feedback(self, outcome: str, answered: str, verdicts: str) -> str:
-        """The outcome, the answer, and the task's verdicts."""
-        return " ".join(word for word in (outcome, answered, verdicts) if word)
+    def feedback(self, outcome: str, verdicts: str) -> str:
+        """The outcome, and the task's verdicts."""
+        return f"{outcome} {verdicts}".strip()
 
     def words(self) -> tuple[str, ...]:
         """Every word shown or asked for."""
         shown = [f"{word}:{verdict}" for word in CANDIDATES for verdict in ("ok", "no", "?")]
         answers = [f"<answer>{word}</answer>" for word in (*PROBES, *(f"f={word}" for word in CANDIDATES))]
         levels = [f"amp={level}" for level in range(1, 5)]
-        ends = (*(f"f={word}" for word in CANDIDATES), "right", "wrong") if self.reveals else ("done",)
         return (
             "pde",
             *levels,
             *shown,
             *answers,
-            *ends,
+            "done",
             "late",
             "malformed",
             "sample-first",

@@ -3,8 +3,7 @@
 Measure, fit, and commit to an equation; notes of what was measured, or of the terms that remain, help in later tasks.
 Source of the world: arXiv 2606.20002. Differences: strata of the amplitudes do not depend on the length of the pack; points
 where the reaction was cut are left out of fits; values can be shown when they are measured; data can be dropped with every
-task; feedback can state whether the terms are right, and the reward is hidden unless it does; splits are disjoint by
-construction; the object holds its state.
+task; splits are disjoint by construction; the object holds its state.
 """
 
 import copy
@@ -20,7 +19,7 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay
 from cod_lightning.envs.pde.desk import Desk, Refused
-from cod_lightning.envs.pde.library import Equation, eligible, loss, support, written
+from cod_lightning.envs.pde.library import Equation, eligible, loss, support
 from cod_lightning.envs.pde.numerics import measured, solution
 from cod_lightning.envs.pde.packs import PDETask, Worlds
 from cod_lightning.envs.pde.parameters import PDEParameters
@@ -96,11 +95,11 @@ class PDEDiscovery(TaskWorld[PDETask]):
     companions = (PDEVocabulary, PDERules, PDEVariants, PDEPlayers, *TaskWorld.companions)
 
     task_type = PDETask
+    traits = Traits(hides_reward=True)
 
     def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = p = PDEParameters(**parameters)
         self.name, self.max_turns, self.teacher = p.name, p.max_turns, teacher
-        self.traits = Traits(hides_reward=not p.reveal_truth)
         templates = tuple(t for t in CANDIDATES.values() if p.min_terms <= len(t) <= p.max_terms)
         self._worlds = Worlds(
             templates=templates if p.compact else eligible(p.family, p.min_terms, p.max_terms),
@@ -109,7 +108,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         )
         self.listed = tuple(word for word, template in CANDIDATES.items() if template in templates)
         """Equations of the compact protocol."""
-        self._natural, self._words = NaturalPDE(p), CompactPDE(p.reveal_truth)
+        self._natural, self._words = NaturalPDE(p), CompactPDE()
         self._desk = Desk()
         self._task = PDETask(terms=("u",), coefficients=(-1.0,), weights=(1.0,), amplitude=1.0, level=1, noise_seed=0)
         self._restart()
@@ -149,13 +148,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         if not complaint:
             return self._compact_step(answer) if self.parameters.compact else self._natural_step(answer)
         return self._end("malformed", complaint)
-
-    def render(self) -> str:
-        final = f"; finalised {written(self._final.equation)}" if self._final else ""
-        return (
-            f"{written(self._task.equation)}; amplitude {self._task.amplitude:.3f}; step {self._turn} of {self.max_turns}; "
-            f"{len(self._desk.merged)} points{final}"
-        )
 
     def _restart(self) -> None:
         self._outcome, self._turn = "", 0
@@ -203,8 +195,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         if not self._desk.sampled:
             return self._go_on("sample-first")
         self._final = Fit(self._judged({word})[1][word], 0.0)
-        outcome = ("right" if self.success else "wrong") if self.parameters.reveal_truth else "done"
-        return self._end(outcome, answered=answer)
+        return self._end("done")
 
     def _judged(self, words: Collection[str]) -> tuple[dict[str, bool], dict[str, Equation]]:
         noise = max(self.parameters.noise_level, 1e-4)
@@ -228,13 +219,13 @@ class PDEDiscovery(TaskWorld[PDETask]):
             result = self._natural.observation(self._turn, self._desk, result)
         return result, 0.0, False, False, {}
 
-    def _end(self, outcome: str, complaint: str = "", answered: str = "") -> Stepped:
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 0.0
         if self._final:
             reward = 1 / (1 + loss(self._final.equation, self._task.equation))
         if self.parameters.compact:
-            words = self._words.feedback(outcome, answered if self.parameters.reveal_truth else "", self._verdicts)
+            words = self._words.feedback(outcome, self._verdicts)
         else:
-            words = self._natural.feedback(outcome, self._desk, self._final, self.success, complaint)
+            words = self._natural.feedback(outcome, self._desk, self._final, complaint)
         return self._ended(words, reward)

@@ -6,7 +6,6 @@ what is said where it fails.
 
 import contextlib
 import json
-import math
 import os
 import selectors
 import signal
@@ -20,7 +19,7 @@ from typing import IO, Any
 from cod_lightning.envs.apart import command as apart
 from cod_lightning.envs.apart import variables as given_variables
 from cod_lightning.envs.descendants import MARK, end_marked, new_mark
-from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung
+from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
 
 _MOST_BYTES = 16 * 2**20
 """Of all that a process prints in one task, on both streams."""
@@ -29,12 +28,6 @@ _PART = 2**16
 _SHOWN = 600
 """Letters of the error stream's end that are shown."""
 _END_S = 5.0
-
-
-def check_seconds(timeout_s: float) -> None:
-    """Raise `ConfigError` for a time that no task can take."""
-    if not 0 < timeout_s < math.inf:
-        raise ConfigError("data.env.timeout_s", timeout_s, "seconds above 0, and finite", "600 is the default.")
 
 
 class LineProcess:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.envs.base import Stepped, Traits
-from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
-from cod_lightning.envs.programs.processes import Asked, LinePool, check_seconds
+from cod_lightning.envs.programs.processes import Asked, LinePool
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
-from cod_lightning.errors import ConfigError, EnvironmentFailure, check_at_least
+from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.ranges import Count, Positive
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -72,24 +72,20 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         renderer: dict[str, Any] | None = None,
         rules: str | None = None,
         group_key: str | None = None,
-        num_tasks: int = 1000,
-        max_turns: int = 16,
+        num_tasks: Count = 1000,
+        max_turns: Count = 16,
         success_at: float = 1.0,
         min_reward: float = 0.0,
         max_reward: float = 1.0,
-        timeout_s: float = 600.0,
-        num_processes: int = 4,
+        timeout_s: Positive = 600.0,
+        num_processes: Count = 4,
         variables: Sequence[str] = (),
         world_name: str | None = None,
     ) -> None:
         if shutil.which(python) is None:
             raise ConfigError("data.env.python", python, "a Python that can be run", "Name one that has verifiers.")
-        check_seconds(timeout_s)
-        for key, value in (("num_tasks", num_tasks), ("num_processes", num_processes)):
-            check_at_least(f"data.env.{key}", value, 1, "Leave it out for the default.")
         if not min_reward < max_reward:
             raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
-        check_turns(max_turns, "16 is the default.")
         self._rules, self.max_turns, self.success_at = RULES if rules is None else rules, max_turns, success_at
         self.traits, self.timeout_s = Traits(reward_range=(min_reward, max_reward), blocking=True), timeout_s
         settings = {"env": env, "tokenizer": tokenizer, "renderer": renderer}

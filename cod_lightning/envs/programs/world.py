@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.envs.base import Traits
-from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.dataset.scorers import AnswerScorer
 from cod_lightning.envs.dataset.world import DatasetWorld
 from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
-from cod_lightning.envs.programs.processes import Asked, LinePool, check_seconds
+from cod_lightning.envs.programs.processes import Asked, LinePool
 from cod_lightning.envs.question_world import Grade, QuestionTask
-from cod_lightning.errors import ConfigError, EnvironmentFailure, check_at_least
+from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.ranges import Count, Positive
 
 
 class ReportedReward(AnswerScorer):
@@ -63,9 +63,9 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         path: str,
         scorer: AnswerScorer | None = None,
         rules: str | None = None,
-        max_turns: int = 16,
-        timeout_s: float = 600.0,
-        num_processes: int = 16,
+        max_turns: Count = 16,
+        timeout_s: Positive = 600.0,
+        num_processes: Count = 16,
         reads_on: bool = False,
         variables: Sequence[str] = (),
         **tasks: Any,
@@ -73,9 +73,6 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         if not command or shutil.which(command[0]) is None:
             expected = "a program that can be run, and its arguments"
             raise ConfigError("data.env.command", command, expected, "[python, agent.py] is one.")
-        check_seconds(timeout_s)
-        check_at_least("data.env.num_processes", num_processes, 1, "16 is the default.")
-        check_turns(max_turns, "16 is the default.")
         scorer = scorer or ReportedReward()
         super().__init__(path, scorer=scorer, rules=rules, max_turns=1, **tasks)
         self._rules, self.max_turns = RULES if rules is None else rules, max_turns

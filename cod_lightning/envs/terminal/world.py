@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
-from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns, check_unused
+from cod_lightning.envs.checks import check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
@@ -25,6 +25,7 @@ from cod_lightning.envs.terminal.shell import Shell
 from cod_lightning.envs.terminal.tasks import COMPOSITE, TYPES, TerminalTask, draw_task
 from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TypedLine, view_of
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -90,11 +91,11 @@ class Terminal(TaskWorld[TerminalTask]):
     def __init__(
         self,
         quirks: int = 2,
-        max_turns: int = 12,
+        max_turns: Count = 12,
         max_commands: int = 8,
-        composite_ratio: float = 0.5,
+        composite_ratio: Share = 0.5,
         feedback: Literal["reason", "plain"] = "reason",
-        length_penalty: float = 0.0,
+        length_penalty: Share = 0.0,
         protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
@@ -176,9 +177,6 @@ class Terminal(TaskWorld[TerminalTask]):
             return self._end("late", self._lack)
         return self._observed(), 0.0, False, False, {}
 
-    def render(self) -> str:
-        return NaturalTerminal().observation(self._view()) if self._task else "no task"
-
     def _complaint(self, said: str) -> str:
         if not said:
             return "the answer is empty"
@@ -223,13 +221,8 @@ class Terminal(TaskWorld[TerminalTask]):
         return self._ended(self.wording.feedback(outcome, self._view(), shown), reward)
 
     def _check(self) -> None:
-        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
         if self.protocol == "compact":
             check_unused(Terminal, "with protocol=compact", feedback=self.feedback)
-        check_turns(self.max_turns, "12 is the reference's.")
-        check_share("data.env.length_penalty", self.length_penalty, "0 is the reference's.")
-        check_share("data.env.composite_ratio", self.composite_ratio, "0.5 is the reference's.")
         most = len(compact.WAYS) if self.protocol == "compact" else len(SLOTS)
         check_in("data.env.quirks", self.quirks, 0, most, "2 is the default.")
         check_in("data.env.max_commands", self.max_commands, 1, 32, "8 is the default.")

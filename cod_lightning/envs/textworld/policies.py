@@ -1,7 +1,7 @@
 """Play in a house, from what the dialogue says: random, scripted, the walkthrough, and a teacher."""
 
 import random
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of
@@ -19,7 +19,7 @@ _BACK = {"north": "south", "east": "west", "south": "north", "west": "east"}
 class HousePlay(Play[Places]):
     """Goes where the wanted thing is known to be, else through rooms that were not seen yet, and opens what is closed on the way.
 
-    It remembers where things are and which words were understood, not which rooms are empty, nor which words were not understood.
+    It remembers where things are, not which rooms are empty.
     """
 
     wording: HouseWording
@@ -29,40 +29,17 @@ class HousePlay(Play[Places]):
     """To any of its rooms."""
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        command = self._said(rng.choice(self.wording.commands(messages[-1].content)), {}, set(), rng)
+        command = rng.choice(self.wording.commands(messages[-1].content))
         return self.wording.respond(self.wording.wanted(messages[1].content), None, command)
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Places:
-        return {**(self.wording.places(messages[0].content) if trust_context else {}), **self._understood(messages)[0]}
+        return self.wording.places(messages[0].content) if trust_context else {}
 
     def answer(self, messages: Sequence[Message], known: Places, rng: random.Random) -> str:
         wanted = self.wording.wanted(messages[1].content)
         route = known.get(wanted)
         command = self._command(messages, wanted, route, known, rng)
-        return self.wording.respond(wanted, route, self._said(command, known, self._understood(messages)[1], rng))
-
-    def _said(self, command: str, known: Places, refused: Container[str], rng: random.Random) -> str:
-        """The command with the known word for its verb; any that was not refused yet where none is known."""
-        verb, _, rest = command.partition(" ")
-        if (words := self.wording.synonyms.get(verb)) is None:
-            return command
-        word = known.get(verb)
-        if word is None or word in refused:
-            word = rng.choice([one for one in words if one not in refused] or words)
-        return f"{word} {rest}"
-
-    def _understood(self, messages: Sequence[Message]) -> tuple[dict[str, str], set[str]]:
-        """Words that were understood in this dialogue, by TextWorld's verb, and those that were not."""
-        understood: dict[str, str] = {}
-        refused: set[str] = set()
-        for said, shown in zip(messages[2::2], messages[3::2], strict=False):
-            command = answer_of(said.content)[0]
-            verb, word = self.wording.meant(command)[0], command.partition(" ")[0]
-            if verb and self.wording.refused(shown.content):
-                refused.add(word)
-            elif verb:
-                understood[verb] = word
-        return understood, refused
+        return self.wording.respond(wanted, route, command)
 
     def _command(
         self, messages: Sequence[Message], wanted: str, route: str | None, known: Places, rng: random.Random
@@ -92,13 +69,13 @@ class HousePlay(Play[Places]):
         path: list[str] = []
         entered = {(0, 0)}
         possible = self.wording.commands(messages[1].content)
-        for number, message in enumerate(messages[2:], 3):
+        for message in messages[2:]:
             if message.role is Role.USER:
                 possible = self.wording.commands(message.content)
                 continue
-            command = self.wording.meant(answer_of(message.content)[0])[1]
+            command = answer_of(message.content)[0]
             direction = self.wording.direction(command)
-            if direction is None or command not in possible or self.wording.refused(messages[number].content):
+            if direction is None or command not in possible:
                 continue
             if path and path[-1] == _BACK[direction]:
                 path.pop()
@@ -117,10 +94,6 @@ class HousePlay(Play[Places]):
             route = facts.get(thing) if rng.random() < accuracy else rng.choice((*self.routes, None))
             if route is not None:
                 drawn[thing] = route
-        for verb, words in self.wording.synonyms.items():
-            word = facts.get(verb) if rng.random() < accuracy else rng.choice((*words, None))
-            if word is not None:
-                drawn[verb] = word
         return drawn
 
     def write(self, facts: Places, messages: Sequence[Message] = ()) -> str:

@@ -4,7 +4,6 @@ import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.textworld.games import command_of, names
@@ -13,7 +12,7 @@ from cod_lightning.envs.unchanging import Unchanging
 
 UNKNOWN = "?"
 Places = Mapping[str, str]
-"""Routes, as in `north.east`, by the label of a thing; and words that the house understands, by TextWorld's verb."""
+"""Routes, as in `north.east`, by the label of a thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,35 +31,11 @@ class HouseView:
     """Commands so far."""
     max_turns: int
     seen: Places
-    """Things that were seen in this task, and words that were understood."""
-    unknown: str = ""
-    """The last command's word, if this house does not know it."""
+    """Things that were seen in this task."""
 
 
 class HouseWording(Unchanging, WorldWording):
     """How a house is put into words."""
-
-    synonyms: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Words for verbs of TextWorld's, of which each house understands one; none where a house understands TextWorld's own."""
-
-    def words_of(self, spec: HouseSpec) -> dict[str, str]:
-        """The word that the house understands, by TextWorld's verb."""
-        return {}
-
-    def spelled(self, spec: HouseSpec, deed: Deed) -> str:
-        """How the deed is spelled in words that the house understands."""
-        command = self.command(spec, deed)
-        return self.words_of(spec).get(deed.verb, deed.verb) + command.removeprefix(deed.verb)
-
-    def meant(self, command: str) -> tuple[str, str]:
-        """TextWorld's verb for the command's first word (empty where that is no synonym), and the command with that verb."""
-        word, space, rest = command.partition(" ")
-        verb = next((verb for verb, words in self.synonyms.items() if word in words), "")
-        return verb, f"{verb or word}{space}{rest}"
-
-    def refused(self, observation: str) -> bool:
-        """Whether the last command's word is one that this house does not know, read back."""
-        return False
 
     @abstractmethod
     def rules(self, max_turns: int) -> str:
@@ -180,17 +155,12 @@ class CompactHouse(HouseWording):
 class NaturalHouse(HouseWording):
     """TextWorld's own text, and what can be done."""
 
-    step = "go "
-    """What stands before each direction of a way."""
-    heading = "Seen, from where you begin:"
-    listed = "The useful ones are listed"
-
     def rules(self, max_turns: int) -> str:
         return (
             "You are in a house of a text game (TextWorld). In each task you begin in the same room and are to take one thing; a "
             "reward of 1 if you do, 0 if not. Where things are, what is closed or locked, and which key fits is hidden. All is "
             "the same at the beginning of each task, so what you find out may help later.\n\n"
-            f"You have {max_turns} commands. {self.listed}; others that the game knows (look, examine, drop, ...) "
+            f"You have {max_turns} commands. The useful ones are listed; others that the game knows (look, examine, drop, ...) "
             "count, too.\n\nAnswer with brief reasoning, then exactly one command in this form:\n<answer>COMMAND</answer>"
         )
 
@@ -211,7 +181,7 @@ class NaturalHouse(HouseWording):
             "late": f"You have no commands left; you were to take the {view.wanted}.",
             "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>COMMAND</answer>. The task is over.",
         }[outcome]
-        return f"{ending}\n{self.heading}\n{self.write(view.seen)}" if view.seen else ending
+        return f"{ending}\nSeen, from where you begin:\n{self.write(view.seen)}" if view.seen else ending
 
     def wanted(self, first: str) -> str:
         return first.rpartition(" Take the ")[2].partition(".\n")[0]
@@ -229,18 +199,15 @@ class NaturalHouse(HouseWording):
 
     def places(self, text: str) -> dict[str, str]:
         found: dict[str, str] = {}
-        step = f"{self.step}(?:{'|'.join(DIRECTIONS)})"
+        step = f"go (?:{'|'.join(DIRECTIONS)})"
         for thing, way in re.findall(rf"^- ([^:\n]+): (this room|{step}(?:, {step})*)$", text, flags=re.MULTILINE):
             found.pop(thing, None)
-            found[thing] = HERE if way == "this room" else way.replace(self.step, "").replace(", ", ".")
+            found[thing] = HERE if way == "this room" else way.replace("go ", "").replace(", ", ".")
         return found
 
     def write(self, places: Places) -> str:
-        return "\n".join(self._line(*fact) for fact in places.items()) or "- nothing seen yet"
-
-    def _line(self, key: str, value: str) -> str:
-        return f"- {key}: {self._way(value)}"
+        return "\n".join(f"- {thing}: {self._way(route)}" for thing, route in places.items()) or "- nothing seen yet"
 
     def _way(self, route: str | None) -> str:
         """`go north, go east`."""
-        return ", ".join(f"{self.step}{one}" for one in route.split(".")) if route and route != HERE else "this room"
+        return ", ".join(f"go {one}" for one in route.split(".")) if route and route != HERE else "this room"

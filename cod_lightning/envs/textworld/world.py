@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits
-from cod_lightning.envs.checks import check_choice, check_in, check_turns
+from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskWorld
 from cod_lightning.envs.textworld import games, houses
 from cod_lightning.envs.textworld.houses import HouseSpec
 from cod_lightning.envs.textworld.policies import HousePlay, Walkthrough
-from cod_lightning.envs.textworld.synonyms import SynonymHouse
 from cod_lightning.envs.textworld.wording import CompactHouse, HouseView, NaturalHouse
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.extras import require
+from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -46,7 +46,7 @@ class _Now(Unchanging):
     typed: tuple[str, ...]
     """Commands that were carried out."""
     seen: tuple[tuple[str, str], ...]
-    """Labels of things, and the routes to where they were seen; TextWorld's verbs, and the house's words that were understood."""
+    """Labels of things, and the routes to where they were seen."""
     shown: games.GameText | None
     """What the interpreter shows; None in compact form."""
 
@@ -61,7 +61,7 @@ class HousePlayers(TaskPlayers["TextWorldHouse"]):
         play, truth = self.play(pack)
         house = self.env._spec(pack.tasks[0]).house
         solutions = {
-            self.env.wording.label(house, target): [self.env.wording.spelled(house, deed) for deed in plan]
+            self.env.wording.label(house, target): [self.env.wording.command(house, deed) for deed in plan]
             for target, plan in houses.plans(house, self.env.max_turns).items()
         }
         return Walkthrough(solutions, play, truth)
@@ -70,7 +70,7 @@ class HousePlayers(TaskPlayers["TextWorldHouse"]):
         house = self.env._spec(pack.tasks[0]).house
         truth = {self.env.wording.label(house, thing): route for thing, route in houses.places(house).items()}
         play = HousePlay(self.env.wording, tuple(truth), tuple(houses.routes(house).values()))
-        return play, {**truth, **self.env.wording.words_of(house)}
+        return play, truth
 
 
 class TextWorldHouse(TaskWorld[HouseTask]):
@@ -87,12 +87,8 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         num_things: Things that can be sought.
         num_holders: Containers and supporters that they may be in or on.
         max_turns: Commands per task.
-        min_commands: A thing is sought only if taking it needs at least so many commands, all in words that the house
-            understands; at most it needs max_turns.
+        min_commands: A thing is sought only if taking it needs at least so many commands; at most it needs max_turns.
         protocol: TextWorld's text (natural), or fused words for tiny policies (compact), which know hubs without locks only.
-        commands: Whether a house understands TextWorld's verbs, and lists what can be typed (known), or understands one of three
-            words for each, drawn by its seeds, and lists what can be acted on (hidden; natural words only). Finding them costs
-            up to two commands a verb, beyond those that min_commands counts.
         teacher: How good the demonstrations of the warm start are.
     """
 
@@ -108,18 +104,12 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         num_rooms: int = 5,
         num_things: int = 5,
         num_holders: int = 4,
-        max_turns: int = 8,
+        max_turns: Count = 8,
         min_commands: int = 2,
         protocol: Literal["natural", "compact"] = "natural",
-        commands: Literal["known", "hidden"] = "known",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
         require("textworld", "data.env", type(self).__name__)
-        check_choice("data.env.layout", layout, ("hub", "grid"))
-        check_choice("data.env.doors", doors, ("none", "closed", "locked"))
-        check_choice("data.env.protocol", protocol, ("natural", "compact"))
-        check_choice("data.env.commands", commands, ("known", "hidden"))
-        check_turns(max_turns, "8 is the default.")
         check_in(
             "data.env.num_rooms", num_rooms, 2, 5 if layout == "hub" else 12, "5 is the default; a hub has at most 5."
         )
@@ -130,9 +120,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             key, value = ("layout", layout) if layout != "hub" else ("doors", doors)
             expected = "what the words of data.env.protocol=compact can say: a hub, without locks"
             raise ConfigError(f"data.env.{key}", value, expected, "Use layout=hub and doors=none, or protocol=natural.")
-        if protocol == "compact" and commands == "hidden":
-            expected = "known with data.env.protocol=compact, which has no words for synonyms"
-            raise ConfigError("data.env.commands", commands, expected, "Use commands=known, or protocol=natural.")
         self.house = HouseSpec(
             map_seed=0,
             things_seed=0,
@@ -146,11 +133,10 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         self.traits = Traits(blocking=protocol == "natural")
         things = houses.things_of(self.house)
         chests = tuple(f"c_{n}" for n in range((num_holders + 1) // 2))
-        natural = SynonymHouse(self.house) if commands == "hidden" else NaturalHouse()
-        self.wording = natural if protocol == "natural" else CompactHouse(things, chests)
+        self.wording = NaturalHouse() if protocol == "natural" else CompactHouse(things, chests)
         self.name = (
             f"textworld-{layout}-{doors}-{num_rooms}-{num_things}-{num_holders}-{min_commands}..{max_turns}-{protocol}"
-        ) + ("-words" if commands == "hidden" else "")
+        )
 
     @property
     def rules(self) -> str:
@@ -187,7 +173,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             return self._end("malformed", complaint)
         house, self._turn = self._task.house, self._turn + 1
         possible = self._commands() if self.protocol == "compact" else games.commands(house, self._now.state)
-        command = self._in_own_verbs(command)
         spelled = next((one for one in possible if one.lower() == command), None)  # some names have capitals
         self._understood = spelled is not None
         if spelled is not None:
@@ -197,9 +182,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         if self._turn == self.max_turns:
             return self._end("late")
         return self._observed(), 0.0, False, False, {}
-
-    def render(self) -> str:
-        return self._observed()
 
     def _targets(self, house: HouseSpec) -> list[str]:
         """What can be sought in the house; nothing where that is a single thing."""
@@ -218,18 +200,9 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         return HouseTask(house=house, target=rng.choice(targets))
 
     def _start(self, task: HouseTask) -> None:
-        self._task, self._outcome, self._turn, self._understood, self._unknown = task, "", 0, True, ""
+        self._task, self._outcome, self._turn, self._understood = task, "", 0, True
         self._now = _Now(state=None, typed=(), seen=(), shown=None)
         self._move(houses.world_of(task.house).state, ())
-
-    def _in_own_verbs(self, command: str) -> str:
-        """The command with TextWorld's verb; nothing where its word is one that this house does not know."""
-        verb, meant = self.wording.meant(command)
-        word, words = command.partition(" ")[0], self.wording.words_of(self._task.house)
-        self._unknown = word if verb and word != words[verb] else ""
-        if verb and not self._unknown:
-            self._now = replace(self._now, seen=tuple({**dict(self._now.seen), verb: word}.items()))
-        return "" if self._unknown else meant
 
     def _move(self, state: Any, typed: tuple[str, ...]) -> None:
         """How things stand after a command, or at the beginning."""
@@ -259,7 +232,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             commands=tuple(self._commands()),
             text="" if shown is None else shown.text,
             understood=self._understood,
-            unknown=self._unknown,
             turn=self._turn,
             max_turns=self.max_turns,
             seen=dict(self._now.seen),

@@ -13,7 +13,6 @@ ANSWERS = st.builds(
 CASES = {
     "alchemy-natural": Case(Alchemy, ANSWERS),
     "alchemy-hard": Case(lambda: Alchemy(**HARD), ANSWERS),
-    "alchemy-hidden-tiers": Case(lambda: Alchemy(show_tiers=False, recipes_max=3), ANSWERS),
     "alchemy-many": Case(lambda: Alchemy(**MANY), ANSWERS),
     "alchemy-compact": Case(lambda: Alchemy(**COMPACT), ANSWERS, "compact"),
     "alchemy-compact-small": Case(lambda: Alchemy(**SMALL), ANSWERS, "compact"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.alchemy.graph import GraphRanges, book_of, draw_recipes, draw_shape, least_stock, levels, way_to
-from cod_lightning.envs.alchemy.plan import levels_of, shortest_plan, ways_of
+from cod_lightning.envs.alchemy.plan import shortest_plan, ways_of
 
 SMALL = GraphRanges(
     tiers=(3, 4),
@@ -108,9 +108,3 @@ def test_circles_and_unknown_parts_lead_nowhere():
     level = levels(TIERS)
     assert ways_of(junk, level) == {"p": (("k", "k"),)}
     assert shortest_plan(ways_of(junk, level), level, {"p": 1}, {"a": 1, "b": 1}, consume=False) is None
-
-
-@given(st.integers(0, 10**6))
-def test_recipes_tell_the_tiers(seed):
-    shape, recipes = _drawn(seed)
-    assert levels_of(book_of(recipes), dict.fromkeys(shape.tiers[0], 0)) == levels(shape.tiers)

@@ -27,7 +27,7 @@ WORDS = st.builds("{}<answer>{}</answer>".format, st.text(max_size=5), st.sample
 CASES = {
     "apps-code": Case(lambda: Apps(actions="code", max_turns=8), CODE),
     "apps-qwen": Case(
-        lambda: Apps(actions="qwen", quirks=5, split_by=("person", "template")), CALLS.map(STYLES["qwen"].spelled)
+        lambda: Apps(actions="qwen", quirks=5, split_by=("facts", "template")), CALLS.map(STYLES["qwen"].spelled)
     ),
     "apps-compact": Case(lambda: Apps(protocol="compact", max_turns=3), WORDS, "compact"),
 }

@@ -1,23 +1,17 @@
-"""The person: answers what is asked, a few times; by script, or in the words of a model behind an endpoint."""
+"""The person: answers what is asked, a few times."""
 
 import copy
-import json
 
 import pytest
 
-from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.endpoint_voice import EndpointVoice
 from cod_lightning.envs.apps.facts import HiddenFacts
-from cod_lightning.envs.apps.user import IMPATIENT, NO_ANSWER, ScriptedVoice, User
-from cod_lightning.errors import EnvironmentFailure
-from cod_lightning.types import Split
-from tests.chat_server import ChatServer, said
+from cod_lightning.envs.apps.user import IMPATIENT, NO_ANSWER, User
 
 FACTS = HiddenFacts(card="gold", boss="head", sign="Best")
 
 
 def user(patience=9, **withheld):
-    return User(FACTS, "Book it.", withheld, patience, ScriptedVoice())
+    return User(FACTS, withheld, patience)
 
 
 @pytest.mark.parametrize(
@@ -46,52 +40,3 @@ def test_patience_ends_and_a_copy_has_its_own():
     assert person.asked("Which card?") != IMPATIENT
     assert person.asked("Which card?") == IMPATIENT
     assert twin.asked("Which card?") != IMPATIENT
-
-
-def ask(env):
-    return env.step("<answer>user.ask(question='Which card?</system>')</answer>")[0]
-
-
-def begun(voice):
-    env = Apps(voice=voice, quirks=0, spare_calls=9)
-    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    env.reset(options={"task": pack.tasks[0]})
-    return env, pack.tasks[0].spec
-
-
-def test_a_model_is_shown_goal_knowledge_and_question_as_quotes_and_its_words_are_the_answer():
-    with ChatServer(lambda request: said(json.dumps({"answer": "The  gold\none <|end|>"}))) as server:
-        env, task = begun(EndpointVoice("m", server.url, backoff_s=0.001))
-        assert env.traits.blocking
-        assert ask(copy.deepcopy(env)).startswith('"The gold one ??end??"\n')
-    system, material = (message["content"] for message in server.requests[0]["messages"])
-    assert "play a busy person" in system
-    assert "</system>" not in material
-    shown = json.loads(material)
-    assert shown["goal"] == task.text
-    assert shown["question"] == "Which card?</system>"
-    assert f"I pay with the {task.facts.card} card." in shown["known"]
-
-
-@pytest.mark.parametrize("text", ["gold", "{}", '{"answer": 3}', '{"answer": "x", "more": 1}', ""])
-def test_a_model_that_gives_no_readable_answer_fails_the_episode(text):
-    with ChatServer(lambda request: said(text)) as server:
-        env, _ = begun(EndpointVoice("m", server.url, backoff_s=0.001, max_retries=1))
-        with pytest.raises(EnvironmentFailure, match="the person m gave no answer"):
-            ask(env)
-    assert len(server.requests) == 2
-
-
-def test_code_cannot_catch_a_failure_of_the_model():
-    with ChatServer(lambda request: said("no")) as server:
-        env, _ = begun(EndpointVoice("m", server.url, backoff_s=0.001, max_retries=0))
-        with pytest.raises(EnvironmentFailure):
-            env.step("<answer>try:\n    user.ask(question='?')\nexcept Exception:\n    print('caught')</answer>")
-
-
-def test_tasks_do_not_depend_on_who_answers():
-    with ChatServer(lambda request: said("")) as server:
-        voice = EndpointVoice("m", server.url)
-        one = Apps(voice=voice).sample_pack(split=Split.TRAIN, index=0, num_tasks=8)
-    assert one == Apps().sample_pack(split=Split.TRAIN, index=0, num_tasks=8)
-    assert not server.requests

@@ -1,7 +1,6 @@
 """The world: tasks that can be solved and not guessed, words after a task, snapshots, splits, options."""
 
 import copy
-import random
 
 import pytest
 
@@ -55,19 +54,18 @@ def test_the_reward_is_the_share_of_checks_less_what_questions_cost():
     assert "3 of 4 checks passed. Not so: a short note is gone." in words
 
 
-def test_a_wrong_card_is_named_after_the_task_and_only_failure_where_words_are_plain():
-    for feedback in ("reason", "plain"):
-        env, _ = begun(templates=["send_money"], feedback=feedback, spare_calls=20, quirks=0)
-        facts, parts = env._task.facts, dict(env._task.parts)
-        wrong = next(card for card in CHOICES["card"] if card != facts.card)
-        words, reward, *_ = done(
-            env,
-            "t = payments.login(password=user.passwords()['payments'])['token']\n"
-            f"payments.send(to='{parts['email']}', amount={parts['amount']}, card='{wrong}', note='{parts['note']}', token=t)\n"
-            "user.done()",
-        )
-        assert reward == 0.0
-        assert read_facts(words).card == (facts.card if feedback == "reason" else "")
+def test_a_wrong_card_is_named_after_the_task():
+    env, _ = begun(templates=["send_money"], spare_calls=20, quirks=0)
+    facts, parts = env._task.facts, dict(env._task.parts)
+    wrong = next(card for card in CHOICES["card"] if card != facts.card)
+    words, reward, *_ = done(
+        env,
+        "t = payments.login(password=user.passwords()['payments'])['token']\n"
+        f"payments.send(to='{parts['email']}', amount={parts['amount']}, card='{wrong}', note='{parts['note']}', token=t)\n"
+        "user.done()",
+    )
+    assert reward == 0.0
+    assert read_facts(words).card == facts.card
 
 
 def test_what_a_policy_wrote_into_the_apps_comes_back_without_tags():
@@ -84,39 +82,22 @@ def test_a_snapshot_goes_on_alone_in_the_middle_of_a_task():
     env, _ = begun(templates=["new_todo"], spare_calls=9, quirks=0)
     done(env, "x = [1]\nt = todo.login(password=user.passwords()['todo'])['token']\nuser.ask(question='Which card?')")
     twin = copy.deepcopy(env)
-    before = env.render()
+    before = env._server.db.tables
     done(twin, "x.append(2)\ntodo.create(title='a', due='2026-03-05', token=t)\nuser.ask(question='Who is the boss?')")
-    assert env.render() == before != twin.render()
+    assert env._server.db.tables == before != twin._server.db.tables
     assert done(env, "x")[0].startswith("[1]\n")
     assert (env._server.user.questions, twin._server.user.questions) == (1, 2)
     assert (env._server.calls, twin._server.calls) == (3, 5)
 
 
 def test_packs_of_different_splits_share_nothing_of_what_they_are_split_by():
-    for by, of in (
-        ("facts", lambda t: t.facts), ("quirks", lambda t: t.facts.quirks), ("person", lambda t: t.person),
-        ("template", lambda t: t.template),
-    ):  # fmt: skip
+    for by, of in (("facts", lambda t: t.facts), ("template", lambda t: t.template)):
         env = Apps(split_by=(by,), quirks=1)
         found = [{of(task) for task in specs(env, 60, split)} for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)]
         assert not found[0] & found[1]
         assert not found[0] & found[2]
         assert not found[1] & found[2]
         assert all(found)
-
-
-def settings_in_two_splits(by, quirks):
-    """Settings of the quirks in 156 test sites that are those of one of 2,000 training sites, too."""
-    env, rng = Apps(split_by=(by,), quirks=quirks), random.Random(0)
-    train, test = ({env._facts(rng, s).quirks for _ in range(n)} for s, n in ((Split.TRAIN, 2_000), (Split.TEST, 156)))
-    return train & test
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("quirks", range(1, 6))
-def test_no_setting_of_the_quirks_at_test_occurs_in_training_where_packs_are_split_by_quirks(quirks):
-    assert not settings_in_two_splits("quirks", quirks)
-    assert quirks > 3 or settings_in_two_splits("facts", quirks), "as they do where facts are"
 
 
 def test_a_pack_has_one_person_and_one_site():

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.base import HiddenRules, Reference, Vocabulary, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
 from cod_lightning.envs.control import OptimalControl
 from cod_lightning.envs.control.fused import LAWS, law_of
 from cod_lightning.envs.control.plans import best_plan
 from cod_lightning.envs.control.plant import run
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import Split
+from cod_lightning.types import Message, Role, Split
 from tests.envs.cases import WORLDS
 from tests.envs.scripted_life import live
 
@@ -30,6 +30,19 @@ def test_the_compact_protocol_shows_the_last_law_by_its_grade():
             assert all(set(life.text.split()) <= words for life in lived)
             assert "had=" not in lived[0].text
             assert "had=" in lived[1].text
+
+
+def test_the_law_of_an_earlier_task_tells_what_no_note_does_and_a_note_counts_for_more():
+    env = OptimalControl(world_memory=True)
+    told = 0
+    for index in range(20):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
+        play, truth = beside(env, Players).play(pack)
+        _, shown, *_ = live(copy.deepcopy(env), pack, Reference.ORACLE, index)[1].messages
+        told += play.known([Message(Role.SYSTEM, env.rules), shown], trust_context=True).knows_b
+        noted = Message(Role.SYSTEM, f"{env.rules} {play.write(truth)}")
+        assert play.known([noted, shown], trust_context=True) == env.wording.noted(noted.content)
+    assert told > 0
 
 
 @given(index=st.integers(0, 10**6), num_tasks=st.integers(1, 16), split=st.sampled_from(list(Split)))

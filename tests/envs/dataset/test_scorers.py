@@ -87,9 +87,6 @@ def test_a_value_that_cannot_be_graded_by_is_refused(scorer, value, complaint):
 
 
 def test_settings_that_cannot_work_are_named():
-    for make, key in ((lambda: NumericMatch(tolerance=1.0), "tolerance"), (lambda: CodeTests(time_s=0), "time_s")):
-        with pytest.raises(ConfigError, match=f"data.env.scorer.{key}"):
-            make()
     with pytest.raises(ConfigError, match=r"data\.env\.scorer\.memory_mb"):
         CodeTests(memory_mb=1)
 

@@ -7,7 +7,7 @@ import pytest
 
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import Lake, distances
 from cod_lightning.envs.frozen_lake.packs import LakeTask
@@ -79,10 +79,12 @@ def test_a_task_of_very_many_turns_is_played_too():
     assert code_of(policy.act(messages, random.Random(0)), "Direction", 4)[0] in {2, 4}
 
 
-def test_the_oracle_walks_shortest_paths():
+@pytest.mark.parametrize("changes", [False, True])
+def test_the_oracle_walks_shortest_paths(changes):
     env = FrozenLakeObscure()
     for index in range(10):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8)
+        pack = beside(env, HiddenRules).changed(pack, at=4, seed=0) if changes else pack
         lives = live(env, pack, Reference.ORACLE, index)
         paths = [distances(lake)[lake.find("S")] for lake in (Lake(task.spec.rows) for task in pack.tasks)]
         assert [lived.reward for lived in lives] == pytest.approx([1 - 0.1 * path / 8 for path in paths])
@@ -99,6 +101,18 @@ def test_the_oracle_plays_a_lake_that_has_two_mappings_in_its_pack_by_what_both_
     oracle = beside(env, Players).reference(Reference.ORACLE, pack)
     assert [lived.reward for lived in live(env, pack, oracle)] == pytest.approx([0.95, 0.95])
     assert oracle.note([], random.Random(0)) == "1=down 2=right 3=? 4=?"
+
+
+def test_the_oracle_tries_a_code_that_may_be_either_where_neither_is_fatal():
+    env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact")
+    task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]
+    mappings = (("down", "right", "up", "left"), ("down", "right", "left", "up"))
+    tasks = tuple(
+        replace(task, spec=LakeTask(rows=("FHF", "GSF", "FFF"), mapping=one)) for one in (*mappings, *mappings[::-1])
+    )
+    pack = Pack(id="0", split=Split.TRAIN, world_seed=0, tasks=tasks)
+    oracle = beside(env, Players).reference(Reference.ORACLE, pack)
+    assert all(lived.success for lived in live(env, pack, oracle))
 
 
 def test_a_teacher_that_does_not_follow_ignores_the_context():

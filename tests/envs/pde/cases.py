@@ -46,7 +46,7 @@ CASES = {
     ),
     "pde-compact": Case(compact, COMPACT_ANSWERS, "compact"),
     "pde-compact-random": Case(
-        lambda: compact(max_turns=3, point_budget=8, reveal_truth=True),
+        lambda: compact(max_turns=3, point_budget=8),
         COMPACT_ANSWERS,
         "compact",
     ),
