@@ -22,6 +22,7 @@ from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import LossInputs
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Segment, Split
+from tests.cases import each
 from tests.credit_tables import CreditTable, credit_table, cube, stamped
 from tests.small_fit import quiet_trainer
 
@@ -140,7 +141,7 @@ def test_it_is_at_most_500_lines_over_torch_and_worlds_alone():
     assert all(name == "cod_lightning.types" or name.startswith("cod_lightning.envs") for name in own)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@each("seed", range(8))
 def test_advantages_are_those_of_the_library_with_and_without_tilt(one_file, seed):
     generator = torch.Generator().manual_seed(seed)
     rewards = torch.rand(5, 6, 7, generator=generator)

@@ -14,6 +14,7 @@ from cod_lightning.commands.from_run import config_of_run
 from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, only_from
+from tests.cases import each
 from tests.checkpoints.test_checkpoint import content, model
 from tests.records import group
 from tests.reports.made_runs import write_run
@@ -113,7 +114,7 @@ HARMFUL = [
 ]
 
 
-@pytest.mark.parametrize(("data", "key", "expected"), HARMFUL[:1] + HARMFUL[2:])
+@each(("data", "key", "expected"), HARMFUL[:1] + HARMFUL[2:])
 def test_a_config_that_sends_a_key_away_or_runs_a_program_is_harmful_unless_it_is_trusted(data, key, expected):
     with only_from(OWN, trust=False):
         with pytest.raises(ConfigError, match=f"{re.escape(key)} is .*{expected}"):

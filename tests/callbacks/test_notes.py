@@ -3,12 +3,12 @@
 import io
 from types import SimpleNamespace
 
-import pytest
 import torch
 
 from cod_lightning.callbacks import Notes, WeightSync
 from cod_lightning.callbacks.notes import _differ
 from cod_lightning.types import EpisodeKind, StopReason
+from tests.cases import each
 from tests.records import group
 from tests.small_fit import small_fit
 from tests.stubs import WordWorld
@@ -76,7 +76,7 @@ def test_what_was_noted_before_a_resume_is_not_noted_again(capsys):
     assert len(notes(capsys)) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("siblings", "differ"),
     [
         ([[True, False], [True, False]], False),

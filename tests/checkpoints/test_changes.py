@@ -17,6 +17,7 @@ from cod_lightning.commands.phase import WarmStart
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
+from tests.cases import each
 
 CONFIG = {
     "seed_everything": 1,
@@ -197,7 +198,7 @@ def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with():
     assert began_with(other)["data"]["max_new_tokens"] == 32, "that of its run, whatever is asked"
 
 
-@pytest.mark.parametrize(
+@each(
     ("runs", "asked", "said"),
     [
         ([{"warm_start": "warm_start/levers"}], {}, "warm_start: warm_start/levers"),

@@ -19,6 +19,7 @@ from cod_lightning.commands.trainer_settings import (
     settle_strategy,
 )
 from cod_lightning.errors import ConfigError
+from tests.cases import each
 
 FSDP2 = "lightning.pytorch.strategies.ModelParallelStrategy"
 
@@ -29,7 +30,7 @@ def trainer(devices, num_nodes=1, strategy=FSDP2, **sizes):
     return Namespace(devices=devices, num_nodes=num_nodes, accelerator="cpu", strategy=chosen)
 
 
-@pytest.mark.parametrize(
+@each(
     ("devices", "num_nodes", "number"),
     [(1, 1, 1), (4, 2, 8), ("4", 1, 4), ([0, 2], 1, 2), ("auto", 1, 1), (-1, 2, 2)],
 )
@@ -43,7 +44,7 @@ def test_an_open_mesh_shards_over_all_processes():
     assert vars(keys.strategy.init_args) == {"data_parallel_size": 8, "tensor_parallel_size": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("keys", "said"),
     [
         (
@@ -59,7 +60,7 @@ def test_an_impossible_mesh_is_refused(keys, said):
         settle_strategy(keys)
 
 
-@pytest.mark.parametrize("name", ["auto", "ddp"])
+@each("name", ["auto", "ddp"])
 def test_other_strategies_have_no_mesh(name):
     keys = trainer("auto", strategy=name)
     settle_strategy(keys)

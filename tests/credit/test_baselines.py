@@ -7,6 +7,7 @@ import torch
 
 from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, RoleMean, deviation, divided
 from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit
+from tests.cases import each
 from tests.credit_tables import paper_table, random_table
 
 BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]
@@ -102,9 +103,9 @@ def reached(rule, baseline, mode):
     return out.abs() > 1e-9
 
 
-@pytest.mark.parametrize("mode", ["none", "group"])
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each("mode", ["none", "group"])
+@each("baseline", BASELINES)
+@each("rule", RULES)
 def test_a_reward_never_reaches_a_later_episode_of_its_lifecycle_through_a_baseline(rule, baseline, mode):
     found = reached(rule, baseline, mode)
     assert not found.tril(-1).any()
@@ -126,7 +127,7 @@ def test_batch_scaling_gives_unit_deviation_over_all_that_are_valid(returns):
     assert deviation.item() == pytest.approx(1.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("mode", ["none", "group", "batch"])
+@each("mode", ["none", "group", "batch"])
 def test_siblings_that_all_did_the_same_get_nothing_and_no_nan(mode):
     equal = Returns(torch.full((2, 4, 3), 0.7), torch.ones(2, 4, 3, dtype=torch.bool))
     scaled = scale(GroupMean()(equal), equal, mode)
@@ -161,9 +162,9 @@ def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, bas
     torch.testing.assert_close(found.values, expected.values, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("mode", ["none", "group", "batch"])
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
-@pytest.mark.parametrize("survivors", [0, 1])
+@each("mode", ["none", "group", "batch"])
+@each("baseline", BASELINES)
+@each("survivors", [0, 1])
 def test_with_fewer_than_two_survivors_nothing_is_compared_and_nothing_is_nan(baseline, mode, survivors):
     valid = torch.zeros(2, 4, 5, dtype=torch.bool)
     valid[:, :survivors] = True

@@ -9,6 +9,7 @@ import torch
 
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from tests.cases import each
 from tests.credit_tables import cells, paper_table, random_table, rewards_to_go
 
 STYLES = {
@@ -29,9 +30,9 @@ STYLES = {
 }
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("tasks", [1, 2, 4])
+@each("style", STYLES)
+@each("seed", range(5))
+@each("tasks", [1, 2, 4])
 def test_returns_equal_the_definition_written_as_a_loop(style, seed, tasks):
     rule, aggregate, window = STYLES[style]
     table = random_table(seed, tasks=tasks)
@@ -43,7 +44,7 @@ def test_returns_equal_the_definition_written_as_a_loop(style, seed, tasks):
             assert returns.values[g, k, e].item() == pytest.approx(aggregate(needed), abs=1e-6)
 
 
-@pytest.mark.parametrize("rule", [*(s[0] for s in STYLES.values()), TaskCredit()], ids=str)
+@each("rule", [*(s[0] for s in STYLES.values()), TaskCredit()])
 def test_a_reward_never_reaches_a_later_episode(rule):
     solve = torch.rand(1, 1, 4, requires_grad=True)
     update = torch.rand(1, 1, 3, requires_grad=True)
@@ -74,7 +75,7 @@ def under_autocast(compute):
 RULES = [*(style[0] for style in STYLES.values()), TrajectoryCredit(), TaskCredit()]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each("rule", RULES)
 def test_autocast_does_not_round_returns(rule):
     table = random_table(2, tasks=7)
     exact, found = rule(table), under_autocast(lambda: rule(table))
@@ -91,8 +92,8 @@ def test_returns_under_autocast_are_the_float64_means_rounded_once():
         assert found[g, k, e].item() == torch.tensor(sum(needed) / len(needed), dtype=torch.float32).item()
 
 
-@pytest.mark.parametrize("stored", [float("nan"), float("inf"), -float("inf"), 1e30])
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each("stored", [float("nan"), float("inf"), -float("inf"), 1e30])
+@each("rule", RULES)
 def test_what_is_stored_for_a_missing_reward_does_not_matter(rule, stored):
     table = random_table(4)
     assert not table.valid.all()
@@ -102,7 +103,7 @@ def test_what_is_stored_for_a_missing_reward_does_not_matter(rule, stored):
     assert dirty.values.isfinite().all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 def test_credit_for_the_trajectory_is_known_where_no_task_reward_is_missing_nor_the_episodes_own(seed):
     table = random_table(seed)
     returns = TrajectoryCredit()(table)
@@ -116,7 +117,7 @@ def test_credit_for_the_trajectory_is_known_where_no_task_reward_is_missing_nor_
     assert (table.valid & ~returns.valid).any()
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each("rule", RULES)
 def test_the_return_of_an_episode_whose_own_reward_is_missing_is_never_known(rule):
     table = random_table(6, missing=0.3)
     assert not (rule(table).valid & ~table.valid).any()

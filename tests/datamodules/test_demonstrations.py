@@ -21,6 +21,7 @@ from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import WarmStartModule
 from cod_lightning.types import EpisodeKind
+from tests.cases import each
 from tests.stubs import PlainContext
 
 SMALL = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64}
@@ -174,7 +175,7 @@ def test_a_demonstrator_whose_proposals_are_no_tasks_is_refused_before_the_first
         data.setup("fit")
 
 
-@pytest.mark.parametrize("offer", [None, 3, lambda world: "levers"])
+@each("offer", [None, 3, lambda world: "levers"])
 def test_an_offer_that_is_no_text_is_refused_in_one_line(offer):
     world = offering(offer)
     data = DemonstrationDataModule(world, HintContext(protocol="compact"), ProposeAndSolve(solves=2))

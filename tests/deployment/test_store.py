@@ -14,6 +14,7 @@ from cod_lightning.deployment import ContextStore
 from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from tests.cases import each
 
 
 def _solve(position: int, reward: float | None = 1.0) -> Episode:
@@ -264,9 +265,7 @@ def test_a_delta_makes_the_text_again(parts, rng):
     assert patched(after, delta(after, before)) == before
 
 
-@pytest.mark.parametrize(
-    "parts", [[[0, 9]], [[-1, 2]], [[2, 2], [0, 2]], [[0, 2], [1, 2]], [[0, -1]], [7], [[0]], [None]]
-)
+@each("parts", [[[0, 9]], [[-1, 2]], [[2, 2], [0, 2]], [[0, 2], [1, 2]], [[0, -1]], [7], [[0]], [None]])
 def test_a_delta_that_would_copy_twice_or_beyond_the_text_is_refused(parts):
     with pytest.raises((TypeError, ValueError)):
         patched("abcdef", parts)

@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from cod_lightning.engines.sync_proof import Lag, digest
+from tests.cases import each
 from tests.planted_syncs import FAULTS, SOUND, Run
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
+@each("dtype", [torch.float32, torch.bfloat16, torch.uint8])
 def test_a_digest_sees_every_bit_its_place_and_the_shape(dtype):
     one = torch.arange(12).view(3, 4).to(dtype)
     changed = one.clone()
@@ -52,7 +53,7 @@ def test_noise_as_large_as_the_step_decides_nothing():
 
 
 # All pairs of faults and precisions are in `make studies` (examples/studies/syncs.py).
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "NF4"])
+@each("precision", ["float32", "bfloat16", "NF4"])
 def test_clean_syncs_raise_no_alarm(precision):
     run = Run(precision, SOUND)
     assert run(3) == (0, "")
@@ -86,7 +87,7 @@ def test_what_differs_is_said_by_its_kind():
     assert "was rounded to float16" in said["rounded to another precision"]
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "NF4"])
+@each("precision", ["float32", "bfloat16", "NF4"])
 def test_an_engine_that_cannot_be_looked_into_is_stale_by_its_samples(precision):
     at, said = Run(precision, BY_NAME["always one sync behind"], seen_through=False)(2)
     assert at == 2

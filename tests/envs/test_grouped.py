@@ -7,6 +7,7 @@ import pytest
 from cod_lightning.envs.grouped import GroupedTasks
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
+from tests.cases import each
 
 OURS = {"train": Split.TRAIN, "validation": Split.VALIDATION, "test": Split.TEST}
 
@@ -40,7 +41,7 @@ def test_a_group_of_another_name_joins_the_named_split_that_has_it():
     assert sorted(map(len, tasks.all)) == [1, 2, 2, 2]
 
 
-@pytest.mark.parametrize("missing", [("validation",), ("test",), ("validation", "test")])
+@each("missing", [("validation",), ("test",), ("validation", "test")])
 def test_a_held_out_split_that_the_source_lacks_is_parted_from_what_it_trains(missing):
     given = {"train": range(20), "validation": range(20, 25), "test": range(25, 30)}
     tasks = of(listed(**{name: numbers for name, numbers in given.items() if name not in missing}))

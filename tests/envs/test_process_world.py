@@ -35,6 +35,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.faulty_worlds import STEP_S, ChildLevers, FaultyLevers, GreedyLevers, RudeLevers, SlowLevers, UndrawnLevers
 from tests.stubs import FunctionEngine
 
@@ -62,10 +63,9 @@ def first_task(world, index=0, position=0):
     return world.sample_pack(split=Split.TRAIN, index=index, num_tasks=3).tasks[position]
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [lake, lambda: Mixture({"a": lake(), "b": Levers(protocol="compact")}), lambda: FaultyLevers(("raises",), 2)],
-    ids=["lake", "mixture", "raises"],
 )
 def test_episodes_are_those_of_the_world_in_this_process_bit_for_bit(make):
     assert play(ProcessWorld(make(), num_workers=3)) == play(make())
@@ -116,9 +116,7 @@ def test_a_copy_goes_its_own_way_from_the_moment_it_was_made():
         world.step("again")
 
 
-@pytest.mark.parametrize(
-    ("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)]
-)
+@each(("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)])
 def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error):
     world = ProcessWorld(FaultyLevers((fault,), 3), num_workers=1, step_s=0.3)
     healthy = copy.deepcopy(world)
@@ -284,7 +282,7 @@ def test_what_cannot_be_pickled_is_refused_before_anything_runs():
         ProcessWorld(world)
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "value"), [("num_workers", 0), ("step_s", 0.0), ("step_s", float("inf")), ("memory_gb", 0), ("cpu_s", -1.0)]
 )
 def test_numbers_that_cannot_work_are_named(key, value):

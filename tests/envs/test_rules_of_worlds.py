@@ -23,6 +23,7 @@ from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.terminal import Terminal
 from cod_lightning.envs.terminal.compact import canonical
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 from tests.envs.alchemy.worlds import COMPACT as COMPACT_ALCHEMY
 from tests.envs.alchemy.worlds import HARD as HARD_ALCHEMY
 from tests.envs.alchemy.worlds import MANY
@@ -149,7 +150,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "base", "others", "same"), OTHERS, ids=lambda one: getattr(one, "__name__", ""))
+@each(("kind", "base", "others", "same"), OTHERS)
 def test_worlds_that_draw_other_packs_have_other_names_and_other_words_change_none(kind, base, others, same):
     plain = kind(**base)
     assert len({plain.name, *(kind(**other).name for other in others)}) == 1 + len(others)
@@ -244,7 +245,7 @@ TAUGHT = {
 }
 
 
-@pytest.mark.parametrize("name", TAUGHT)
+@each("name", TAUGHT)
 def test_a_perfect_teacher_with_true_contexts_is_as_good_as_the_oracle_and_other_dials_give_junk_or_none(name):
     env, junk = TAUGHT[name](PERFECT), TAUGHT[name]({**PERFECT, "context_true": 0.0, "context_junk": 1.0})
     none = TAUGHT[name]({**PERFECT, "context_true": 0.0})
@@ -259,7 +260,7 @@ def test_a_perfect_teacher_with_true_contexts_is_as_good_as_the_oracle_and_other
         assert len(contexts[1]) > 5
 
 
-@pytest.mark.parametrize("name", TAUGHT)
+@each("name", TAUGHT)
 def test_what_the_oracle_notes_is_worth_as_much_to_the_scripted_player_as_knowing_the_rule(name):
     env = TAUGHT[name](PERFECT)
     for index in range(4):
@@ -309,8 +310,8 @@ NOTED = {
 """The world in compact words, its parameters, what an update begins with, and the right note by what the feedback says."""
 
 
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
-@pytest.mark.parametrize("name", NOTED)
+@each("accuracy", [0.0, 1.0])
+@each("name", NOTED)
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(name, accuracy):
     kind, parameters, begins, right = NOTED[name]
     dials = (QuotingDials if name in ("levers", "lake") else TeacherDials)(note_accuracy=accuracy)

@@ -21,6 +21,7 @@ from cod_lightning.evaluation import conformance, conformance_turns
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
+from tests.cases import each
 from tests.own_worlds import own_worlds
 
 _FILE = Path(__file__).parents[2] / "examples" / "vending_machine" / "vending_machine.py"
@@ -144,7 +145,7 @@ class Untyped(example.TaskWorld):
     rules = _start = _drawn = _observed = sample_pack = step = None
 
 
-@pytest.mark.parametrize(
+@each(
     ("world", "rule", "evidence"),
     [
         (machine(__init__=nameless), FORM, "name is None; set it in __init__"),
@@ -324,7 +325,7 @@ WINLESS = machine(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("world", "rule", "remark"),
     [
         (PRICELESS, "an untrained policy earns different rewards", "tries pay 0: 8 siblings mostly earn alike"),
@@ -335,7 +336,6 @@ WINLESS = machine(
             "the world has none",
         ),
     ],
-    ids=["priceless", "easier", "unplayed"],
 )
 def test_what_may_be_meant_so_is_shown_to_a_person(world, rule, remark):
     found = looks(world, 30)

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -14,6 +12,7 @@ from cod_lightning.evaluation.conformance import verdict_on_proposals
 from cod_lightning.evaluation.conformance_turns import members
 from cod_lightning.evaluation.verdicts import verdict_on
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.evaluation.test_conformance import levers, raising
 
 
@@ -30,7 +29,7 @@ def of_the_task(self):
     return f"want={self.env._task.goal}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("world", "said"),
     [
         (proposing(offer=lambda self: "levers"), "offer is a method; put @property before it"),
@@ -63,7 +62,7 @@ def test_a_world_whose_proposals_break_a_rule_is_named_with_an_example(world, sa
     assert said in " ".join(found.broken)
 
 
-@pytest.mark.parametrize(
+@each(
     ("world", "remark"),
     [
         *((kind(protocol=protocol), "") for kind in (Levers, Doors) for protocol in ("natural", "compact")),

@@ -5,6 +5,7 @@ import torch
 
 from cod_lightning.errors import CodLightningError, ConfigError, DataError
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
+from tests.cases import each
 
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 
@@ -65,9 +66,7 @@ def test_with_induction_an_untrained_model_goes_on_as_after_the_last_two_words_b
     assert said["after the last"] <= 1
 
 
-@pytest.mark.parametrize(
-    "changed", [{"num_layers": 1}, {"num_heads": 2, "num_kv_heads": 2}, {"num_kv_heads": 2}, {"hidden_size": 32}]
-)
+@each("changed", [{"num_layers": 1}, {"num_heads": 2, "num_kv_heads": 2}, {"num_kv_heads": 2}, {"hidden_size": 32}])
 def test_sizes_without_room_for_induction_heads_are_refused_by_name(changed):
     with pytest.raises(ConfigError) as caught:
         TinyPolicy(**INDUCTION | changed)

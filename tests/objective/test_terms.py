@@ -9,6 +9,7 @@ import torch
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.objective.terms import JSD, KL, ForwardKL, ObservationLoss, TermInputs, means
+from tests.cases import each
 from tests.small_fit import small_fit
 from tests.stubs import WordWorld
 
@@ -77,7 +78,7 @@ def test_value_and_gradient_of_the_forward_divergence_are_in_expectation_those_o
     assert abs(reverse - value) > 0.1, "and logs the other direction"
 
 
-@pytest.mark.parametrize(("term", "name"), [(JSD(), "jsd_teacher"), (ForwardKL(), "forward_kl_teacher")])
+@each(("term", "name"), [(JSD(), "jsd_teacher"), (ForwardKL(), "forward_kl_teacher")])
 def test_tokens_without_a_score_and_tokens_of_prompts_are_left_out_and_extremes_stay_finite(term, name):
     policy = torch.tensor([[-1.0, -900.0, -2.0, -3.0]], requires_grad=True)
     teacher = torch.tensor([[-2.0, -0.1, math.nan, 7.0]])

@@ -3,7 +3,6 @@
 import dataclasses
 
 import msgspec
-import pytest
 from msgspec import structs
 
 from cod_lightning.contexts.base import InTask, Intervention, Stored, TextState, beside
@@ -15,6 +14,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Split
+from tests.cases import each
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
@@ -44,7 +44,7 @@ def lives(max_turns=None, context=None, mechanism=PlainContext()):  # noqa: B008
     return run_groups([pack], 2, Setting(env=world, mechanism=mechanism, sampler=sampler))
 
 
-@pytest.mark.parametrize("bound", [1, 2, 3, 9, None])
+@each("bound", [1, 2, 3, 9, None])
 def test_a_task_is_cut_off_at_its_bound_with_reward_0_and_what_was_said_is_kept(bound):
     for life in lives(max_turns=bound)[0].lifecycles:
         for solve in life.solves:
@@ -56,7 +56,7 @@ def test_a_task_is_cut_off_at_its_bound_with_reward_0_and_what_was_said_is_kept(
                 assert (solve.status, solve.reward) == (EpisodeStatus.COMPLETED, 1.0)
 
 
-@pytest.mark.parametrize("bound", [1, 2, None])
+@each("bound", [1, 2, None])
 def test_what_a_mechanism_answers_within_a_task_is_no_turn_of_the_environment_and_not_counted(bound):
     for life in lives(bound, mechanism=Choosing())[0].lifecycles:
         for solve in life.solves:

@@ -7,6 +7,7 @@ import pytest
 
 from cod_lightning.errors import DataError
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump, load
+from tests.cases import each
 from tests.records import solve, turn
 
 RECORD = PolicyLogprobs(
@@ -33,7 +34,7 @@ def test_a_line_of_another_schema_is_named() -> None:
         load(json.dumps(json.loads(dump(RECORD)) | {"schema": 9}))
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     ["", "[]", "null", "{}", b"\xff", dump(RECORD)[:40], dump(RECORD).replace("-0.5", '"low"'), dump(RECORD).replace("-0.5", "NaN"),
      dump(RECORD).replace('"step":4', '"step":"four"'), dump(RECORD).replace('"digest":7,', "")],

@@ -22,6 +22,7 @@ from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.types import EpisodeStatus, Message, Role, Split
+from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
 from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
@@ -161,8 +162,8 @@ def test_an_engine_with_a_model_gives_the_log_probs_of_the_rows_that_are_trained
                 assert segment.behaviour_logprobs[t] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("thinking", [False, True])
-@pytest.mark.parametrize("template", [CHATML, LLAMA3, QWEN3], ids=["chatml", "llama3", "qwen3"])
+@each("thinking", [False, True])
+@each("template", [CHATML, LLAMA3, QWEN3])
 def test_templates_of_real_models_render_the_new_history_as_their_own(template, thinking):
     chat = Chat(bpe_tokenizer(template), thinking)
     said = (*chat.encode("w1"), chat.stop_id)
@@ -231,7 +232,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@each("wrong", WRONG)
 def test_a_history_that_no_template_takes_costs_the_lifecycle(wrong):
     groups = played(Within(WRONG[wrong]), num_packs=1)
     assert count_faults(groups) == {"ContextFailure": 2}

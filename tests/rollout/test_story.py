@@ -1,10 +1,10 @@
 """A lifecycle as text."""
 
-import pytest
 from msgspec import structs
 
 from cod_lightning.rollout.story import as_markdown
 from cod_lightning.types import Lifecycle
+from tests.cases import each
 from tests.records import lifecycle, solve, turn, update
 
 
@@ -26,7 +26,7 @@ def test_nobodys_words_pass_for_anothers() -> None:
     assert "         | feedback | reward 1" in lines
 
 
-@pytest.mark.parametrize("said", ["```\n# free", "````\n````\n<b>", "~~~\n", "\n```text\n"])
+@each("said", ["```\n# free", "````\n````\n<b>", "~~~\n", "\n```text\n"])
 def test_a_block_is_closed_by_nothing_that_was_said(said: str) -> None:
     lines = as_markdown(Lifecycle(pack_id="x", sibling=0, episodes=(solve(0, True, turns=(turn(said),)),))).splitlines()
     (opening,) = (line for line in lines if line.endswith("text") and line.startswith("```"))

@@ -10,6 +10,7 @@ from cod_lightning.datamodules.checks import check_staleness
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.priority_buffer import PriorityBuffer
+from tests.cases import each
 from tests.training.test_ahead import UPDATES, Noting, fit, made
 
 BOUND = 20
@@ -58,8 +59,8 @@ def played(buffer, steps, needed=math.inf):
     return found, dropped, begun
 
 
-@pytest.mark.parametrize("more", [0, 1, 3, 8])
-@pytest.mark.parametrize(("sigma", "per_sync"), [(2.0, 4), (6.0, 4), (0.0, 4), (2.0, 1), (9.0, 3)])
+@each("more", [0, 1, 3, 8])
+@each(("sigma", "per_sync"), [(2.0, 4), (6.0, 4), (0.0, 4), (2.0, 1), (9.0, 3)])
 def test_it_chooses_as_the_definition_does(sigma, per_sync, more):
     expected = by_the_definition(sigma, per_sync, per_sync + more, 200)
     found, dropped, _ = played(PriorityBuffer(sigma, per_sync, per_sync + more), 200)
@@ -86,7 +87,7 @@ def test_rollouts_are_one_sync_old_and_a_faster_sampler_makes_them_newer_and_dro
     assert max(ages[2]) > 3
 
 
-@pytest.mark.parametrize(("needed", "begun"), [(1, 4), (6, 4), (7, 6), (40, 4), (41, 8), (42, 12)])
+@each(("needed", "begun"), [(1, 4), (6, 4), (7, 6), (40, 4), (41, 8), (42, 12)])
 def test_no_more_are_begun_than_the_run_needs_and_none_is_missing(needed, begun):
     found, dropped, total = played(PriorityBuffer(rollouts_begun=begun), needed, needed)
     assert len(found) == needed

@@ -32,6 +32,7 @@ from cod_lightning.types import (
     StopReason,
     Turn,
 )
+from tests.cases import each
 from tests.credit_tables import plain_credit
 from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
@@ -321,7 +322,7 @@ def module(**options):
     return GRPOModule(policy=None, **options)
 
 
-@pytest.mark.parametrize("ahead", [False, True])
+@each("ahead", [False, True])
 def test_a_rollout_ahead_begins_after_the_packs_that_were_replaced(ahead):
     story = Story(silent=(1, 2), resample=2, ahead=ahead)
     updates(story.stream)

@@ -4,6 +4,7 @@ import pytest
 
 from cod_lightning.engines.vllm_server.turn import answer_of
 from cod_lightning.errors import EngineFailure
+from tests.cases import each
 
 ANSWER = {
     "choices": [
@@ -18,7 +19,7 @@ ANSWER = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("usage", "counted"),
     [
         (None, (0, 0)),
@@ -37,15 +38,13 @@ def test_prompt_tokens_count_only_where_the_server_says_how_many_it_had(usage, c
     assert (answer.ids, answer.logprobs, answer.versions) == ((4, 2), (-1.5, -0.5), {"run-7"})
 
 
-@pytest.mark.parametrize(
-    "usage", ["many", {"prompt_tokens_details": 3}, {"prompt_tokens_details": {"cached_tokens": "x"}}]
-)
+@each("usage", ["many", {"prompt_tokens_details": 3}, {"prompt_tokens_details": {"cached_tokens": "x"}}])
 def test_what_is_no_answer_fails_the_turn(usage):
     with pytest.raises(EngineFailure, match="a vLLM server's answer lacks"):
         answer_of(ANSWER | {"usage": usage})
 
 
-@pytest.mark.parametrize(("key", "value"), [("token_ids", [4, float("inf")]), ("prompt_token_ids", [2**40])])
+@each(("key", "value"), [("token_ids", [4, float("inf")]), ("prompt_token_ids", [2**40])])
 def test_numbers_that_are_no_ids_fail_the_turn(key, value):
     (choice,) = ANSWER["choices"]
     spoilt = ANSWER | {key: value} if key in ANSWER else {**ANSWER, "choices": [choice | {key: value}]}
@@ -53,7 +52,7 @@ def test_numbers_that_are_no_ids_fail_the_turn(key, value):
         answer_of(spoilt)
 
 
-@pytest.mark.parametrize("spans", [None, []])
+@each("spans", [None, []])
 def test_tokens_of_weights_that_are_not_named_fail_the_turn(spans):
     (choice,) = ANSWER["choices"]
     with pytest.raises(EngineFailure, match="does not say which weights sampled its tokens"):

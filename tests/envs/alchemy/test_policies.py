@@ -12,6 +12,7 @@ from cod_lightning.envs.alchemy.notes import NaturalNotes
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 from tests.envs.alchemy.worlds import COMPACT, HARD
 from tests.envs.scripted_life import live
 
@@ -33,7 +34,7 @@ def _answers(context: str, *shown: str, times: int = 40) -> set[str]:
 BOTH = "alchemy a+b=k a+c=l"
 
 
-@pytest.mark.parametrize(
+@each(
     ("context", "shown", "answers"),
     [
         # known recipes, in order
@@ -79,7 +80,7 @@ def test_the_later_of_two_statements_wins_and_other_text_says_nothing():
     assert parse("x + 1 = 2, a + b = ?, A + B = C, abc + def") == {}
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, {"recipes_max": 3, "tiers_max": 5}])
+@each("parameters", [{}, HARD, {"recipes_max": 3, "tiers_max": 5}])
 def test_the_oracle_makes_every_target_with_the_fewest_attempts(parameters):
     env = Alchemy(**parameters)
     for index in range(15):

@@ -9,6 +9,7 @@ from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.types import Split
+from tests.cases import each
 
 
 def begun(env):
@@ -24,7 +25,7 @@ def typed(people, *lines):
     return None, len(lines)
 
 
-@pytest.mark.parametrize(
+@each(
     ("lines", "read"),
     [
         (["a = 1", "b"], 1),
@@ -40,13 +41,13 @@ def test_code_is_read_on_to_the_end_of_a_statement(lines, read):
     assert meant.count("<answer>") == 1
 
 
-@pytest.mark.parametrize("code", ["a = ]", "  a", "\x00", "a" * 9 + "(" * 500, "-" * 10**5 + "1", "a" + ".b" * 50_000])
+@each("code", ["a = ]", "  a", "\x00", "a" * 9 + "(" * 500, "-" * 10**5 + "1", "a" + ".b" * 50_000])
 def test_what_cannot_be_code_is_asked_for_again(code):
     with pytest.raises(ValueError, match="That is no Python"):
         typed(beside(begun(Apps()), ForPeople), code)
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "code"])
+@each("form", [form for form in FORMS if form != "code"])
 def test_calls_in_any_form_reach_the_apps_in_the_form_of_the_environment(form):
     env = begun(Apps(actions=form))
     for text in (
@@ -58,9 +59,7 @@ def test_calls_in_any_form_reach_the_apps_in_the_form_of_the_environment(form):
         assert "mail.send" in env.step(beside(env, ForPeople).meant([text]) or "")[0]
 
 
-@pytest.mark.parametrize(
-    "text", ["nonsense", "mail.send(x)", "mail.send(a={1})", "f()", '{"a": 1}', "a.b(c=d.e())", "[1]"]
-)
+@each("text", ["nonsense", "mail.send(x)", "mail.send(a={1})", "f()", '{"a": 1}', "a.b(c=d.e())", "[1]"])
 def test_what_is_no_call_is_asked_for_again(text):
     with pytest.raises(ValueError, match="That is no call"):
         typed(beside(begun(Apps(actions="qwen")), ForPeople), text)

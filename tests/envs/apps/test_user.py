@@ -11,6 +11,7 @@ from cod_lightning.envs.apps.facts import HiddenFacts
 from cod_lightning.envs.apps.user import IMPATIENT, NO_ANSWER, ScriptedVoice, User
 from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.chat_server import ChatServer, said
 
 FACTS = HiddenFacts(card="gold", boss="head", sign="Best")
@@ -20,7 +21,7 @@ def user(patience=9, **withheld):
     return User(FACTS, "Book it.", withheld, patience, ScriptedVoice())
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "answer"),
     [
         ("Which CARD?", "I pay with the gold card."),
@@ -73,7 +74,7 @@ def test_a_model_is_shown_goal_knowledge_and_question_as_quotes_and_its_words_ar
     assert f"I pay with the {task.facts.card} card." in shown["known"]
 
 
-@pytest.mark.parametrize("text", ["gold", "{}", '{"answer": 3}', '{"answer": "x", "more": 1}', ""])
+@each("text", ["gold", "{}", '{"answer": 3}', '{"answer": "x", "more": 1}', ""])
 def test_a_model_that_gives_no_readable_answer_fails_the_episode(text):
     with ChatServer(lambda request: said(text)) as server:
         env, _ = begun(EndpointVoice("m", server.url, backoff_s=0.001, tries=2))

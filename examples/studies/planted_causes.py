@@ -17,7 +17,7 @@ from cod_lightning.rewards.base import Reward
 from cod_lightning.types import Episode, Task
 from tests.command_line import cod
 
-HERE = "tests.planted_causes"
+HERE = "examples.studies.planted_causes"
 SMALL = {
     "torch_threads": 1,
     "trainer.max_epochs": 1,
