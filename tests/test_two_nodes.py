@@ -1,4 +1,4 @@
-"""Network namespaces of this machine train as two nodes, and serve on a third; `robustness/two_nodes.py` among the studies does more."""
+"""Network namespaces of this machine train as two nodes and serve on a third; `robustness/two_nodes.py` does more."""
 
 import sys
 
