@@ -8,7 +8,6 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -90,7 +89,7 @@ def test_the_lock_has_all_that_a_locked_package_needs_here(tier):
 HOLE = {"id": "GHSA-1", "fix_versions": ["2.0"]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("vulns", "code", "said"),
     [
         (None, 0, "NOT RUN"),
@@ -99,7 +98,6 @@ HOLE = {"id": "GHSA-1", "fix_versions": ["2.0"]}
         ([{"vulns": [HOLE]}], 1, "a 1.0: GHSA-1, closed by 2.0"),
         ([{"vulns": [HOLE | {"fix_versions": []}]}], 0, "no version closes it"),
     ],
-    ids=["no report", "unknown to the service", "sound", "closed by a newer one", "open everywhere"],
 )
 def test_an_audit_says_what_it_found_or_that_it_found_nothing_out(vulns, code, said, tmp_path):
     report = tmp_path / "audit.json"

@@ -176,7 +176,7 @@ def test_what_is_refused_is_only_shown(argv, capsys, tmp_path, monkeypatch):
     assert not RAW.search(shown)
 
 
-@pytest.mark.parametrize(
+@each(
     "error",
     [errors.EngineRefused, errors.EngineFailure, errors.DataError, errors.TooManyFailures, errors.SaveFailed],
 )

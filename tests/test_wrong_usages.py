@@ -26,12 +26,9 @@ def _beside_files_and_without_work(tmp_path, monkeypatch):
 
 
 def quick():
-    """All, and in the default tests every fourth that composes the jobs of a sweep."""
-    sweeps = 0
+    """All but, in the default tests, those that compose the jobs of a sweep."""
     for one in usages(QUICK):
-        composes = one[0].startswith("sweep --config smoke")
-        yield pytest.param(*one, marks=[pytest.mark.slow] * (composes and sweeps % 4 != 0))
-        sweeps += composes
+        yield pytest.param(*one, marks=[pytest.mark.slow] * one[0].startswith("sweep --config smoke"))
 
 
 @pytest.mark.parametrize(("usage", "names"), list(quick()), ids=str)

@@ -3,12 +3,12 @@
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
 from cod_lightning.callbacks.loggers import PositionCurve
+from tests.cases import each
 from tests.played_run import PlayedData, PlayedModule, trainer
 
 HOSTILE = "```\n# free\n<script>alert(1)</script> ![x](http://x.y/z.png) | a | b |\n````\n\x1b[0m\x00"
@@ -54,7 +54,7 @@ def test_tensorboard_gets_charts_by_position_and_a_lifecycle_whose_text_is_code_
     assert "␛[0m" in page.text[True]
 
 
-@pytest.mark.parametrize("logger", ["none", "csv"])
+@each("logger", ["none", "csv"])
 def test_without_tensorboard_nothing_happens(tmp_path: Path, logger: str) -> None:
     chosen = CSVLogger(str(tmp_path)) if logger == "csv" else False
     trainer(tmp_path, [PositionCurve()], logger=chosen).fit(PlayedModule(), PlayedData())

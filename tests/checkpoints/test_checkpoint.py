@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
+from tests.cases import each
 from tests.forked import on_ranks
 
 TINY = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
@@ -42,7 +43,7 @@ def sharded(path: Path, kept: Any) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["file", "shards"])
+@each("kind", ["file", "shards"])
 def test_the_weights_of_a_checkpoint_are_those_of_the_model(tmp_path: Path, kind: str) -> None:
     kept, path = model(), tmp_path / "last.ckpt"
     if kind == "file":
@@ -71,7 +72,7 @@ def test_a_model_of_another_size_is_refused(tmp_path: Path) -> None:
 RUN = {"config": {"data": {}, "model": {}}, "num_processes": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("damage", "where"),
     [
         ({"global_step": "x"}, r"\$\.global_step"),
@@ -144,7 +145,7 @@ class Runs:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("function", ["system", "print", "getattr", "open", "torch.hub.load", "metadata.os.system"])
+@each("function", ["system", "print", "getattr", "open", "torch.hub.load", "metadata.os.system"])
 def test_the_metadata_of_shards_runs_nothing(tmp_path: Path, function: str, capsys: pytest.CaptureFixture[str]) -> None:
     sharded(tmp_path / "last.ckpt", model())
     proof = tmp_path / "proof"
@@ -207,7 +208,7 @@ def test_shards_become_a_hugging_face_folder_in_less_memory_than_the_model_takes
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["file", "shards"])
+@each("kind", ["file", "shards"])
 def test_mapped_weights_are_rounded_as_asked_and_tied_as_before(tmp_path: Path, kind: str) -> None:
     kept, path = model(), tmp_path / "last.ckpt"
     kept.save_pretrained(tmp_path / "base")

@@ -74,7 +74,7 @@ def test_names_stand_beside_suites_that_are_spelled_out(tmp_path: Path) -> None:
     assert found[1] is mine
 
 
-@pytest.mark.parametrize("head", ["defaults:\n  - env: levers\n  - _self_\n", ""])
+@each("head", ["defaults:\n  - env: levers\n  - _self_\n", ""])
 def test_a_config_may_name_suites(tmp_path: Path, head: str) -> None:
     config = tmp_path / "mine.yaml"
     config.write_text(f"{head}data:\n  suites: [in_domain, {{name: other, num_packs: 4}}]\n")
@@ -108,7 +108,7 @@ def test_an_unknown_suite_is_refused_by_name() -> None:
         expand(["test", "--config", "smoke", "data.suites=[in_domian]"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("[", "a YAML file"),

@@ -10,6 +10,7 @@ from cod_lightning.commands import sweep_job
 from cod_lightning.commands.sweep_job import command, run_job
 from cod_lightning.errors import DataError
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus, read_record, write_record
+from tests.cases import each
 
 JOB = JobRecord(
     label="cell seed=1",
@@ -51,7 +52,7 @@ def test_a_job_that_ends_well_is_finished_and_its_cost_is_written_down(monkeypat
     assert [(tmp_path / name).read_text() for name in ("log.txt", "precious")] == ["done\n", "precious"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "said"),
     [
         (
@@ -67,7 +68,7 @@ def test_a_job_that_fails_is_written_down_in_one_line_and_raises_nothing(monkeyp
     assert (found.status, found.error) == (JobStatus.FAILED, said)
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "said"),
     [
         ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL (out of memory?)"),

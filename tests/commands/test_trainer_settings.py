@@ -158,7 +158,7 @@ def test_ranks_on_one_machine_listen_on_no_address_that_another_machine_reaches(
     assert sorted(ran.stdout.splitlines()) == [f"0 [3.0, 3.0] ['{loopback}']", f"1 [3.0, 3.0] ['{loopback}']", "[]"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("environment", "trainer"),
     [
         ({"MASTER_ADDR": "node0"}, {"devices": 2, "num_nodes": 1}),
@@ -199,7 +199,7 @@ def test_a_rank_that_cannot_listen_ends_all_ranks_in_one_line(tmp_path):
     assert said[0].startswith(f"error: MASTER_PORT is {port}; expected a port that no other process listens at.")
 
 
-@pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt()])
+@each("error", [RuntimeError("x"), KeyboardInterrupt()])
 def test_ranks_that_this_process_started_end_with_it_after_their_last_words(monkeypatch, error):
     monkeypatch.setattr(trainer_settings, "_LAST_WORDS_S", 0.3)
     quick, stuck = (subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({s})"]) for s in (0, 600))

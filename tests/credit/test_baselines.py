@@ -17,11 +17,10 @@ def scale(advantages, returns, mode):
     return replace(advantages, values=divided(advantages.values, deviation(advantages, returns, mode)))
 
 
-@pytest.fixture(params=range(8))
-def returns(request):
-    return EpisodeCredit()(random_table(request.param, missing=0.25))
+every_return = each("returns", [EpisodeCredit()(random_table(seed, missing=0.25)) for seed in range(8)])
 
 
+@every_return
 def test_advantages_equal_the_definition_written_as_a_loop(returns):
     mean, others = GroupMean()(returns), LeaveOneOut()(returns)
     for g in range(3):
@@ -39,6 +38,7 @@ def test_advantages_equal_the_definition_written_as_a_loop(returns):
                 assert others.values[g, k, e].item() == pytest.approx(own - sum(rest) / len(rest), abs=1e-6)
 
 
+@every_return
 def test_the_role_mean_is_over_all_positions_of_the_other_lifecycles(returns):
     found = RoleMean()(returns)
     for g in range(3):
@@ -56,6 +56,7 @@ def test_the_role_mean_is_over_all_positions_of_the_other_lifecycles(returns):
                 assert found.values[g, k, e].item() == pytest.approx(expected, abs=1e-6)
 
 
+@every_return
 def test_asymre_lifts_every_comparison_by_the_same(returns):
     plain, lifted = GroupMean()(returns), AsymRE(shift=-0.2)(returns)
     assert torch.equal(lifted.valid, plain.valid)
@@ -63,7 +64,8 @@ def test_asymre_lifts_every_comparison_by_the_same(returns):
     assert torch.equal(AsymRE(shift=0.0)(returns).values, plain.values)
 
 
-@pytest.mark.parametrize("at_least", [None, 0.4])
+@every_return
+@each("at_least", [None, 0.4])
 def test_what_is_accepted_has_an_advantage_of_one_and_the_rest_is_left_out(returns, at_least):
     found = Accepted(at_least=at_least)(returns)
     for g in range(3):
@@ -112,6 +114,7 @@ def test_a_reward_never_reaches_a_later_episode_of_its_lifecycle_through_a_basel
     assert found.diagonal().all()
 
 
+@every_return
 def test_group_scaling_gives_unit_deviation_over_survivors(returns):
     scaled = scale(GroupMean()(returns), returns, "group")
     for g in range(3):
@@ -121,6 +124,7 @@ def test_group_scaling_gives_unit_deviation_over_survivors(returns):
                 assert alive.std(correction=0).item() == pytest.approx(1.0, abs=1e-4)
 
 
+@every_return
 def test_batch_scaling_gives_unit_deviation_over_all_that_are_valid(returns):
     advantages = GroupMean()(returns)
     deviation = scale(advantages, returns, "batch").values[advantages.valid].std(correction=0)
@@ -134,8 +138,9 @@ def test_siblings_that_all_did_the_same_get_nothing_and_no_nan(mode):
     assert scaled.values.abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("mode", ["none", "group", "batch"])
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+@every_return
+@each("mode", ["none", "group", "batch"])
+@each("baseline", BASELINES)
 def test_autocast_does_not_round_advantages(returns, baseline, mode):
     exact = scale(baseline(returns), returns, mode)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -144,8 +149,9 @@ def test_autocast_does_not_round_advantages(returns, baseline, mode):
     assert torch.equal(found.values, exact.values)
 
 
-@pytest.mark.parametrize("mode", ["none", "group", "batch"])
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+@every_return
+@each("mode", ["none", "group", "batch"])
+@each("baseline", BASELINES)
 def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, baseline, mode):
     dirty = Returns(torch.where(returns.valid, returns.values, float("nan")), returns.valid, returns.kinds)
     expected, found = (scale(baseline(r), r, mode) for r in (returns, dirty))
@@ -153,8 +159,9 @@ def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, base
     assert torch.equal(found.valid, expected.valid)
 
 
-@pytest.mark.parametrize("mode", ["group", "batch"])
-@pytest.mark.parametrize("baseline", BASELINES[:3], ids=str)
+@every_return
+@each("mode", ["group", "batch"])
+@each("baseline", BASELINES[:3])
 def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, baseline, mode):
     tiny = Returns(returns.values * 1e-2, returns.valid, returns.kinds)
     expected, found = (scale(baseline(r), r, mode) for r in (returns, tiny))

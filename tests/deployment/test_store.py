@@ -133,7 +133,7 @@ def test_a_missing_store_is_refused_where_none_shall_be_made(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", [b"not a database" * 100, None])
+@each("content", [b"not a database" * 100, None])
 def test_a_foreign_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "agent.sqlite"
     if content is None:
@@ -148,7 +148,7 @@ def test_a_foreign_file_is_refused_by_name(tmp_path, content):
         ContextStore(tmp_path)
 
 
-@pytest.mark.parametrize(
+@each(
     ("damage", "said"),
     [
         ("UPDATE contexts SET reason = 'another' WHERE version = 2", "a row of contexts is not as it was written"),
@@ -178,7 +178,7 @@ def test_what_is_not_as_it_was_written_is_refused_in_one_line(tmp_path, damage, 
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each(
     "planted",
     [
         "CREATE TRIGGER t AFTER INSERT ON episodes BEGIN UPDATE contexts SET text = ''; END",
@@ -197,7 +197,7 @@ def test_what_a_foreign_file_would_run_is_refused_before_a_table_is_read(planted
         ContextStore(tmp_path)
 
 
-@pytest.mark.parametrize("create", [True, False])
+@each("create", [True, False])
 def test_an_emptied_file_is_not_taken_for_a_new_agent(tmp_path, create):
     _lived(tmp_path, 3).close()
     (tmp_path / "agent.sqlite").write_bytes(b"")

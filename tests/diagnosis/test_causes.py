@@ -249,7 +249,7 @@ def test_rows_of_metrics_before_one_that_cannot_be_read_count(tmp_path):
     assert read_evidence(tmp_path).metrics["train/entropy"] == {0: 0.5}
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "evaluation.json", "lifecycles/train.jsonl", "metrics-1.csv"])
+@each("name", ["config.yaml", "evaluation.json", "lifecycles/train.jsonl", "metrics-1.csv"])
 def test_what_is_no_file_is_not_waited_for(tmp_path, name):
     (tmp_path / "metrics.csv").write_text("step,train/entropy\n0,0.5\n")
     (tmp_path / "lifecycles").mkdir()

@@ -20,6 +20,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split, StopReason
+from tests.cases import each
 from tests.stubs import WORDS, PlainContext, WordWorld
 
 
@@ -227,7 +228,7 @@ def test_who_waits_for_a_slot_gets_it_once_a_slow_world_lets_go(model):
     assert first == second
 
 
-@pytest.mark.parametrize(
+@each(
     ("lengths", "passes"),
     [
         ((1, 9), (1, 9)),

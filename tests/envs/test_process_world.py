@@ -172,7 +172,7 @@ def test_computing_time_is_counted_for_each_call_and_not_for_the_life_of_a_worke
         assert copy.deepcopy(world).step("busy")[2]
 
 
-@pytest.mark.parametrize("own_session", [False, True])
+@each("own_session", [False, True])
 def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cleaned(own_session, tmp_path):
     if own_session and not Path("/proc/self/environ").exists():
         pytest.skip("looks at /proc")

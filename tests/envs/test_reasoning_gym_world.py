@@ -107,7 +107,7 @@ def graded():
     return grade
 
 
-@pytest.mark.parametrize("dataset", EVALUATES + FORMULAS)
+@each("dataset", EVALUATES + FORMULAS)
 def test_an_answer_that_is_a_program_is_refused_before_it_runs(dataset, graded, tmp_path):
     left = tmp_path / "left"
     programs = [

@@ -219,7 +219,7 @@ BOTH = {
 """Worlds that are the same in sentences and in fused words."""
 
 
-@pytest.mark.parametrize("name", BOTH)
+@each("name", BOTH)
 def test_both_protocols_have_the_same_packs_and_are_played_alike(name, monkeypatch):
     monkeypatch.setattr("cod_lightning.envs.alchemy.tasks.split_of", lambda recipes, targets: Split.TRAIN)
     for index in range(20):

@@ -155,7 +155,7 @@ class Counting(RolloutMonitor):
         self.lives += 1
 
 
-@pytest.mark.parametrize("control", [ConditionKind.NO_CONTEXT, ConditionKind.SCRIPTED])
+@each("control", [ConditionKind.NO_CONTEXT, ConditionKind.SCRIPTED])
 def test_the_monitor_gets_every_lifecycle(control: ConditionKind, monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = Counting()
     monkeypatch.setattr("tests.evaluation.echoes.RolloutMonitor", lambda: monitor)

@@ -11,6 +11,7 @@ import pytest
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.results import PlayedCondition, read_results, results_of, write_results
 from cod_lightning.evaluation.suite import OF_TRAINED, ConditionKind, Suite
+from tests.cases import each
 from tests.played import NUM_PACKS, play
 
 
@@ -148,7 +149,7 @@ def test_figures_are_those_of_the_suite_s_controls() -> None:
     assert record["figures"]["recovery"] is None
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"suites": {"a": {}}}', '{"suites": []}'])
+@each("text", ["{", "[]", '{"suites": {"a": {}}}', '{"suites": []}'])
 def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "evaluation.json"
     path.write_text(text)

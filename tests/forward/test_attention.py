@@ -41,8 +41,8 @@ def test_it_equals_attention_with_repeated_keys_and_values(heads, kv_heads, widt
     assert torch.allclose(found, wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (4, 4)])
-@pytest.mark.parametrize("chunk", [1, 2**19])
+@each(("heads", "kv_heads"), [(4, 2), (4, 4)])
+@each("chunk", [1, 2**19])
 def test_without_a_mask_it_is_causal_as_ever_and_so_are_its_gradients(heads, kv_heads, chunk, monkeypatch):
     monkeypatch.setattr(attention, "_CHUNK", chunk)
     inputs = [x.requires_grad_() for x in _case(heads, kv_heads, 11)[:3]]

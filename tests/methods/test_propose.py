@@ -143,7 +143,7 @@ def test_a_proposal_comes_before_the_solve_episodes_that_play_its_task_from_one_
         pytest.param(WORLDS["levers"], marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         ENCODABLE,

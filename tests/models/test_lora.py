@@ -181,8 +181,8 @@ def test_a_setting_that_cannot_work_is_named(options, said, base):
         adapted(LoRAPolicy, base, **options)
 
 
-@pytest.mark.parametrize(("package", "kind"), [("peft", LoRAPolicy), ("bitsandbytes", QLoRAPolicy)])
-@pytest.mark.parametrize("installed", [None, "0.1"])
+@each(("package", "kind"), [("peft", LoRAPolicy), ("bitsandbytes", QLoRAPolicy)])
+@each("installed", [None, "0.1"])
 def test_a_missing_or_old_package_is_named_before_a_model_is_made(package, kind, installed, monkeypatch):
     monkeypatch.setattr(extras, "version", pretended({package: installed}))
     policy = kind(path="anywhere")

@@ -74,7 +74,7 @@ def test_sizes_without_room_for_induction_heads_are_refused_by_name(changed):
     assert "induction" in caught.value.expected + caught.value.remedy
 
 
-@pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
+@each("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
 def test_weights_of_another_vocabulary_are_refused_also_where_it_is_as_large(words, tmp_path):
     policy = TinyPolicy(**SMALL)
     tokenizer = policy.tokenizer(["a", "b"])
@@ -89,7 +89,7 @@ def test_weights_of_another_vocabulary_are_refused_also_where_it_is_as_large(wor
     other.model(other.tokenizer(["a", "b"]))
 
 
-@pytest.mark.parametrize("size", ["hidden_size", "num_layers", "intermediate_size"])
+@each("size", ["hidden_size", "num_layers", "intermediate_size"])
 def test_weights_of_other_sizes_are_refused_since_sizes_would_be_those_of_the_weights(size, tmp_path):
     policy = TinyPolicy(**SMALL)
     tokenizer = policy.tokenizer(["a", "b"])

@@ -54,7 +54,7 @@ def test_a_shipped_world_says_its_own_words_only_whatever_it_is_answered():
     ]
     assert len(compact) > 9
     for world, mechanism in product(compact, (HintContext("compact"), NotebookContext("compact"))):
-        live(world, mechanism, num_packs=3)
+        live(world, mechanism)
 
 
 class Begins(Levers):

@@ -13,6 +13,7 @@ from msgspec import structs
 from cod_lightning.rollout.table import SCHEMA, TableWriter
 from cod_lightning.rollout.transcript import episode_record
 from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle, Turn
+from tests.cases import each
 from tests.lifecycle_tables import read_lifecycles
 from tests.records import group, lifecycle, pack, solve, turn, update
 
@@ -38,7 +39,7 @@ def write(path: Path, groups: list[Group], row_group: int = 2048) -> Path:
 GROUPS = [group("a", [[True, False, None], [False, True, True]], context="left is up"), strange(), group("b", [[True]])]
 
 
-@pytest.mark.parametrize("row_group", [1, 8, 2048])
+@each("row_group", [1, 8, 2048])
 def test_what_is_read_back_equals_the_lifecycles(tmp_path: Path, row_group: int) -> None:
     path = write(tmp_path / "x.parquet", GROUPS, row_group)
     assert list(read_lifecycles(path)) == [one for g in GROUPS for one in g.lifecycles]

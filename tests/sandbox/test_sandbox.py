@@ -176,7 +176,7 @@ def test_calls_of_the_system_that_python_does_not_know_are_refused_too(sandbox):
     assert (ended.output.strip(), ended.complaint) == ("[]", "")
 
 
-@pytest.mark.parametrize("refused", SYSTEMS.values(), ids=SYSTEMS)
+@each("refused", SYSTEMS.values())
 def test_a_job_reads_no_file_of_the_user_where_the_system_has_namespaces_or_landlock(tmp_path, refused):
     """The data, keys in the environment of others, what lies in /dev/shm."""
     (tmp_path / "data.jsonl").write_text("the answers")

@@ -14,6 +14,7 @@ from tests.cases import each
 from tests.training.test_ahead import UPDATES, Noting, fit, made
 
 BOUND = 20
+NUM_ROLLOUTS = 8
 
 
 def noise(number):
@@ -115,7 +116,7 @@ def buffered():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    data = made(2, buffer=buffered(), rollouts_per_epoch=12)
+    data = made(2, buffer=buffered(), rollouts_per_epoch=NUM_ROLLOUTS)
     _, recorder = fit(tmp_path_factory.mktemp("run"), data, limits={"max_epochs": 1})
     return data, recorder
 
@@ -136,20 +137,20 @@ def expected_run(seed, steps):
 
 def test_a_run_trains_on_what_the_buffer_chooses_by_the_weights_of_its_sync(run):
     data, recorder = run
-    expected, num_packs = expected_run(data.seed, 12)
+    expected, num_packs = expected_run(data.seed, NUM_ROLLOUTS)
     dropped = [round(values["train/dropped_rollouts"]) for values in recorder.values[::UPDATES]]
     assert list(zip(dropped, recorder.versions[::UPDATES], strict=True)) == [
         (num, [1 + weights // 2]) for num, weights in expected
     ]
     assert sum(dropped) > 0
-    assert data.engine.policy_version == 1 + 12 // 2
-    assert data.stream.num_packs == num_packs == 2 * (12 + sum(dropped))
+    assert data.engine.policy_version == 1 + NUM_ROLLOUTS // 2
+    assert data.stream.num_packs == num_packs == 2 * (NUM_ROLLOUTS + sum(dropped))
 
 
 def test_what_is_dropped_is_reported_since_it_was_sampled(run):
     _, recorder = run
     dropped = sum(values["train/dropped_rollouts"] for values in recorder.values[::UPDATES])
-    assert sum(label == "train" for label, *_ in recorder.played) == 12 + dropped
+    assert sum(label == "train" for label, *_ in recorder.played) == NUM_ROLLOUTS + dropped
 
 
 def test_it_is_refused_where_nothing_is_played_ahead_and_beside_a_source_that_learns():

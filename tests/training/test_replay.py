@@ -271,10 +271,9 @@ def same(one, other):
     return one == other
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [Everything, lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay],
-    ids=["everything", "imitation", "signal"],
 )
 def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them(tmp_path, make):
     def act(_):

@@ -268,7 +268,7 @@ def test_a_checkpoint_scores_without_dropout_and_without_gradients(model, tmp_pa
     assert not any(parameter.requires_grad for parameter in teacher.weights.parameters())
 
 
-@pytest.mark.parametrize("change", [{"w7": None}, {"w7": 9999}, {"new": 9999}], ids=["lacks", "differs", "has more"])
+@each("change", [{"w7": None}, {"w7": 9999}, {"new": 9999}])
 def test_a_checkpoint_whose_tokens_are_not_exactly_the_policy_s_is_refused(tokenizer, model, tmp_path, change):
     tokenizer.save_pretrained(tmp_path)
     teacher, own = CheckpointScorer(str(tmp_path)), tokenizer.get_vocab()

@@ -73,7 +73,7 @@ def test_a_drawn_map_is_read_back():
             read_chart(broken)
 
 
-@pytest.mark.parametrize("env", [GridNavigation(), COMPACT()])
+@each("env", [GridNavigation(), COMPACT()])
 def test_a_split_without_maps_or_tasks_is_an_error_with_a_remedy(env, monkeypatch):
     monkeypatch.setattr("cod_lightning.envs.grid.draws.split_of_text", lambda text: Split.TRAIN)
     with pytest.raises(ConfigError) as caught:

@@ -47,7 +47,7 @@ def test_a_good_answer_is_a_verdict(monkeypatch):
     assert (request["model"], request["temperature"], request["top_p"], request["top_k"]) == ("m", 1.0, 0.95, 20)
 
 
-@pytest.mark.parametrize(
+@each(
     "bad",
     [
         "Sure! " + GOOD,
