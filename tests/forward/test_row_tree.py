@@ -101,7 +101,7 @@ def _tokens_of_a_pass(model, rows, takes):
 
 
 @each("shared", [0, 8])
-@each(
+@pytest.mark.parametrize(
     "name",
     every_day(sorted(FAMILIES.keys() - RECURRENT - OWN_CODE), {"llama", "qwen3", "gemma2", "gemma3_text", "mixtral"}),
 )
