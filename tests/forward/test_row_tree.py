@@ -152,7 +152,7 @@ def test_flex_attention_keeps_rows_apart(name):
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, wanted, strict=True))
 
 
-@each("name", every_day(FAMILIES, {"llama", "qwen3_5_text", "gpt_oss"}))
+@pytest.mark.parametrize("name", every_day(FAMILIES, {"llama", "qwen3_5_text", "gpt_oss"}))
 def test_what_a_model_does_on_a_case_says_whether_it_takes_them(name, monkeypatch):
     monkeypatch.setattr(row_tree, "_may", lambda model: True)
     assert _asked(_model(name)) == (name not in RECURRENT | OWN_CODE)
