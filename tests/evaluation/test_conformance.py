@@ -73,16 +73,6 @@ def packs_by(base, change):
     return sample_pack
 
 
-def tasks_by(base, change):
-    """`sample_pack` whose tasks are changed so, each with the pack's index and its own."""
-
-    def sample_pack(self, *, split, index, num_tasks, seed=0):
-        pack = base.sample_pack(self, split=split, index=index, num_tasks=num_tasks, seed=seed)
-        return replace(pack, tasks=tuple(change(task, index, n) for n, task in enumerate(pack.tasks)))
-
-    return sample_pack
-
-
 def stepped(base, change):
     """`step` whose five values are changed so; `change` has the world and the action first."""
     return lambda self, action: change(self, action, *base.step(self, action))

@@ -17,7 +17,6 @@ from cod_lightning.types import Message, Pack, Role, Split
 from tests.cases import each
 from tests.envs.scripted_life import by_position, live
 
-TRUE = QuotingDials(context_accuracy=1.0, context_true=1.0, context_junk=0.0, follow=1.0)
 KNOWN = "lake 1=up 2=down 3=left 4=right"
 
 
