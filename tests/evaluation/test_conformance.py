@@ -34,15 +34,15 @@ SAME, PURE, LEGAL = "a task is the same in a copy", "sample_pack is a pure funct
 WORDS, PLAYED = "a closed vocabulary", "words() lists every word"
 
 
-def verdicts(world, num_packs=6, mechanism=None):
+def verdicts(world, num_packs=4, mechanism=None):
     return list(check_world(world, mechanism or HintContext("compact"), num_packs=num_packs, pack_size=3))
 
 
-def broken(world, num_packs=6):
+def broken(world, num_packs=4):
     return {verdict.rule: verdict.broken for verdict in verdicts(world, num_packs) if verdict.broken}
 
 
-def looks(world, num_packs=6):
+def looks(world, num_packs=4):
     return {verdict.rule: verdict.remark for verdict in verdicts(world, num_packs) if verdict.look}
 
 
