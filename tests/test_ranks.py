@@ -23,7 +23,7 @@ from tests.forked_fit import with_a_teacher
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:.*load in a single process.*"),
 ]
 SMALL = [

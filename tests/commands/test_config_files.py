@@ -12,7 +12,6 @@ from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
 from cod_lightning.errors import ConfigError
 
-
 SMALL = """defaults: [_self_]
 model: {loss: {class_path: cod_lightning.objective.losses.GRPO, init_args: {clip_low: 0.1}}}
 data: {env: {class_path: cod_lightning.envs.levers.Levers, init_args: {protocol: compact}}}
