@@ -42,7 +42,7 @@ def small_policy():
 def small_data(engine=None, world=None, **options):
     """Rollouts of four packs in words, two updates of each; `options` say otherwise."""
     sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
-    sizes |= {"rollouts_per_epoch": 2, "max_new_tokens": 2}
+    sizes |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
     return RolloutDataModule(world or WordWorld(), PlainContext(), engine or TransformersEngine(), **(sizes | options))
 
 
