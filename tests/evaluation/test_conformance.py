@@ -351,7 +351,7 @@ class Fumbling(example.MachinePlayers):
 def test_a_malformed_answer_of_a_player_is_shown_with_what_it_answers():
     (found,) = broken(machine(Fumbling))["random play is legal"]
     assert re.fullmatch(
-        r"18 answers were malformed, the first '<answer>Button_9</answer>' to '[^']*want=\w+[^']*'", found
+        r"12 answers were malformed, the first '<answer>Button_9</answer>' to '[^']*want=\w+[^']*'", found
     )
 
 

@@ -13,7 +13,7 @@ from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
 from cod_lightning.evaluation.wording import sentences
 from tests.cases import each
-from tests.played import play
+from tests.played import NUM_PACKS, play
 
 NOTE = "The demonstrations already contained single moves and single hints."
 
@@ -37,7 +37,7 @@ def test_every_number_is_whole_at_usual_widths(results: Results, width: int) -> 
     for position in results["suites"]["heldout"]["positions"]:
         assert f"{position['success']:.2f}" in text
     assert text.count("pos ") == 4
-    assert "200 packs" in text
+    assert f"{NUM_PACKS} packs" in text
     assert NOTE in text
 
 
@@ -167,8 +167,8 @@ def test_a_policy_that_is_no_better_than_memoryless_does_not_rise(results: Resul
 
 def test_hidden_rules_are_counted_beside_packs_where_they_are_fewer(results: Results) -> None:
     record: Any = results["suites"]["heldout"]
-    assert "200 packs of 4" in rendered({"suites": {"a": record}}, 100)
-    assert "200 packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
+    assert f"{NUM_PACKS} packs of 4" in rendered({"suites": {"a": record}}, 100)
+    assert f"{NUM_PACKS} packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
 
 
 def test_the_share_of_malformed_answers_stands_in_the_table(results: Results) -> None:
