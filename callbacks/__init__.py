@@ -9,14 +9,12 @@ from cod_lightning.lazy import lazily
 
 if TYPE_CHECKING:
     from cod_lightning.callbacks.evaluation import Evaluation as Evaluation
-    from cod_lightning.callbacks.loggers import PositionCurve as PositionCurve
     from cod_lightning.callbacks.notes import MismatchGuard as MismatchGuard
     from cod_lightning.callbacks.notes import Notes as Notes
     from cod_lightning.callbacks.progress import Progress as Progress
     from cod_lightning.callbacks.throughput import Staleness as Staleness
     from cod_lightning.callbacks.throughput import Throughput as Throughput
     from cod_lightning.callbacks.throughput import TokenBudget as TokenBudget
-    from cod_lightning.callbacks.transcripts import LifecycleTable as LifecycleTable
     from cod_lightning.callbacks.transcripts import Transcripts as Transcripts
     from cod_lightning.callbacks.weight_sync import WeightSync as WeightSync
 
@@ -24,11 +22,10 @@ __getattr__ = lazily(
     __name__,
     {
         "evaluation": "Evaluation",
-        "loggers": "PositionCurve",
         "notes": "MismatchGuard Notes",
         "progress": "Progress",
         "throughput": "Staleness Throughput TokenBudget",
-        "transcripts": "LifecycleTable Transcripts",
+        "transcripts": "Transcripts",
         "weight_sync": "WeightSync",
     },
 )

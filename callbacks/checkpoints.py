@@ -28,12 +28,10 @@ _OF_A_RUN = (
     "evaluation.json",
     "evaluation_packs.parquet",
     "report.html",
-    "metrics-*.csv",
     "tensorboard/events.out.tfevents.*",
     "lifecycles/train*",
     "lifecycles/validation*",
     "lifecycles/test_*",
-    "lifecycles/predict.*",
     "lifecycles/faults*",
 )
 """What a run leaves in its folder, beside its checkpoints, that would be read as another one's that begins there."""

@@ -3,7 +3,10 @@
 import math
 import sys
 import warnings
+from collections import deque
 from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -12,69 +15,42 @@ from lightning.pytorch.callbacks import Callback
 from cod_lightning.callbacks.runner import RolloutCallback
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.ranges import Count, Positive
-from cod_lightning.types import EpisodeKind, Group, StopReason
+from cod_lightning.rollout.transcript import PlayedGroup
+from cod_lightning.types import Group
 
-_CUT = 0.5
 _PATIENCE = 3
 
 
 class Notes(RolloutCallback):
-    """Prints a note on standard error, once for each finding, from the groups of rank 0.
+    """Prints on standard error, once each, what `doctor` would say of the latest three rollouts: truncated answers and dead groups.
 
-    - Half of the turns or more in episodes of one kind end at `data.max_new_tokens`, so that what is trained on are beginnings of
-      answers. Updates whose context was read all the same do not count.
-    - In three rollouts in a row no two siblings differ in the reward of any task, and no other model teaches.
+    It looks at the groups that rank 0 trains on. Dead groups are no fault where another model teaches.
     """
 
     def __init__(self) -> None:
-        self.num_equal = 0
         self.noted: list[str] = []
+        self._rollouts: deque[list[PlayedGroup]] = deque(maxlen=_PATIENCE)
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         if label != "train" or not self._trainer.is_global_zero:
             return
-        lives = [life for group in groups for life in group.lifecycles]
-        for kind in EpisodeKind:
-            episodes = [one for life in lives for one in life.episodes if one.kind is kind]
-            stops = [turn.stop for one in episodes for turn in one.turns]
-            if not stops:
-                continue
-            unread = [one for one in episodes if kind is not EpisodeKind.UPDATE or not one.success]
-            lengths = [len(turn.action_ids) for one in unread for turn in one.turns if turn.stop is StopReason.LENGTH]
-            share = len(lengths) / len(stops)
-            if share >= _CUT:
-                cut = (
-                    f"{share:.0%} of {len(stops):,} turns of {kind} episodes end at data.max_new_tokens={max(lengths)}"
-                )
-                remedy = "Raise it, or, if they did not at first, lower model.lr; lifecycles/train.jsonl has what the policy says."
-                self._note("cut", f"{cut}, in the middle of an answer. {remedy}")
-        self.num_equal = 0 if any(map(_differ, groups)) else self.num_equal + 1
-        if self.num_equal >= _PATIENCE and not self._trainer.lightning_module.scorers:
-            self._note(
-                "equal",
-                f"in {self.num_equal} rollouts in a row siblings had equal rewards in every task, so that nothing is "
-                "learnt from them: tasks are too hard or too easy for the policy. Look at lifecycles/train.jsonl; easier settings, "
-                "a warm start or a larger data.group_size make them differ.",
-            )
+        self._rollouts.append([PlayedGroup(self._trainer.global_step, group) for group in groups])
+        if len(self._rollouts) < _PATIENCE:
+            return
+        from cod_lightning.diagnosis.causes import DeadGroups, TruncatedAnswers
+        from cod_lightning.diagnosis.evidence import Evidence
 
-    def _note(self, finding: str, text: str) -> None:
-        if finding not in self.noted:
-            self.noted.append(finding)
-            print(f"note: {text}", file=sys.stderr)
+        run = Evidence(folder=Path(self._trainer.default_root_dir), groups=[*chain(*self._rollouts)])
+        for cause in (TruncatedAnswers, *([] if self._trainer.lightning_module.scorers else [DeadGroups])):
+            if cause.named() not in self.noted and (found := cause()(run)) is not None:
+                self.noted.append(found.cause)
+                print(f"note: {found.cause}: {found.seen}. {found.remedy}", file=sys.stderr)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"num_equal": self.num_equal, "noted": self.noted}
+        return {"noted": self.noted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.num_equal, self.noted = state_dict["num_equal"], state_dict["noted"]
-
-
-def _differ(group: Group) -> bool:
-    """Whether any two complete siblings, or any two attempts, differ in reward; so they do where there is nothing to compare."""
-    whole = [life for life in group.lifecycles if not life.failed]
-    curves = {tuple(solve.reward for solve in life.solves) for life in whole}
-    attempts = {attempt.episode.reward for life in whole for attempt in life.attempts}
-    return len(whole) < 2 or len(curves) > 1 or len(attempts) > 1
+        self.noted = state_dict["noted"]
 
 
 _KL = "train/mismatch_kl"

@@ -3,17 +3,15 @@
 import math
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks.progress.progress_bar import ProgressBar
 from lightning.pytorch.trainer.states import TrainerFn
 from rich.console import Console, RenderableType
-from rich.console import Group as Lines
-from rich.live import Live
-from rich.progress_bar import ProgressBar as Bar
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
@@ -22,98 +20,87 @@ from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.terminal import Screen
-from cod_lightning.types import Episode, EpisodeKind, Lifecycle
-
-_BAR_WIDTH = 24
+from cod_lightning.types import Episode, Lifecycle
 
 
-@dataclass(slots=True)
 class Tally:
-    """How far a rollout has come."""
+    """The successes of a rollout so far.
 
-    label: str
-    num_lifecycles: int
-    num_tasks: int
-    finished: int = 0
-    failed: int = 0
-    played: int = 0
-    """Solve episodes that have ended, those of lifecycles under way included."""
-    solved: list[int] = field(init=False)
-    """[N] successes by position, of lifecycles that have ended: the same ones at every position, or short ones would count more."""
-    tried: list[int] = field(init=False)
-    """[N] solve episodes of theirs that have an outcome."""
-    began: float = field(default_factory=time.monotonic)
-    ended: float | None = None
+    Args:
+        label: Which rollout.
+        num_tasks: N, tasks of each of its lifecycles.
+    """
 
-    def __post_init__(self) -> None:
-        self.solved, self.tried = [0] * self.num_tasks, [0] * self.num_tasks
+    def __init__(self, label: str, num_tasks: int) -> None:
+        self.label, self.failed = label, 0
+        self.outcomes: list[list[bool]] = [[] for _ in range(num_tasks)]
+        """[N] of lifecycles that have ended: the same ones at every position, or short ones would count more."""
 
     def count(self, lifecycle: Lifecycle) -> None:
         """Add one lifecycle that has ended; solve episodes without an outcome count for nothing."""
-        self.finished += 1
         self.failed += lifecycle.failed
         for episode in lifecycle.solves:
-            if (
-                episode.success is not None and episode.position < self.num_tasks
-            ):  # a program may solve tasks more than once
-                self.tried[episode.position] += 1
-                self.solved[episode.position] += episode.success
+            if episode.success is not None and episode.position < len(self.outcomes):  # a program may solve more
+                self.outcomes[episode.position].append(episode.success)
 
     @property
     def success(self) -> list[float | None]:
         """[N] share solved so far; None where no lifecycle has ended."""
-        return [solved / tried if tried else None for solved, tried in zip(self.solved, self.tried, strict=True)]
-
-    @property
-    def seconds(self) -> float:
-        """Since it began, up to its end."""
-        return (time.monotonic() if self.ended is None else self.ended) - self.began
+        return [sum(of) / len(of) if of else None for of in self.outcomes]
 
 
-@dataclass(slots=True)
-class Board:
-    """Everything on display."""
+class _Label(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.description:<10}", style="dim")
 
-    stage: str
-    unit: str
-    total: int | None
-    """Of `unit`; None where the run has no end in sight."""
-    done: int = 0
-    first: int = 0
-    """`done` when the clock started: not 0 in a resumed run."""
-    began: float = field(default_factory=time.monotonic)
-    tally: Tally | None = None
-    train: str = ""
-    """Latest training metrics."""
-    validation: str = ""
-    """Latest validation metrics."""
 
-    def render(self) -> RenderableType:
-        """Two bars, the success by position of the rollout that runs, and the latest metrics."""
-        bars, lines = Table.grid(padding=(0, 1)), Table.grid(padding=(0, 1))
-        bars.add_row(_label(self.stage), _bar(self.done, self.total), f"{self.progress()}  {self.clock()}")
-        if self.tally is not None:
-            tally = self.tally
-            text = Text(f"{tally.finished:,}/{tally.num_lifecycles:,} lifecycles  {clock(tally.seconds)}")
-            text.append(f"  {tally.failed:,} failed" if tally.failed else "", style="red")
-            bars.add_row(_label("rollout"), _bar(tally.finished, tally.num_lifecycles), text)
-            lines.add_row(_label("playing"), tally.label)
-            lines.add_row(_label("success"), success_text(tally.success))
-        for name, text in (("train", self.train), ("validation", self.validation)):
-            if text:
-                lines.add_row(_label(name), text)
-        return Lines(bars, lines)
+class _Text(ProgressColumn):
+    """How far a task is, and how many of its parts failed."""
 
-    def progress(self) -> str:
-        """`120/480 updates`."""
-        return f"{self.done:,}{'' if self.total is None else f'/{self.total:,}'} {self.unit}"
+    def render(self, task: Task) -> Text:
+        failed = task.fields["failed"]
+        return Text(so_far(task)).append(f"  {failed:,} failed" if failed else "", style="red")
 
-    def clock(self) -> str:
-        """Time spent and, by the mean pace so far, time left."""
-        spent, passed = time.monotonic() - self.began, self.done - self.first
-        if self.total is None or passed <= 0:
-            return clock(spent)
-        return f"{clock(spent)}, {clock(spent / passed * max(0, self.total - self.done))} left"
+
+class Display(Bars):
+    """Bars of the run, of the rollout and of the update that is under way, and below them lines by name."""
+
+    def __init__(self, console: Console) -> None:
+        drawn = console.is_terminal and not console.is_dumb_terminal
+        self.lines: dict[str, str] = {}
+        self.bars: dict[str, TaskID] = {}
+        columns = (_Label(), BarColumn(24), _Text())
+        super().__init__(*columns, console=console, disable=not drawn, refresh_per_second=4)
+
+    def begin(self, name: str, unit: str, total: int | None, done: int = 0) -> None:
+        """Begin this bar, or begin it anew; `total` is None where it has no end in sight."""
+        how: Any = {"total": total, "completed": done, "first": done, "unit": unit, "failed": 0}
+        if name in self.bars:
+            self.reset(self.bars[name], **how)
+        else:
+            self.bars[name] = self.add_task(name, **how)
+
+    def so_far(self, name: str) -> str:
+        """How far this bar is."""
+        return so_far(next(one for one in self.tasks if one.id == self.bars[name]))
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        lines = Table.grid(padding=(0, 1))
+        for name, text in [*self.lines.items()]:  # another thread may add one
+            lines.add_row(Text(f"{name:<10}", style="dim"), Text(text))
+        yield lines
+
+
+def so_far(task: Task) -> str:
+    """`120/480 updates  2:00, 6:00 left`, by the mean pace since it began; a resumed run begins above 0."""
+    done = f"{int(task.completed):,}" + ("" if task.total is None else f"/{int(task.total):,}")
+    passed = task.completed - task.fields["first"]
+    spent = task.elapsed or 0.0 if task.finished_time is None else task.finished_time
+    left = (
+        "" if task.total is None or passed <= 0 else f", {clock(spent / passed * (task.total - task.completed))} left"
+    )
+    return f"{done} {task.fields['unit']}  {clock(spent)}{left}"
 
 
 def train_summary(metrics: Mapping[str, Any]) -> str:
@@ -155,21 +142,9 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _label(name: str) -> Text:
-    return Text(f"{name:<10}", style="dim")
-
-
-def _bar(done: int, total: int | None) -> Bar:
-    return Bar(total=total or None, completed=done, width=_BAR_WIDTH, pulse=total is None)
-
-
 def _short(value: float | None) -> str:
     """Two decimals; no 0 before the point."""
     return " - " if value is None else re.sub(r"^(-?)0(?=\.)", r"\1", f"{value:.2f}")
-
-
-_SNAPSHOT_S = 0.2
-"""Seconds between two looks at the Trainer's metrics, which cost more than a count."""
 
 
 class Progress(ProgressBar, RolloutObserver):
@@ -180,21 +155,20 @@ class Progress(ProgressBar, RolloutObserver):
     has come.
 
     Args:
-        refresh_per_second: How often the display is drawn.
         line_every_s: Seconds between two lines of a log while neither an epoch nor a rollout ends.
     """
 
-    def __init__(self, refresh_per_second: float = 4.0, line_every_s: float = 30.0) -> None:
+    def __init__(self, line_every_s: float = 30.0) -> None:
         super().__init__()
-        self.refresh_per_second, self.line_every_s = refresh_per_second, line_every_s
+        self.line_every_s = line_every_s
         self.console: Console | None = None
         """Where it shows; made in `setup`, unless it was set before."""
-        self.board: Board | None = None
-        self._live: Live | None = None
+        self.display: Display | None = None
+        self.tally: Tally | None = None
         self._enabled = True
-        self._snapshot_at = 0.0
         self._said_at = 0.0
-        self._update_began, self._rows_done, self._num_rows = 0.0, 0, 0
+        self._name = ""
+        """Of the run's bar."""
 
     # ------------------------------------------------------------------ life
 
@@ -228,39 +202,36 @@ class Progress(ProgressBar, RolloutObserver):
 
     def on_sanity_check_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The first rollout of a fit is on display already."""
-        self._start(Board("fit", "updates", _total_updates(trainer)))
+        self._start("fit", "updates", _total_updates(trainer))
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        done = _updates_done(trainer)
-        self._start(Board("fit", "updates", _total_updates(trainer), done=done, first=done))
+        self._start("fit", "updates", _total_updates(trainer), _updates_done(trainer))
         if self._enabled and hasattr(pl_module, "add_row_listener"):  # a warm start's has none
             pl_module.add_row_listener(self._rows_trained)  # pyright: ignore
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        self._update_began, self._rows_done, self._num_rows = time.monotonic(), 0, len(batch)
+        if self.display is not None and hasattr(pl_module, "add_row_listener"):
+            self.display.begin("update", "rows", len(batch))
 
     def _rows_trained(self, part: Batch, _: Any) -> None:
         """A micro-batch has gone forward and backward. Rows without an advantage are left out, so that an update may end early."""
-        self._rows_done += len(part)
-        self._pulse("training", _so_far(self._rows_done, self._num_rows, "rows", self._update_began))
+        if self.display is not None:
+            self.display.advance(self.display.bars["update"], len(part))
+            self._pulse("update", self.display.so_far("update"))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self.board is None:
-            return
-        self.board.done = _updates_done(trainer)
-        now = time.monotonic()
-        if trainer.is_last_batch or now - self._snapshot_at > _SNAPSHOT_S:
-            self._snapshot_at = now
-            self.board.train = train_summary(trainer.callback_metrics)
-        self._pulse("train", self.board.train)
+        if self.display is not None:
+            self.display.update(self.display.bars[self._name], completed=_updates_done(trainer))
+            self.display.lines["train"] = said = train_summary(trainer.callback_metrics)
+            self._pulse("train", said)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self.board is not None:
-            self._plain("train", self.board.train)
+        if self.display is not None:
+            self._plain("train", self.display.lines.get("train", ""))
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self._enabled and hasattr(pl_module, "remove_row_listener"):
@@ -272,15 +243,15 @@ class Progress(ProgressBar, RolloutObserver):
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Of `validate`; the validations of a fit are part of its display."""
         if trainer.state.fn == TrainerFn.VALIDATING:
-            self._start(Board("validate", "batches", int(sum(trainer.num_val_batches))))
+            self._start("validate", "batches", int(sum(trainer.num_val_batches)))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self.board is not None and not trainer.sanity_checking:
-            self.board.validation = validation_summary(trainer.callback_metrics)
-            self._plain("validation", self.board.validation)
+        if self.display is not None and not trainer.sanity_checking:
+            self.display.lines["validation"] = said = validation_summary(trainer.callback_metrics)
+            self._plain("validation", said)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._start(Board("test", "conditions", int(sum(trainer.num_test_batches))))
+        self._start("test", "conditions", int(sum(trainer.num_test_batches)))
 
     def on_test_batch_end(
         self,
@@ -291,69 +262,58 @@ class Progress(ProgressBar, RolloutObserver):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        if self.board is not None:
-            self.board.done += 1
-            if self.board.tally is not None:
-                self._plain(self.board.tally.label, success_text(self.board.tally.success))
+        if self.display is not None:
+            self.display.advance(self.display.bars[self._name])
+            if self.tally is not None:
+                self._plain(self.tally.label, success_text(self.tally.success))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._stop()
 
-    def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._start(Board("predict", "batches", int(sum(trainer.num_predict_batches))))
-
     # ------------------------------------------------------------------ rollouts
 
     def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
-        if self.board is not None:
-            self.board.tally = Tally(label, num_lifecycles, num_tasks)
+        if self.display is not None:
+            self.tally = Tally(label, num_tasks)
+            self.display.begin("rollout", "lifecycles", num_lifecycles)
+            self.display.lines |= {"playing": label, "success": success_text(self.tally.success)}
 
     def episode(self, episode: Episode) -> None:
-        if self.board is not None and (tally := self.board.tally) is not None and episode.kind is EpisodeKind.SOLVE:
-            tally.played += 1
-            total = tally.num_lifecycles * tally.num_tasks
-            self._pulse(f"rollout {tally.label}", _so_far(tally.played, total, "tasks", tally.began))
+        if self.display is not None and self.tally is not None:
+            self._pulse(f"rollout {self.tally.label}", self.display.so_far("rollout"))
 
     def lifecycle(self, lifecycle: Lifecycle) -> None:
-        if self.board is not None and self.board.tally is not None:
-            self.board.tally.count(lifecycle)
-
-    def end(self) -> None:
-        if self.board is not None and self.board.tally is not None:
-            self.board.tally.ended = time.monotonic()
+        if self.display is not None and self.tally is not None:
+            self.tally.count(lifecycle)
+            self.display.update(self.display.bars["rollout"], advance=1, failed=self.tally.failed)
+            self.display.lines["success"] = success_text(self.tally.success)
 
     # ------------------------------------------------------------------ display
 
-    def _start(self, board: Board) -> None:
+    def _start(self, name: str, unit: str, total: int | None, done: int = 0) -> None:
         if not self._enabled or self.console is None:
             return
-        self.board, self._said_at = board, time.monotonic()
-        if self._live is None and self.console.is_terminal and not self.console.is_dumb_terminal:
-            shown = lambda: self.board.render() if self.board is not None else ""  # noqa: E731
-            self._live = Live(get_renderable=shown, console=self.console, refresh_per_second=self.refresh_per_second)
-            self._live.start(refresh=True)
+        if self.display is None:
+            self.display = Display(self.console)
+            self.display.start()
+        self._name, self._said_at = name, time.monotonic()
+        self.display.begin(name, unit, total, done)
 
     def _stop(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self.display is not None:
+            self.display.stop()
+        self.display = self.tally = None
 
     def _plain(self, name: str, text: str) -> None:
         """One line of a log, where nothing is drawn."""
-        if self.board is not None and self._live is None and text:
+        if self.display is not None and self.display.disable and text:
             self._said_at = time.monotonic()
-            self.print(f"{self.board.progress()}  {self.board.clock()}  {name}: {text}")
+            self.print(f"{self.display.so_far(self._name)}  {name}: {text}")
 
     def _pulse(self, name: str, text: str) -> None:
         """One line of a log, unless there was one lately."""
         if time.monotonic() - self._said_at >= self.line_every_s:
             self._plain(name, text)
-
-
-def _so_far(done: int, total: int, unit: str, began: float) -> str:
-    """`12/128 tasks, 1:20 left` by the mean pace since it began."""
-    left = (time.monotonic() - began) / max(1, done) * max(0, total - done)
-    return f"{done:,}/{total:,} {unit}, {clock(left)} left"
 
 
 def _updates_done(trainer: L.Trainer) -> int:

@@ -132,9 +132,6 @@ class StopSignals(Callback, RolloutObserver):
         """The evaluation at the end of a fit is begun anew by the run that goes on."""
         self._begin()
 
-    def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._begin()
-
     def _begin(self) -> None:
         self._handle()
         self.stop_if_asked()

@@ -1,4 +1,4 @@
-"""Keeps what was played: lifecycles as JSON lines, to be read, or replayed into the same advantages; and as Parquet tables.
+"""Keeps what was played: lifecycles as JSON lines, to be read, or replayed into the same advantages.
 
 Beside those of training stands what the training forward gave their tokens.
 """
@@ -6,10 +6,9 @@ Beside those of training stands what the training forward gave their tokens.
 import logging
 import random
 import sys
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 import torch
@@ -17,8 +16,8 @@ from torch import Tensor
 
 from cod_lightning.callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
-from cod_lightning.errors import FAULT_LOG, DataError
-from cod_lightning.files import without_link, write_whole
+from cod_lightning.errors import FAULT_LOG
+from cod_lightning.files import without_link
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
 from cod_lightning.ranges import Natural
@@ -27,16 +26,13 @@ from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 
-if TYPE_CHECKING:
-    from cod_lightning.rollout.table import TableWriter
-
 _MOST_TRACEBACKS, _LONGEST_TRACEBACK = 100, 20_000
-_REPLACED = ("test", "predict")
-"""Rollouts whose files the next pass replaces, even with a checkpoint."""
+_DIGITS = 7
+"""Of a log-prob behind the point; float32 holds no more of one below -1."""
 
 
 class Transcripts(RolloutCallback):
-    """Writes `lifecycles/LABEL.jsonl` under the run's folder: train, validation, predict, test_SUITE_CONDITION.
+    """Writes `lifecycles/LABEL.jsonl` under the run's folder: train, validation, test_SUITE_CONDITION.
 
     Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on with
     those of training and validation, so that steps after its checkpoint occur twice. Of training every rank above 0
@@ -85,15 +81,15 @@ class Transcripts(RolloutCallback):
             print(f"{self._faults.num_faults:,} faults; tracebacks: {self._faults.path}", file=sys.stderr)
         if stage == "fit" and self._logprobs is not None:
             pl_module.remove_row_listener(self._logprobs)  # pyright: ignore
-        if stage in _REPLACED:  # the next pass replaces its own files
-            self._begun = {label for label in self._begun if not label.startswith(stage)}
+        if stage == "test":  # the next pass replaces its own files
+            self._begun = {label for label in self._begun if not label.startswith("test")}
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         step = max(self._trainer.global_step, self._loaded)
         kept = self._kept(label, step, groups)
         if self._trainer.sanity_checking or not kept:
             return
-        resumed = self._trainer.ckpt_path is not None and not label.startswith(_REPLACED)
+        resumed = self._trainer.ckpt_path is not None and not label.startswith("test")
         path = lifecycles_file(self._trainer, label, "jsonl")
         transcript.write(path, kept, step=step, append=resumed or label in self._begun)
         self._begun.add(label)
@@ -153,13 +149,11 @@ class LogprobWriter:
         """All rows of the update that is under way."""
 
     def begin(self) -> None:
-        """When a training starts: leave no line of an earlier run, nor of updates that a resumed run will do again."""
-        path, done = self._path, self._trainer.global_step
-        kept = list(_lines_before(path, done)) if self._trainer.ckpt_path is not None and path.exists() else []
-        if not kept:
-            path.unlink(missing_ok=True)
-            return
-        write_whole(path, b"".join(kept))
+        """When a training starts: leave no line of an earlier run. Of an update that is done again, the later line counts."""
+        if self._trainer.ckpt_path is None:
+            self._path.unlink(missing_ok=True)
+        elif self._path.exists():
+            self._append([""])  # ends a line that was torn
 
     def follow(self, step: int, packs: Iterable[str]) -> None:
         """Write down what becomes of these packs, played at this step; earlier rollouts have been trained on by now."""
@@ -190,7 +184,7 @@ class LogprobWriter:
                     updates=self._trainer.global_step - step,
                     digest=digest(ids),
                     advantage=round(sum(advantages) / len(advantages), 6),
-                    logprobs=array("f", values),
+                    logprobs=[round(value, _DIGITS) for value in values],
                 )
 
     def _append(self, lines: Iterable[str]) -> None:
@@ -216,54 +210,3 @@ def _episodes(
         for own, more in zip(found.setdefault(tuple(key), ([], [], [])), its, strict=True):
             own.extend(more.tolist())
     return found
-
-
-def _lines_before(path: Path, num_updates: int) -> Iterator[bytes]:
-    """The whole lines of updates before that one."""
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                record = policy_logprobs.load(line)
-            except DataError:
-                continue
-            if record.step + record.updates < num_updates and line.endswith(b"\n"):
-                yield line
-
-
-class LifecycleTable(RolloutCallback):
-    """Writes `lifecycles/LABEL.parquet` under the run's folder, a row an episode (columns: `cod_lightning/rollout/table.py`).
-
-    A file is complete or absent: it replaces an earlier one when the stage ends. Of training every rank above 0 writes
-    what it played to `train.rankR.parquet`; the other files hold what all ranks played.
-
-    Args:
-        labels: Rollouts that are written: predict, validation, train, test_SUITE_CONDITION.
-    """
-
-    def __init__(self, labels: Sequence[str] = ("predict",)) -> None:
-        self.labels = tuple(labels)
-        self._writers: dict[str, TableWriter] = {}
-
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        super().teardown(trainer, pl_module, stage)
-        while self._writers:
-            self._writers.popitem()[1].finish()
-
-    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Leave earlier files as they were."""
-        while self._writers:
-            self._writers.popitem()[1].discard()
-
-    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        if label not in self.labels or self._trainer.sanity_checking or not groups:
-            return
-        writer = self._writers.get(label) or self._open(label)
-        for group in groups:
-            writer.add(label, self._trainer.global_step, group)
-
-    def _open(self, label: str) -> "TableWriter":
-        from cod_lightning.rollout.table import TableWriter
-
-        run = Path(self._trainer.default_root_dir).resolve().name
-        self._writers[label] = TableWriter(lifecycles_file(self._trainer, label, "parquet"), run=run)
-        return self._writers[label]

@@ -54,9 +54,6 @@ class WeightSync(Callback):
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._sync(trainer, pl_module)
 
-    def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._sync(trainer, pl_module)
-
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The initial weights, or those of a checkpoint: the version that they had, so that the noise goes on as it would have.
 

@@ -23,9 +23,8 @@ usage: python -m cod_lightning COMMAND [--config NAME_OR_FILE ...] [GROUP=CHOICE
 
 commands:
   fit          train with CoD-Train; ends with an evaluation and evaluation.json
-  validate     play the validation packs
+  validate     play the validation packs, and write their lifecycles down
   test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--data.suites)
-  predict      play lifecycles and write them down, as JSON lines and as a Parquet table
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
   launch       fit on many machines, by Slurm or SkyPilot (--nodes, --servers, --to)
   serve        the vLLM servers that a config's training samples with, on this machine

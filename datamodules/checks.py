@@ -57,7 +57,7 @@ def check_trainable(engine: Engine) -> None:
         expected = (
             "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
         )
-        remedy = "Use test, validate, predict or deploy; or choose engine=TransformersEngine and a policy with weights."
+        remedy = "Use test, validate or deploy; or choose engine=TransformersEngine and a policy with weights."
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
 
 

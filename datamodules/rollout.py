@@ -290,7 +290,7 @@ class RolloutDataModule(ItemDataModule):
 
     def val_dataloader(self) -> SizedItems:
         """One item: the groups (of one) of all validation packs."""
-        return SizedItems(lambda: self._held_out("validation", self.val_packs), 1)
+        return SizedItems(self._validation, 1)
 
     def test_dataloader(self) -> list[SizedItems]:
         """One loader for each condition of each suite that the current policy plays; its item is a `PlayedCondition`."""
@@ -306,11 +306,6 @@ class RolloutDataModule(ItemDataModule):
 
         return SuitePlayer(self.runner, self.baseline)
 
-    def predict_dataloader(self) -> SizedItems:
-        """The packs of a validation, in items of no more lifecycles than a training rollout has: memory stays bounded."""
-        at_once = self.packs_per_rollout * self.group_size
-        return SizedItems(lambda: self._held_out("predict", at_once), math.ceil(self.val_packs / at_once))
-
     def test_conditions(self) -> list[tuple[Suite, Condition]]:
         """Suites and conditions in the order of the test loaders."""
         return [
@@ -322,15 +317,14 @@ class RolloutDataModule(ItemDataModule):
 
     # ------------------------------------------------------------------ rollouts
 
-    def _held_out(self, label: str, at_once: int) -> Iterator[list[Group]]:
-        """The validation packs, so many at a time: this rank's share."""
-        for first in range(0, self.val_packs, at_once):
-            with self.runner.phase(f"sampling packs of '{label}'"):
-                packs = [
-                    self.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=self.pack_size, seed=0)
-                    for index in range(first, min(first + at_once, self.val_packs))
-                ]
-            yield list(self.runner.run(label, partial(self.groups, label, share(packs))).groups)
+    def _validation(self) -> Iterator[list[Group]]:
+        """This rank's share of the validation packs, played."""
+        with self.runner.phase("sampling packs of 'validation'"):
+            packs = [
+                self.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=self.pack_size, seed=0)
+                for index in range(self.val_packs)
+            ]
+        yield list(self.runner.run("validation", partial(self.groups, "validation", share(packs))).groups)
 
     def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
         """Siblings of each pack, played by the engine's weights as they are now, or, in training, as its source has them."""

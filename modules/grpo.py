@@ -392,7 +392,3 @@ class GRPOModule(PolicyModule):
 
     def test_step(self, played: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Nothing to compute: the `Evaluation` callback collects each `PlayedCondition`."""
-
-    def predict_step(self, groups: list[Group], batch_idx: int) -> int:
-        """How many lifecycles were played; `Transcripts` writes them down (Lightning cannot keep records)."""
-        return sum(len(group.lifecycles) for group in groups)

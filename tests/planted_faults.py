@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from cod_lightning.modules import GRPOModule
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.segments import count_drift
-from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle
+from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle, Split
 from tests.faulty_worlds import FaultyLevers
 from tests.small_fit import quiet_trainer
 
@@ -94,7 +95,7 @@ class Books(RolloutObserver):
         self.groups: list[Group] = []
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        self.groups += groups if label in ("train", "predict") else ()
+        self.groups += groups if label in ("train", "outage") else ()
 
     def check(self, num_lifecycles: int) -> dict[str, int]:
         """No lifecycle lost or twice, and rewards missing exactly from the failure on; faults by name."""
@@ -228,7 +229,7 @@ class Server:
 
 
 def play_through_an_outage(folder: Path, num_lifecycles: int, max_retries: int) -> dict[str, Any]:
-    """`predict` at an endpoint that dies and comes back; the lost ones are counted, the later ones are whole."""
+    """Rollouts at an endpoint that dies and comes back; the lost ones are counted, the later ones are whole."""
     server, books = Server(), Books()
     server.start()
     engine = OpenAIEngine("m", f"http://127.0.0.1:{server.port}/v1", timeout_s=20, max_retries=max_retries)
@@ -242,15 +243,18 @@ def play_through_an_outage(folder: Path, num_lifecycles: int, max_retries: int) 
         group_size=2,
         packs_per_rollout=chunk // 2,
         updates_per_rollout=1,
-        val_packs=num_lifecycles,
+        val_packs=2,
         max_failed_fraction=1.0,
     )
-    data.runner.follow(outage)
-    data.runner.follow(books)
     begun = time.perf_counter()
     try:
-        trainer = quiet_trainer(folder, WeightSync())
-        trainer.predict(GRPOModule(EndpointPolicy()), data, return_predictions=False)
+        quiet_trainer(folder, WeightSync()).validate(GRPOModule(EndpointPolicy()), data, verbose=False)
+        data.runner.follow(outage)
+        data.runner.follow(books)
+        for first in range(0, num_lifecycles, chunk):
+            indices = range(first, min(first + chunk, num_lifecycles))
+            packs = [data.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=2) for index in indices]
+            data.runner.run("outage", partial(data.groups, "outage", packs))
     finally:
         server.kill()
     counted = books.check(num_lifecycles)

@@ -56,7 +56,6 @@ class PlayedData(L.LightningDataModule):
                     monitor.lifecycle(lifecycle)
                 if label == self.raise_in:
                     raise RuntimeError("the rollout is broken")
-            monitor.end()
             return groups
 
         return list(self.runner.run(label, play).groups)

@@ -40,7 +40,7 @@ def test_help_names_the_commands_and_imports_no_torch():
     code = "import sys; from cod_lightning.cli import main; main(['--help']); assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert all(command in done.stdout for command in ("fit", "validate", "test", "predict", "warm_start"))
+    assert all(command in done.stdout for command in ("fit", "validate", "test", "warm_start"))
 
 
 def test_folders_of_the_user_named_like_ours_stop_no_command(tmp_path):

@@ -61,16 +61,14 @@ def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_res
     assert {"warm_start", "oracle", "blanked_context"} <= one["long"]["controls"].keys()
 
 
-@pytest.mark.parametrize("command", ["validate", "predict"])
-def test_a_checkpoint_plays_the_validation_packs(command, short, tmp_path):
+def test_a_checkpoint_plays_the_validation_packs(short, tmp_path):
     checkpoint = ("--ckpt_path", str(short / "checkpoints" / "last.ckpt"))
     root = ("--trainer.default_root_dir", "played")
-    done = cod(command, "--config", "smoke", *root, *checkpoint, cwd=tmp_path)
+    done = cod("validate", "--config", "smoke", *root, *checkpoint, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     recorded = list((tmp_path / "played" / "lifecycles").glob("*.jsonl"))
     assert len(recorded) == 1
     assert len(load(recorded[0].read_text().splitlines())) == 256
-    assert (command == "predict") == recorded[0].with_name("predict.parquet").is_file()
 
 
 def typed_commands():

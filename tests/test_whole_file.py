@@ -15,7 +15,6 @@ from cod_lightning.callbacks.transcripts import FaultFile
 from cod_lightning.cli import main
 from cod_lightning.files import write_whole
 from cod_lightning.rollout import transcript
-from cod_lightning.rollout.table import TableWriter
 from tests.records import group
 from tests.reports.made_runs import write_run
 
@@ -59,17 +58,14 @@ def test_a_link_is_replaced_and_a_pipe_is_written_to(tmp_path):
 def test_what_a_run_adds_to_its_folder_goes_through_none_of_its_links(tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("precious")
-    names = ("test_a_trained.jsonl", "faults.log", ".predict.parquet.part", "metrics.csv.writing", "config.yaml")
+    names = ("test_a_trained.jsonl", "faults.log", "metrics.csv.writing", "config.yaml")
     for name in names:
         (tmp_path / name).symlink_to(precious)
-    lines, faults, draft, metrics, config = (tmp_path / name for name in names)
+    lines, faults, metrics, config = (tmp_path / name for name in names)
     played = group("a", [[True, False], [False, True]])
     for append in (False, True):
         transcript.write(lines, [played], append=append)
     FaultFile(faults).handle(logging.makeLogRecord({"msg": "it raised"}))
-    table = TableWriter(tmp_path / "predict.parquet", run="a")
-    table.add("predict", 0, played)
-    table.finish()
     (tmp_path / "metrics.csv").write_text("step,a\n0,1\n")
     written = MetricsFile(tmp_path, resumed_at=1)
     written.log_metrics({"a": 2.0}, step=1)
@@ -79,7 +75,6 @@ def test_what_a_run_adds_to_its_folder_goes_through_none_of_its_links(tmp_path):
     assert precious.read_text() == "precious"
     assert [len(transcript.read(lines)), faults.read_text(), config.read_text()] == [2, "it raised\n\n", "model: {}\n"]
     assert (tmp_path / "metrics.csv").read_text().splitlines()[-1] == "2.0,1"
-    assert not draft.exists()
     assert not metrics.exists()
 
 

@@ -316,7 +316,6 @@ play --ckpt_path arun ## --ckpt_path | arun | Did you mean arun/checkpoints/last
 test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun | --ckpt_path last
 test --config smoke --warm_start null --trainer.limit_test_batches 0
 validate --config smoke --warm_start null --trainer.limit_val_batches 0
-predict --config smoke --warm_start null --trainer.limit_predict_batches 0
 fit --config smoke --warm_start '' ## warm_start
 sweep --config smoke model.lr=abc,def ## model.lr | abc
 sweep --config smoke seed_everything=1,-1 ## seed_everything | -1

@@ -1,4 +1,4 @@
-"""fit, validate, test, predict: mistakes in what is typed are answered before the libraries are imported, which takes seconds."""
+"""fit, validate, test: mistakes in what is typed are answered before the libraries are imported, which takes seconds."""
 
 from collections.abc import Sequence
 

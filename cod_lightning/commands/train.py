@@ -11,10 +11,8 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from cod_lightning.callbacks import (
     Evaluation,
-    LifecycleTable,
     MismatchGuard,
     Notes,
-    PositionCurve,
     Progress,
     Staleness,
     Throughput,
@@ -165,8 +163,8 @@ class TrainCLI(CodCLI):
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
         callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress(), PositionCurve()]
-        callbacks += [TokenBudget(self._own().sampled_token_budget), Transcripts(), LifecycleTable()]
+        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress()]
+        callbacks += [TokenBudget(self._own().sampled_token_budget), Transcripts()]
         return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
 
     def after_fit(self) -> None:
@@ -204,10 +202,6 @@ class TrainCLI(CodCLI):
     def after_test(self) -> None:
         """The trained policy has been played; the references and the warm start have not."""
         self._evaluate(trained_done=True)
-
-    def after_predict(self) -> None:
-        if self.trainer.is_global_zero:
-            print(f"Written to {self.root / 'lifecycles'}: predict.jsonl, predict.parquet")
 
     def _evaluate(self, *, trained_done: bool) -> None:
         from cod_lightning.diagnosis.evidence import Evidence

@@ -32,7 +32,6 @@ _OURS: dict[str, tuple[tuple[object, ...], str]] = {
 _LENGTHS = {
     "fit": ("max_epochs", "max_steps", "limit_train_batches"),
     "validate": ("limit_val_batches",),
-    "predict": ("limit_predict_batches",),
 }
 
 

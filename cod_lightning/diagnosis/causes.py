@@ -4,6 +4,7 @@ To add one: a subclass of `Cause` in `CAUSES`. Thresholds are measured: planted 
 docs/results/doctor.md; the table of docs/guides/doctor.md has the first paragraphs of these docstrings.
 """
 
+from collections.abc import Sequence
 from itertools import groupby
 from math import log
 from statistics import fmean
@@ -11,7 +12,7 @@ from typing import Any
 
 from cod_lightning.diagnosis.cause import FEWEST, Cause, Finding, Seen, cut, share_of, success_of, unread
 from cod_lightning.diagnosis.evidence import Evidence, PlacedEpisode, episodes
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle
 
 
 class WrongTokenizer(Cause):
@@ -251,9 +252,9 @@ class DeadGroups(Cause):
     remedy = "Easier or more varied tasks, a larger data.group_size, or data.resample_packs."
 
     def seen(self, run: Evidence) -> Seen | None:
-        lives = [[life for life in one.group.lifecycles if not life.failed] for one in run.late_groups]
-        groups = [{tuple(solve.reward for solve in life.solves) for life in of} for of in lives if len(of) > 1]
-        equal = sum(len(rewards) == 1 for rewards in groups) / len(groups) if len(groups) >= FEWEST // 4 else 0.0
+        whole = [[life for life in one.group.lifecycles if not life.failed] for one in run.late_groups]
+        alike = [_alike(lives) for lives in whole if len(lives) > 1]
+        equal = fmean(alike) if len(alike) >= FEWEST // 4 else 0.0
         share = max(run.late("train/zero_variance_packs") or 0.0, equal)
         if share < self.most:
             return None
@@ -302,6 +303,12 @@ class ContextsIndependent(Cause):
         return f"{said}; {found.retrieved:.0%} are likeliest behind their own prompt", episodes(
             run.late_groups, EpisodeKind.UPDATE
         )
+
+
+def _alike(lives: Sequence[Lifecycle]) -> bool:
+    """Whether siblings have equal rewards in every task, and in attempts at them."""
+    rewards = {tuple(solve.reward for solve in life.solves) for life in lives}
+    return len(rewards) == 1 and len({one.episode.reward for life in lives for one in life.attempts}) < 2
 
 
 def _has_weights(run: Evidence) -> bool:

@@ -19,7 +19,7 @@ from cod_lightning.contexts.base import (
     Words,
     beside,
 )
-from cod_lightning.evaluation.conformance_turns import GARBAGE
+from cod_lightning.evaluation.conformance_turns import GARBAGE, misplaced
 from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
 from cod_lightning.rollout.boundaries import check_history, check_intervention
 from cod_lightning.rollout.byte_chat import byte_chat
@@ -70,10 +70,7 @@ def _opening(dialogue: UpdateDialogue) -> list[Message]:
 
 
 def _empty(mechanism: ContextMechanism) -> Broken:
-    for kind in _KINDS:
-        for name in vars(kind):
-            if not name.startswith("_") and hasattr(type(mechanism), name):
-                yield f"{name} has no effect here; move it to a class of {kind.__name__} and name that in companions"
+    yield from misplaced(mechanism, _KINDS)
     if not isinstance(words := beside(mechanism, Words).words(), tuple):
         yield f"words() is a {type(words).__name__}; expected a tuple, in the same order in every process"
     state = mechanism.empty()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from cod_lightning.contexts.base import ContextMechanism, Words
-from cod_lightning.envs.base import Players, Reference, TextEnv, Variants, Vocabulary, beside
+from cod_lightning.envs.base import Players, Proposals, Reference, TextEnv, Variants, Vocabulary, beside
 from cod_lightning.evaluation.conformance_turns import first_task
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
@@ -44,14 +44,14 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
             tuple(broken[:MOST_EXAMPLES]),
             "success by position " + " ".join(f"{one.mean:.2f}" for one in row.success),
         )
+    if beside(world, Vocabulary).words():
+        unknown = tuple(islice(_unknown(lives, world, mechanism, packs), MOST_EXAMPLES))
+        yield Verdict("words() lists every word that is shown, answered or noted", unknown)
     if not rows:
         remark = "the world has none, so nothing here has solved a task: do so once with `play`, and look at success and reward"
         yield Verdict("play by references", remark=remark, look=True)
         return
     yield from lacking
-    if beside(world, Vocabulary).words():
-        unknown = tuple(_unknown(lives, world, mechanism))
-        yield Verdict("words() lists every word that is shown, answered or noted", unknown[:MOST_EXAMPLES])
     leaks = list(_spelled_notes(world, packs, lives.get(ConditionKind.ORACLE, [])))
     oracle = rows.get(ConditionKind.ORACLE)
     if oracle and max(one.mean for row in rows.values() for one in row.success) == 0:
@@ -114,10 +114,27 @@ def _gains(before: Estimate, after: Estimate, reward_before: Estimate, reward_af
 
 
 def _unknown(
-    lives: Mapping[ConditionKind, Sequence[Lifecycle]], world: TextEnv, mechanism: ContextMechanism
+    lives: Mapping[ConditionKind, Sequence[Lifecycle]],
+    world: TextEnv,
+    mechanism: ContextMechanism,
+    packs: Sequence[Pack],
 ) -> Iterator[str]:
     """Words outside a closed vocabulary, each once; a trained policy would read `<unk>`."""
     known = {*beside(world, Vocabulary).words(), *beside(mechanism, Words).words()}
+
+    def unlisted(who: str, text: str) -> Iterator[str]:
+        for word in dict.fromkeys(text.split()):
+            if word not in known:
+                known.add(word)
+                yield f"{who} {word!r:.60}, which words() does not list"
+
+    for pack in packs:
+        own, shown = first_task(world, pack)
+        yield from unlisted("rules shows", own.rules)
+        yield from unlisted("reset shows", shown)
+        yield from unlisted("offer shows", beside(own, Proposals).offer)
+        system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
+        yield from unlisted(f"{type(mechanism).__name__}.prepare shows", system)
     for kind, of_kind in lives.items():
         for episode in (episode for life in of_kind for episode in life.episodes):
             solving = episode.kind is EpisodeKind.SOLVE
@@ -127,10 +144,7 @@ def _unknown(
             texts += [(shows, " ".join(set(one.observation.split()) - noted)) for one in episode.turns]
             texts += [(shows, episode.feedback)] if solving else []
             for who, text in texts:
-                for word in dict.fromkeys(text.split()):
-                    if word not in known:
-                        known.add(word)
-                        yield f"{who} {word!r:.60}, which words() does not list"
+                yield from unlisted(who, text)
 
 
 def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> Iterator[str]:

@@ -66,10 +66,7 @@ def members(world: TextEnv) -> Broken:
     for field in dataclasses.fields(Traits):
         if hasattr(world, field.name):
             yield f"{field.name} has no effect here; set traits = Traits({field.name}=...)"
-    for kind in _KINDS:
-        for name in vars(kind):
-            if not name.startswith("_") and hasattr(type(world), name):
-                yield f"{name} has no effect here; move it to a class of {kind.__name__} and name that in companions"
+    yield from misplaced(world, _KINDS)
     name, max_turns = getattr(world, "name", None), getattr(world, "max_turns", None)
     if not isinstance(name, str) or [name.strip()] != name.splitlines():
         yield f"name is {name!r:.60}; set it in __init__ to a line of text, which is part of every pack's id"
@@ -88,6 +85,16 @@ def members(world: TextEnv) -> Broken:
     if not isinstance(words := beside(world, Vocabulary).words(), tuple):
         expected = "a tuple, whose order is the same in every process; () if any word may be shown"
         yield f"words() returned a {type(words).__name__}; return {expected}"
+    elif len(set(words)) < len(words) or any(word.split() != [word] for word in words):
+        yield "words() lists a word twice, or one that is no single word"
+
+
+def misplaced(whole: object, kinds: Sequence[type]) -> Broken:
+    """Members of these kinds of companions that stand in the class itself, where nothing looks for them."""
+    for kind in kinds:
+        for name in vars(kind):
+            if not name.startswith("_") and hasattr(type(whole), name):
+                yield f"{name} has no effect here; move it to a class of {kind.__name__} and name that in companions"
 
 
 def drawn(world: TextEnv, split: Split, index: int, num_tasks: int, **seed: int) -> Pack:

@@ -3,29 +3,25 @@
 Every comparison is a difference within packs, taken before the mean over packs, on the packs that both sides played.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, Limits, bootstrap, ratio_estimate
 from cod_lightning.evaluation.outcomes import Outcomes, pass_at
-from cod_lightning.evaluation.schema import (
-    Both,
-    Difference,
-    Figure,
-    Figures,
-    ForwardTransfer,
-    Recovery,
-    Regret,
-    StatefulGain,
-    TrainingAdds,
-)
+from cod_lightning.evaluation.schema import Figure, Figures
 from cod_lightning.evaluation.suite import ConditionKind
+
+Asked = int
+"""A figure that was asked for, until `Bundle.answered` puts it in its place."""
+Asking = Callable[[Float[np.ndarray, " M"]], Asked]
+"""Asks for the figure sum_m c_m * (mean over packs of column m), by the contrast c."""
 
 
 class Bundle:
-    """Collects statistics over the same packs, then estimates them together.
+    """Collects figures over the same packs, then estimates them together, from the same resamples.
 
     Args:
         packs: Outcomes with the packs, [P], that are the rows of what is added, and with their rules.
@@ -37,20 +33,18 @@ class Bundle:
         self._limits: list[Limits] = []
         self._values: list[Float[np.ndarray, "P M"]] = []
         self._contrasts: list[tuple[int, Float[np.ndarray, " M"]]] = []
-        self._num_columns = 0
 
-    def columns(self, values: Float[np.ndarray, "P M"], limits: Limits = None) -> int:
-        """Add values by pack, with what there can be; the index of their first column. NaN is missing."""
-        first = self._num_columns
+    def of(self, values: Float[np.ndarray, "P M"], limits: Limits = None) -> Asking:
+        """What asks for figures of these values by pack, with what values there can be. NaN is missing."""
+        first = len(self._limits)
         self._values.append(values)
         self._limits += [limits] * values.shape[1]
-        self._num_columns += values.shape[1]
-        return first
 
-    def statistic(self, first: int, contrast: Float[np.ndarray, " M"]) -> int:
-        """Ask for the statistic sum_m c_m * (mean over packs of column first + m); its index among the estimates."""
-        self._contrasts.append((first, contrast))
-        return len(self._contrasts) - 1
+        def ask(contrast: Float[np.ndarray, " M"]) -> Asked:
+            self._contrasts.append((first, contrast))
+            return len(self._contrasts) - 1
+
+        return ask
 
     def aligned(self, outcomes: Outcomes, values: Float[np.ndarray, "Q N"]) -> Float[np.ndarray, "P N"]:
         """Values by another list of packs, in the rows of ours; NaN where a pack is not among theirs."""
@@ -60,14 +54,22 @@ class Bundle:
                 found[self._row[pack_id]] = row
         return found
 
-    def figures(self, seed: int) -> list[Figure]:
-        """All of them, from the same resamples."""
-        contrasts = np.zeros((len(self._contrasts), self._num_columns))
+    def answered(self, asked: Any, seed: int) -> Any:
+        """The same mappings and lists, with each figure in place of what asked for it."""
+        contrasts = np.zeros((len(self._contrasts), len(self._limits)))
         for statistic, (first, contrast) in enumerate(self._contrasts):
             contrasts[statistic, first : first + len(contrast)] = contrast
         values = np.concatenate(self._values, axis=1)
-        found = bootstrap(values, contrasts, rules=self._rules, limits=self._limits, seed=seed)
-        return [one.figure() for one in found]
+        found = [
+            one.figure() for one in bootstrap(values, contrasts, rules=self._rules, limits=self._limits, seed=seed)
+        ]
+
+        def place(one: Any) -> Any:
+            if isinstance(one, dict):
+                return {key: place(inner) for key, inner in one.items()}
+            return list(map(place, one)) if isinstance(one, list) else found[one]
+
+        return place(asked)
 
 
 GAIN_SOURCE = "Asawa et al., Continual Learning Bench (arXiv 2606.05661)"
@@ -84,115 +86,78 @@ def figures(
     """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes, `r_max` is
     the largest reward of a task: None where it has parts, which the oracle's has not, so that there is no regret;
     `best_warm_start` is the control that is the warm start at its best temperature, and that temperature."""
-    found = _measured(trained, controls, seed)
-
-    def both(key: str, statistic: str) -> Both:
-        return Both(success=found[f"{key} success {statistic}"], reward=found[f"{key} reward {statistic}"])
-
-    def by_position(key: str) -> list[Figure]:
-        return [found[f"{key} {n}"] for n in range(trained.num_positions)]
-
-    differences = {
-        name: Difference(
-            **both(f"minus {name}", "mean"),
-            gain=found[f"minus {name} success gain"],
-            by_position=by_position(f"minus {name} success"),
-        )
-        for name in controls
+    bundle, num = Bundle(trained), trained.num_positions
+    mean, each = np.full(num, 1 / num), list(np.eye(num))
+    later = np.where(np.arange(num) > 0, 1 / max(1, num - 1), 0.0)
+    sides = {ConditionKind.TRAINED.value: trained, **controls}
+    success = {name: bundle.aligned(one, one.success) for name, one in sides.items()}
+    rewards = {name: bundle.aligned(one, one.rewards) for name, one in sides.items()}
+    over = {name: bundle.of(trained.success - success[name], DIFFERENCE) for name in controls}
+    over_in_reward = {name: bundle.of(trained.rewards - rewards[name]) for name in controls}
+    asked: dict[str, Any] = {
+        "area": {
+            name: {"success": bundle.of(success[name], SHARE)(mean), "reward": bundle.of(rewards[name])(mean)}
+            for name in sides
+        },
+        "whole_packs": {name: bundle.of(success[name].min(axis=1, keepdims=True), SHARE)(np.ones(1)) for name in sides},
+        "differences": {
+            name: {
+                "success": over[name](mean),
+                "reward": over_in_reward[name](mean),
+                "gain": over[name](each[-1] - each[0]),
+                "by_position": list(map(over[name], each)),
+            }
+            for name in controls
+        },
     }
     without = next((str(c) for c in (ConditionKind.NO_CONTEXT, ConditionKind.BLANKED_CONTEXT) if c in controls), None)
-    regret = transfer = stateful = None
-    if ConditionKind.ORACLE in controls and r_max is not None:
-        against = f"minus {ConditionKind.ORACLE} reward"
-        regret = Regret(
-            mean=_negative(found[f"{against} mean"]), by_position=list(map(_negative, by_position(against)))
-        )
     if without:
-        transfer = ForwardTransfer(control=without, **both(f"minus {without}", "later"))
-        stateful = StatefulGain(
-            source=GAIN_SOURCE,
-            control=without,
-            gain_t=by_position(f"minus {without} reward"),
-            gain=found[f"minus {without} reward mean"],
-            gain_norm=None if r_max is None else normalised_gain(trained, controls[without], r_max, seed),
-            r_max=r_max,
-        )
-    compared = Figures(
-        area={name: both(name, "mean") for name in (ConditionKind.TRAINED.value, *controls)},
-        whole_packs={name: found[f"{name} whole"] for name in (ConditionKind.TRAINED.value, *controls)},
-        differences=differences,
-        forward_transfer=transfer,
-        regret=regret,
-        recovery=recovery(trained, controls, changes, seed) if changes is not None else None,
-        training_adds=None if best_warm_start is None else training_adds(trained, controls, *best_warm_start, seed),
-        stateful_gain=stateful,
-    )
+        of_reward = over_in_reward[without]
+        asked["forward_transfer"] = {"success": over[without](later), "reward": of_reward(later)}
+        asked["stateful_gain"] = {"gain_t": list(map(of_reward, each)), "gain": of_reward(mean)}
+    if ConditionKind.ORACLE in controls and r_max is not None:
+        regret = bundle.of(rewards[ConditionKind.ORACLE] - trained.rewards)
+        asked["regret"] = {"mean": regret(mean), "by_position": list(map(regret, each))}
+    offsets = [] if changes is None else list(range(-1, num - min(changes)))
+    if changes is not None:
+        asked["recovery"] = _recovery(bundle, success, changes, offsets)
+    best, temperature = best_warm_start or ("", 0.0)
+    kinds = ConditionKind.BLANKED_CONTEXT, ConditionKind.WARM_START_BLANKED
+    if best and controls.keys() >= set(kinds) and num > 1:
+        own, its = (success[a] - success[b] for a, b in zip((ConditionKind.TRAINED, best), kinds, strict=True))
+        parts = {"trained": (own, DIFFERENCE), "warm_start": (its, DIFFERENCE), "difference": (own - its, (-2.0, 2.0))}
+        asked["training_adds"] = {name: bundle.of(*values)(later) for name, values in parts.items()}
     if trained.attempts is not None:
-        compared["pass_at"] = _pass_at(trained, trained.attempts, seed)
-    return compared
+        most = trained.attempts.shape[-1]
+        numbers = sorted({2**i for i in range(most.bit_length()) if 2**i <= most} | {most})
+        asked["pass_at"] = {str(k): bundle.of(pass_at(trained.attempts, k), SHARE)(mean) for k in numbers}
+
+    found = dict.fromkeys(("forward_transfer", "regret", "recovery", "training_adds", "stateful_gain"))
+    found |= bundle.answered(asked, seed)
+    if found["forward_transfer"] and without:
+        found["forward_transfer"]["control"] = without
+        norm = None if r_max is None else normalised_gain(trained, controls[without], r_max, seed)
+        found["stateful_gain"] |= {"source": GAIN_SOURCE, "control": without, "gain_norm": norm, "r_max": r_max}
+    if found["recovery"]:
+        found["recovery"]["offsets"] = offsets
+    if found["training_adds"]:
+        found["training_adds"]["temperature"] = temperature
+    return found  # pyright: ignore[reportReturnType]
 
 
-def _pass_at(trained: Outcomes, attempts: Float[np.ndarray, "P N M"], seed: int) -> dict[str, Figure]:
-    """pass@k for k = 1, 2, 4, ... and M."""
-    most, bundle = attempts.shape[-1], Bundle(trained)
-    numbers = sorted({2**i for i in range(most.bit_length()) if 2**i <= most} | {most})
-    for k in numbers:
-        columns = bundle.columns(pass_at(attempts, k), SHARE)
-        bundle.statistic(columns, np.full(trained.num_positions, 1 / trained.num_positions))
-    return dict(zip(map(str, numbers), bundle.figures(seed), strict=True))
-
-
-def training_adds(
-    trained: Outcomes, controls: Mapping[str, Outcomes], warm_start: str, temperature: float, seed: int = 0
-) -> TrainingAdds | None:
-    """Transfer of the trained policy, of the warm start at this temperature, and their difference; None without both blanked."""
-    kinds = (ConditionKind.BLANKED_CONTEXT, ConditionKind.WARM_START_BLANKED)
-    if not controls.keys() >= set(kinds) or trained.num_positions < 2:
-        return None
-    bundle = Bundle(trained)
-    begun, blanked, begun_blanked = (bundle.aligned(controls[k], controls[k].success) for k in (warm_start, *kinds))
-    own, its = trained.success - blanked, begun - begun_blanked
-    later = np.full(trained.num_positions, 1 / (trained.num_positions - 1))
-    later[0] = 0.0
-    for values, limits in ((own, DIFFERENCE), (its, DIFFERENCE), (own - its, (-2.0, 2.0))):
-        bundle.statistic(bundle.columns(values, limits), later)
-    of_trained, of_warm_start, difference = bundle.figures(seed)
-    return TrainingAdds(temperature=temperature, trained=of_trained, warm_start=of_warm_start, difference=difference)
-
-
-def _measured(trained: Outcomes, controls: Mapping[str, Outcomes], seed: int) -> dict[str, Figure]:
-    """Of each condition, and of the trained policy minus it (`minus NAME`), by quantity: mean, gain, later, and by position."""
-    bundle, num_positions = Bundle(trained), trained.num_positions
-    mean, gain = np.full(num_positions, 1 / num_positions), np.zeros(num_positions)
-    gain[0], gain[-1] = -1.0, 1.0
-    asked: dict[str, int] = {}
-
-    def ask(
-        key: str, values: Float[np.ndarray, "P N"], limits: Limits, *, later: bool = False, by_position: bool = False
-    ) -> None:
-        first = bundle.columns(values, limits)
-        asked[f"{key} mean"] = bundle.statistic(first, mean)
-        asked[f"{key} gain"] = bundle.statistic(first, gain)
-        if later:
-            contrast = np.full(num_positions, 1 / max(1, num_positions - 1))
-            contrast[0] = 0.0
-            asked[f"{key} later"] = bundle.statistic(first, contrast)
-        if by_position:
-            for n, unit in enumerate(np.eye(num_positions)):
-                asked[f"{key} {n}"] = bundle.statistic(first, unit)
-
-    for name, outcomes in {ConditionKind.TRAINED.value: trained, **controls}.items():
-        for quantity, values in (("success", "success"), ("reward", "rewards")):
-            own, theirs = getattr(trained, values), bundle.aligned(outcomes, getattr(outcomes, values))
-            is_share = quantity == "success"
-            ask(f"{name} {quantity}", theirs, SHARE if is_share else None)
-            if outcomes is not trained:
-                limits = DIFFERENCE if is_share else None
-                ask(f"minus {name} {quantity}", own - theirs, limits, later=True, by_position=True)
-        whole = bundle.aligned(outcomes, outcomes.success.min(axis=1, keepdims=True))
-        asked[f"{name} whole"] = bundle.statistic(bundle.columns(whole, SHARE), np.ones(1))
-    found = bundle.figures(seed)
-    return {key: found[at] for key, at in asked.items()}
+def _recovery(
+    bundle: Bundle, success: Mapping[str, Float[np.ndarray, "P N"]], changes: Sequence[int], offsets: Sequence[int]
+) -> dict[str, Any]:
+    """Success at offsets from the change, of the trained policy and of every control on the same packs."""
+    trained, one = success[ConditionKind.TRAINED], np.ones(1)
+    own = align(trained, changes, offsets)
+    last = np.where(np.array(changes) < trained.shape[1] - 1, trained[:, -1], np.nan)
+    rows = {name: bundle.of(align(values, changes, offsets), SHARE) for name, values in success.items()}
+    return {
+        "rows": {name: list(map(ask, np.eye(len(offsets)))) for name, ask in rows.items()},
+        "drop": bundle.of((own[:, 1] - own[:, 0])[:, None], DIFFERENCE)(one),
+        "regained": bundle.of((last - own[:, 1])[:, None], DIFFERENCE)(one),
+    }
 
 
 def normalised_gain(stateful: Outcomes, stateless: Outcomes, r_max: float, seed: int = 0) -> Figure | None:
@@ -210,37 +175,6 @@ def normalised_gain(stateful: Outcomes, stateless: Outcomes, r_max: float, seed:
         values, np.concatenate([mean, none]), np.concatenate([none, mean]), rules=stateful.rules, seed=seed
     )
     return None if found.known is None else found.figure()
-
-
-def _negative(value: Figure) -> Figure:
-    mean, ci95 = value["mean"], value["ci95"]
-    if mean is None or ci95 is None:
-        return value
-    return Figure(mean=0.0 - mean, ci95=[0.0 - ci95[1], 0.0 - ci95[0]], n=value["n"])
-
-
-def recovery(trained: Outcomes, controls: Mapping[str, Outcomes], changes: Sequence[int], seed: int = 0) -> Recovery:
-    """Success at offsets from the change, of the trained policy and of every control on the same packs."""
-    size = trained.num_positions
-    offsets = list(range(-1, size - min(changes)))
-    bundle = Bundle(trained)
-    rows: dict[str, int] = {}
-    for name, outcomes in {ConditionKind.TRAINED.value: trained, **controls}.items():
-        success = bundle.aligned(outcomes, outcomes.success)
-        rows[name] = bundle.columns(align(success, changes, offsets), SHARE)
-        for unit in np.eye(len(offsets)):
-            bundle.statistic(rows[name], unit)
-    own = align(trained.success, changes, offsets)
-    last = np.where(np.array(changes) < size - 1, trained.success[:, -1], np.nan)
-    drop = bundle.statistic(bundle.columns((own[:, 1] - own[:, 0])[:, None], DIFFERENCE), np.ones(1))
-    regained = bundle.statistic(bundle.columns((last - own[:, 1])[:, None], DIFFERENCE), np.ones(1))
-    found = bundle.figures(seed)
-    return Recovery(
-        offsets=offsets,
-        rows={name: found[first : first + len(offsets)] for name, first in rows.items()},
-        drop=found[drop],
-        regained=found[regained],
-    )
 
 
 def align(values: Float[np.ndarray, "P N"], changes: Sequence[int], offsets: Sequence[int]) -> Float[np.ndarray, "P D"]:

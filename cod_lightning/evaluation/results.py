@@ -172,12 +172,10 @@ def _warm_start_difference(
     difference: Difference, best: PlayedCondition, warm_starts: Sequence[PlayedCondition]
 ) -> WarmStartDifference:
     """From the warm start at its best temperature; choosing it on the same packs can only favour it."""
-    mean, gain = difference["success"], difference["gain"]
+    mean = difference["success"]
     return WarmStartDifference(
         best_temperature=best.condition.temperature,
         temperatures=[one.condition.temperature for one in warm_starts],
         mean_difference=mean["mean"],
         ci95=mean["ci95"],
-        gain_difference=gain["mean"],
-        gain_ci95=gain["ci95"],
     )

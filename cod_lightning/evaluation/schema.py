@@ -32,9 +32,6 @@ class WarmStartDifference(TypedDict):
     mean_difference: float | None
     """In the mean over positions."""
     ci95: Interval
-    gain_difference: float | None
-    """In the gain from the first to the last position."""
-    gain_ci95: Interval
 
 
 class Paired(TypedDict):

@@ -137,14 +137,10 @@ def _play_reference(suite: Suite, condition: Condition, packs: Sequence[Pack], s
     """Pack after pack, since a reference may be made for its pack."""
     monitor = setting.monitor
     monitor.begin(condition.label, len(packs), suite.pack_size or 0)
-    try:
-        lives = []
-        parts = (setting.env, packs, condition.kind, setting.mechanism, suite.seed, setting.program)
-        for life in play_reference(*parts):
-            for episode in life.episodes:
-                monitor.episode(episode)
-            monitor.lifecycle(life)
-            lives.append(life)
-    finally:
-        monitor.end()
+    lives = []
+    for life in play_reference(setting.env, packs, condition.kind, setting.mechanism, suite.seed, setting.program):
+        for episode in life.episodes:
+            monitor.episode(episode)
+        monitor.lifecycle(life)
+        lives.append(life)
     return [Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 import yaml
@@ -14,8 +15,11 @@ from cod_lightning.markdown import escaped, fenced
 from cod_lightning.reports.suites import STALE, read_suites
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_LONGEST = 400
-"""Characters of a figure in the card."""
+_OF_MODEL = ("loss", "credit", "baseline", "reweight", "lr", "terms")
+_OF_DATA = (
+    *("env", "context", "program", "pack_size", "group_size", "packs_per_rollout", "updates_per_rollout"),
+    *("passes_per_rollout", "max_new_tokens"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,7 @@ def render(facts: Facts) -> str:
     environment.filters |= {
         "escaped": lambda value: escaped(str(value)),
         "fenced": fenced,
+        "bool": bool,
         "cell": lambda success, ci95: with_interval(success, ci95, ".2f"),
     }
     stale, of = "", f" of run {facts.run}" if facts.run else ""
@@ -80,11 +85,11 @@ def render(facts: Facts) -> str:
         facts=facts,
         header=yaml.safe_dump(_header(facts), sort_keys=False, allow_unicode=False).strip(),
         what=what.items(),
-        figures=figures(facts.config),
+        settings=settings(facts.config),
         suites=suites,
         notes=notes,
         stale=stale,
-        snippet=_snippet(facts),
+        messages=pformat([{"role": role, "content": text} for role, text in facts.prompt], width=100, sort_dicts=False),
         commands=_commands(facts.config),
     )
 
@@ -93,37 +98,17 @@ def base_policy(config: dict[str, Any]) -> str:
     """What the training began from, in a few words."""
     policy = config["model"]["policy"]
     settings = policy.get("init_args") or {}
-    begun = settings.get("path") or settings.get("weights") or f"{_class(policy)}, from random numbers"
+    name = policy["class_path"].rpartition(".")[2]
+    begun = settings.get("path") or settings.get("weights") or f"{name}, from random numbers"
     warm = config.get("warm_start")
-    if isinstance(warm, str):  # of a run of an earlier version, where it was the name of a config
-        return f"{begun}, after the warm start {warm}"
     return f"{begun}, after a warm start of {warm['num_updates']:,} updates" if warm else str(begun)
 
 
-def figures(config: dict[str, Any]) -> list[tuple[str, str]]:
-    """Names and values of what decides about a training."""
-    model, data = config["model"], config["data"]
-    loss, credit = model["loss"], model["credit"]
-    rows = {
-        "loss": _described(loss),
-        "credit": _described(credit),
-        "baseline": _described(model["baseline"]),
-        "tilt of negative advantages (RED)": "no" if model["reweight"] is None else _settings(model["reweight"]),
-        "learning rate": model["lr"],
-        "terms beside the policy loss": ", ".join(map(_described, model["terms"] or ())) or "none",
-        "tasks of a pack": data["pack_size"],
-        "sibling lifecycles of a pack": data["group_size"],
-        "packs of a rollout": data["packs_per_rollout"],
-        "updates of a rollout": data["updates_per_rollout"] * data.get("passes_per_rollout", 1),
-        "most tokens of a response": data["max_new_tokens"],
-        "world": _described(data["env"]),
-        "context": _described(data["context"]),
-        "precision": config["trainer"].get("precision") or "32-true",
-        "seed": config["seed_everything"],
-    }
-    shown = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in rows.items()}
-    rest = " ... (the rest is in run_config.yaml)"
-    return [(name, text if len(text) <= _LONGEST else text[:_LONGEST] + rest) for name, text in shown.items()]
+def settings(config: dict[str, Any]) -> str:
+    """What decides about a training, in YAML."""
+    parts = ("model", _OF_MODEL), ("data", _OF_DATA)
+    chosen = {part: {key: config[part][key] for key in keys if key in config[part]} for part, keys in parts}
+    return yaml.safe_dump(chosen | {"seed_everything": config["seed_everything"]}, sort_keys=False)
 
 
 def _header(facts: Facts) -> dict[str, Any]:
@@ -131,34 +116,6 @@ def _header(facts: Facts) -> dict[str, Any]:
     base = {"base_model": path} if _HUB_NAME.fullmatch(path) and not Path(path).exists() else {}
     tags = ["cod_lightning", "agents", "reinforcement-learning"]
     return {"library_name": "transformers", "pipeline_tag": "text-generation", **base, "tags": tags}
-
-
-def _snippet(facts: Facts) -> str:
-    """A program that samples the first response in a held-out world; run from inside the folder."""
-    literals = [f"{role} = {_literal(text)}" for role, text in facts.prompt]
-    messages = ", ".join(f'{{"role": "{role}", "content": {role}}}' for role, _ in facts.prompt)
-    thinking = bool(facts.config["data"]["enable_thinking"])
-    return "\n".join(
-        [
-            "from transformers import AutoModelForCausalLM, AutoTokenizer",
-            "",
-            'folder = "."  # this one',
-            "tokenizer = AutoTokenizer.from_pretrained(folder)",
-            "model = AutoModelForCausalLM.from_pretrained(folder)",
-            *literals,
-            f"messages = [{messages}]",
-            f"options = {{'add_generation_prompt': True, 'enable_thinking': {thinking}}}".replace("'", '"'),
-            'ids = tokenizer.apply_chat_template(messages, return_tensors="pt", return_dict=True, **options)["input_ids"]',
-            "response = model.generate(ids)[0, ids.shape[1] :]",
-            "print(tokenizer.decode(response, skip_special_tokens=True))",
-        ]
-    )
-
-
-def _literal(text: str) -> str:
-    """A Python expression for the text, a source line for each of its lines."""
-    lines = "".join(f"    {line!r}\n" for line in text.splitlines(keepends=True))
-    return f"(\n{lines})" if lines.count("\n") > 1 else repr(text)
 
 
 def _commands(config: dict[str, Any]) -> str:
@@ -176,16 +133,3 @@ def _commands(config: dict[str, Any]) -> str:
             f"python -m cod_lightning deploy {policy} --data.engine {engine} --state agents/ada",
         ]
     )
-
-
-def _described(spec: Any) -> str:
-    settings = spec.get("init_args") or {}
-    return f"{_class(spec)} ({_settings(settings)})" if settings else _class(spec)
-
-
-def _class(spec: Any) -> str:
-    return str(spec["class_path"]).rpartition(".")[2]
-
-
-def _settings(settings: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in settings.items())

@@ -1,4 +1,4 @@
-"""Training curves: the columns of `metrics.csv`, of all parts of a run, grouped into panels."""
+"""Training curves: the columns of `metrics.csv`, grouped into panels."""
 
 import csv
 import math
@@ -41,7 +41,6 @@ _TITLES = {
     "train/divergence": "Divergence from the reference (nats per token)",
     "train/zero_variance_packs": "Packs without a signal, all siblings alike (share)",
     "train/resampled_packs": "Packs played in place of others without a signal",
-    "train/resampled_share": "Packs played in place of others (share of all)",
     "train/red_temperature": "Temperature of RED (0: left alone)",
     "throughput": "Tokens per second",
     "tokens/sampled": "Tokens sampled",
@@ -76,28 +75,23 @@ Panels = dict[str, list[Series]]
 
 
 def read_metrics(folder: Path) -> tuple[dict[str, dict[int, float]], list[str]]:
-    """Numbers by column and step, of all parts of a run, and notes for the reader. The later row of a step counts."""
-    parts = [*sorted(folder.glob("metrics-*.csv"), key=lambda path: _natural(path.stem)), *folder.glob("metrics.csv")]
-    notes = [] if (folder / "metrics.csv").exists() else ["There is no metrics.csv, so training curves are missing."]
-    points: dict[str, dict[int, float]] = {}
-    skipped = 0
-    for path in filter(Path.is_file, parts):  # a pipe would be waited for
-        facts = path.stat()
-        found, without_step, error = _read(path, facts.st_size, facts.st_mtime_ns)
-        skipped += without_step
-        for column, values in found.items():
-            points[column] = points.get(column, {}) | values
-        notes += [f"{path.name} was read in part only ({error})."] if error else []
+    """Numbers by column and step, and notes for the reader. The later row of a step counts."""
+    path = folder / "metrics.csv"
+    if not path.is_file():  # a pipe would be waited for
+        return {}, ["There is no metrics.csv, so training curves are missing."]
+    facts = path.stat()
+    points, skipped, error = _read(path, facts.st_size, facts.st_mtime_ns)
+    notes = [f"metrics.csv was read in part only ({error})."] if error else []
     if skipped:
         notes.append(f"{skipped:,} rows of metrics.csv have no step and were left out.")
-    if parts and not points:
+    if not points:
         notes.append("metrics.csv holds no numbers.")
     return points, notes
 
 
 @lru_cache(maxsize=8)
 def _read(path: Path, size: int, time_ns: int) -> tuple[dict[str, dict[int, float]], int, str]:
-    """Numbers of one file as it was then, how many rows have no step, and what was wrong. The end of a `fit` asks three times."""
+    """Numbers of the file as it was then, how many rows have no step, and what was wrong. The end of a `fit` asks three times."""
     points, skipped = dict[str, dict[int, float]](), 0
     try:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:

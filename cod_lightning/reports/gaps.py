@@ -1,8 +1,5 @@
 """What the update that trained on an episode had: its advantage, and how far the policy's log-probs were from the sampler's."""
 
-import json
-import re
-from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,9 +11,6 @@ from cod_lightning.rollout import policy_logprobs
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode
-
-_HEAD = re.compile(rb'\{"schema":%d,"step":(\d+),"pack":("(?:[^"\\]|\\.)*"),.*\]\}$' % policy_logprobs.SCHEMA)
-"""A line that is whole, as `policy_logprobs.dump` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class LogprobFile:
     path: Path
     left_out: Counter[str] = field(default_factory=Counter)
     """Lines that were not read, by reason; complete once all groups were asked for."""
-    _places: "dict[tuple[int, str], array[int]]" = field(default_factory=dict)
+    _places: dict[tuple[int, str], list[int]] = field(default_factory=dict)
     """Step and pack -> offsets in the file."""
 
     @classmethod
@@ -75,26 +69,15 @@ class LogprobFile:
             place = 0
             for line in file:
                 try:
-                    if (head := _HEAD.match(line)) is not None:  # not parsed before its group is asked for
-                        key = int(head[1]), str(json.loads(head[2]))
-                    else:
-                        record = policy_logprobs.load(line)
-                        key = record.step, record.pack
-                    self._places.setdefault(key, array("q")).append(place)
-                except (DataError, ValueError) as error:
-                    self.left_out["torn or damaged" if isinstance(error, ValueError) else str(error)] += bool(
-                        line.strip()
-                    )
+                    record = policy_logprobs.load(line)
+                    self._places.setdefault((record.step, record.pack), []).append(place)
+                except DataError as error:
+                    self.left_out[str(error)] += bool(line.strip())
                 place += len(line)
 
     def _records(self, played: PlayedGroup) -> Iterator[PolicyLogprobs]:
-        places = self._places.get((played.step, played.group.pack.id))
-        if places is None:
-            return
-        with self.path.open("rb") as file:
-            for place in places:
-                file.seek(place)
-                try:
+        if places := self._places.get((played.step, played.group.pack.id)):
+            with self.path.open("rb") as file:
+                for place in places:
+                    file.seek(place)
                     yield policy_logprobs.load(file.readline())
-                except DataError as error:
-                    self.left_out[str(error)] += 1

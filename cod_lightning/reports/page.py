@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,6 @@ _SCRIPTS = (
 )  # fmt: skip
 """In this order they become one script."""
 _ESCAPED = re.compile("[<>&\u2028\u2029\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-_NAMES = {
-    "lifecycles": ("file", "step", "sibling", "group", "pack", "episodes", "entries", "more_entries"),
-    "episodes": (
-        *("kind", "position", "status", "success", "reward", "parts", "advantage", "gap", "context_before"),
-        *("context_after", "feedback", "error", "turns", "changes", "path"),
-    ),
-    "turns": ("observation", "response", "stop", "policy_version", "logprobs", "gaps"),
-    "entries": ("key", "text", "came", "changes", "shown", "gone", "why", "earned", "num_tasks"),
-}
-"""Of the values of each row, by what a list holds."""
 
 
 def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
@@ -49,7 +37,7 @@ def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
         style=Markup(style),
         script=Markup(script),
         overview=Markup(embedded(overview)),
-        lifecycles=Markup(packed(in_rows(lifecycles))),
+        lifecycles=Markup(packed(lifecycles)),
     )
 
 
@@ -58,15 +46,6 @@ def write(path: Path, overview: dict[str, Any], lifecycles: dict[str, Any]) -> i
     page = render(overview, lifecycles).encode("utf-8", "replace")
     write_whole(path, page)
     return len(page)
-
-
-def in_rows(data: dict[str, Any]) -> dict[str, Any]:
-    """The data with a lifecycle, an episode, a turn and an entry as a row of values each; `names` has their names, once."""
-    return data | {"names": _NAMES, "lifecycles": _rows("lifecycles", data["lifecycles"])}
-
-
-def _rows(kind: str, records: Sequence[dict[str, Any]]) -> list[list[Any]]:
-    return [[_rows(name, one[name]) if name in _NAMES else one.get(name) for name in _NAMES[kind]] for one in records]
 
 
 def embedded(data: object) -> str:

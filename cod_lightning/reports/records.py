@@ -1,16 +1,13 @@
 """The record of a lifecycle as the page reads it: without token ids, with log-probs as whole numbers, and every text once.
 
 Fields that `rollout/transcript.py` has too keep its names.
-
-A group becomes a `ShortGroup` as soon as it has been read; on the `Shelf` its texts become numbers of a string table.
 """
 
 import json
 import math
 import re
-from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -20,61 +17,16 @@ from cod_lightning.envs.frozen_lake.lake import STEPS, Cell, neighbour
 from cod_lightning.reports.entries import EntryHistory, entry_changes, entry_histories
 from cod_lightning.reports.gaps import EpisodeGaps, Gaps
 from cod_lightning.rollout.transcript import PlayedGroup
-from cod_lightning.types import Episode, EpisodeKind, Pack, StopReason, Turn
+from cod_lightning.types import Episode, EpisodeKind, Pack, Turn
 
 _LOWEST = -650.0
-"""Lower log-probs are shown as this one: its hundredths fit into 16 bits."""
+"""Lower log-probs are shown as this one."""
 MOST_ENTRIES = 200
 """Histories of entries of a lifecycle that the page shows."""
 _TEXTS = ("context_before", "context_after", "feedback", "error")
 _WITHOUT_CHANGES = (EpisodeKind.SOLVE, EpisodeKind.WRITE)
 """Kinds of episodes that do not rewrite the context."""
 Record = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortGroup:
-    """Sibling lifecycles, still with their texts."""
-
-    pack: Record
-    lives: list[Record]
-    num_sampled: int
-    """Turns in which a model sampled something."""
-    num_worded: int
-    """Those among them with as many words as tokens, the stop token aside."""
-
-
-def short_group(file: int, played: PlayedGroup, gaps: Gaps | None = None) -> ShortGroup:
-    """The group without what the page does not show."""
-    group, lives = played.group, []
-    pack = _pack(group.pack)
-    for index, life in enumerate(group.lifecycles):
-        episodes = [_episode(episode, pack) for episode in life.episodes]
-        context = None
-        for record in episodes:
-            if record["kind"] in _WITHOUT_CHANGES:
-                context = record["context_after"]
-                continue
-            before = record["context_before"] if context is None else context
-            changes = entry_changes(before, record["context_after"])
-            record["changes"] = [[one.kind, one.before, one.after] for one in changes]
-        for record, found in zip(episodes, gaps[index] if gaps else (), strict=False):
-            _add_gaps(record, found)
-        entries = entry_histories(life.episodes)
-        shown = [_entry(one, life.episodes) for one in entries[:MOST_ENTRIES]]
-        lives.append(
-            {
-                "file": file,
-                "step": played.step,
-                "sibling": life.sibling,
-                "episodes": episodes,
-                "entries": shown,
-                "more_entries": len(entries) - len(shown),
-            }
-        )
-    turns = [turn for life in group.lifecycles for one in life.episodes for turn in one.turns if turn.action_ids]
-    worded = sum(len(turn.response.split()) == len(turn.action_ids) - (turn.stop is StopReason.STOP) for turn in turns)
-    return ShortGroup(pack=pack, lives=lives, num_sampled=len(turns), num_worded=worded)
 
 
 class StringTable:
@@ -99,45 +51,86 @@ class StringTable:
 
 
 class Shelf:
-    """All that the page's browser of lifecycles shows."""
+    """All that the page's browser of lifecycles shows: texts and packs by their numbers."""
 
     def __init__(self) -> None:
         self._strings, self._packs = StringTable(), StringTable()
-        self._lives: list[Record] = []
+        self._text = self._strings.add
+        self.lifecycles: list[Record] = []
         self._num_groups = 0
 
-    def add(self, group: ShortGroup) -> None:
+    def add(self, file: int, played: PlayedGroup, gaps: Gaps | None = None) -> None:
         """Put a group's lifecycles at the end."""
-        pack = self._packs.add(json.dumps(group.pack))
-        for life in group.lives:
-            episodes = [self._interned(episode) for episode in life["episodes"]]
-            entries = [self._interned_entry(entry) for entry in life["entries"]]
-            of_group = {"group": self._num_groups, "pack": pack - 1}
-            self._lives.append(life | of_group | {"episodes": episodes, "entries": entries})
+        pack, lives = _pack(played.group.pack), list[Record]()
+        number = self._packs.add(json.dumps(pack)) - 1
+        for index, life in enumerate(played.group.lifecycles):
+            episodes = list(self._episodes(life.episodes, pack))
+            for record, found in zip(episodes, gaps[index] if gaps else (), strict=False):
+                _add_gaps(record, found)
+            entries = entry_histories(life.episodes)
+            of_life = {
+                "file": file,
+                "step": played.step,
+                "sibling": life.sibling,
+                "group": self._num_groups,
+                "pack": number,
+            }
+            shown = [self._entry(one, life.episodes) for one in entries[:MOST_ENTRIES]]
+            lives.append(of_life | {"episodes": episodes, "entries": shown, "more_entries": len(entries) - len(shown)})
+        self.lifecycles += lives
         self._num_groups += 1
+
+    @property
+    def strings(self) -> list[str]:
+        """All texts, each at its number."""
+        return self._strings.texts
 
     def as_data(self) -> Record:
         """For the page."""
         packs = [json.loads(text) for text in self._packs.texts[1:]]
-        return {"strings": self._strings.texts, "packs": packs, "lifecycles": self._lives}
+        return {"strings": self.strings, "packs": packs, "lifecycles": self.lifecycles}
 
-    def _interned(self, episode: Record) -> Record:
-        add = self._strings.add
-        turns = [
-            turn
-            | {name: add(turn[name]) for name in ("observation", "response")}
-            | {name: turn[name].tolist() for name in ("logprobs", "gaps")}
-            for turn in episode["turns"]
-        ]
-        interned = episode | {name: add(episode[name]) for name in _TEXTS} | {"turns": turns}
-        if "changes" in episode:
-            interned["changes"] = [[kind, add(before), add(after)] for kind, before, after in episode["changes"]]
-        return interned
+    def _episodes(self, episodes: Sequence[Episode], pack: Record) -> Iterator[Record]:
+        context = None
+        for episode in episodes:
+            record: Record = {name: getattr(episode, name) for name in ("kind", "position", "status", "success")}
+            record |= {name: self._text(getattr(episode, name)) for name in _TEXTS}
+            record |= {
+                "reward": number(episode.reward),
+                "parts": {name: number(value) for name, value in episode.parts.items()},
+                "advantage": None,
+                "gap": None,
+                "turns": [self._turn(turn) for turn in episode.turns],
+            }
+            lake = pack["tasks"][episode.position]["lake"] if 0 <= episode.position < len(pack["tasks"]) else None
+            if lake is not None and episode.kind is EpisodeKind.SOLVE:
+                record["path"] = path_of(lake, [turn.response for turn in episode.turns])
+            if episode.kind in _WITHOUT_CHANGES:
+                context = episode.context_after
+            else:
+                changes = entry_changes(episode.context_before if context is None else context, episode.context_after)
+                record["changes"] = [[one.kind, self._text(one.before), self._text(one.after)] for one in changes]
+            yield record
 
-    def _interned_entry(self, entry: Record) -> Record:
-        add = self._strings.add
-        changes = [[index, add(before)] for index, before in entry["changes"]]
-        return entry | {name: add(entry[name]) for name in ("key", "text", "why")} | {"changes": changes}
+    def _turn(self, turn: Turn) -> Record:
+        """With log-probs in hundredths of a nat, without their sign, and only where a model sampled."""
+        sampled = turn.behaviour_logprobs if turn.policy_version >= 0 else ()
+        within = (min(0.0, max(_LOWEST, one)) if one == one else _LOWEST for one in sampled)
+        return {
+            "observation": self._text(turn.observation),
+            "response": self._text(turn.response),
+            "stop": turn.stop,
+            "policy_version": turn.policy_version,
+            "logprobs": [round(-100 * one) for one in within],
+            "gaps": [],
+        }
+
+    def _entry(self, found: EntryHistory, episodes: Sequence[Episode]) -> Record:
+        """The history, with the mean reward of the tasks that were shown the entry, and their number."""
+        mean, count = found.earned(episodes)
+        texts = {name: self._text(getattr(found, name)) for name in ("key", "text", "why")}
+        changes = [[index, self._text(before)] for index, before in found.changes]
+        return asdict(found) | texts | {"changes": changes, "earned": number(mean), "num_tasks": count}
 
 
 def number(value: float | None) -> float | None:
@@ -150,36 +143,6 @@ def number(value: float | None) -> float | None:
 def _pack(pack: Pack) -> Record:
     tasks = [{"id": str(task.id), "spec": _spec(task.spec), "lake": lake_of(task.spec)} for task in pack.tasks]
     return {"id": str(pack.id), "split": pack.split.value, "tasks": tasks}
-
-
-def _episode(episode: Episode, pack: Record) -> Record:
-    record: Record = {name: getattr(episode, name) for name in ("kind", "position", "status", "success", *_TEXTS)}
-    record |= {
-        "reward": number(episode.reward),
-        "parts": {name: number(value) for name, value in episode.parts.items()},
-        "advantage": None,
-        "gap": None,
-        "turns": [_turn(turn) for turn in episode.turns],
-    }
-    lake = pack["tasks"][episode.position]["lake"] if 0 <= episode.position < len(pack["tasks"]) else None
-    if lake is not None and episode.kind is EpisodeKind.SOLVE:
-        record["path"] = path_of(lake, [turn.response for turn in episode.turns])
-    return record
-
-
-def _entry(found: EntryHistory, episodes: Sequence[Episode]) -> Record:
-    """The history, with the mean reward of the tasks that were shown the entry, and their number."""
-    mean, count = found.earned(episodes)
-    return asdict(found) | {"earned": number(mean), "num_tasks": count}
-
-
-def _turn(turn: Turn) -> Record:
-    """With log-probs in hundredths of a nat, without their sign, and only where a model sampled."""
-    sampled = turn.behaviour_logprobs if turn.policy_version >= 0 else ()
-    within = (min(0.0, max(_LOWEST, one)) if one == one else _LOWEST for one in sampled)
-    logprobs = array("H", (round(-100 * one) for one in within))
-    shown = {name: getattr(turn, name) for name in ("observation", "response", "stop", "policy_version")}
-    return shown | {"logprobs": logprobs, "gaps": array("i")}
 
 
 def _add_gaps(record: Record, found: EpisodeGaps | None) -> None:

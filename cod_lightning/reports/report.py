@@ -8,9 +8,10 @@ from typing import Any
 
 from cod_lightning import __version__
 from cod_lightning.reports.gaps import LogprobFile
-from cod_lightning.reports.lines import LifecycleFile, PlayedGroup
-from cod_lightning.reports.records import Shelf, ShortGroup, short_group
+from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.records import Record, Shelf
 from cod_lightning.reports.run import RunFolder, read_run, run_names
+from cod_lightning.types import StopReason
 
 MOST_READ = 48_000_000
 """Bytes of lifecycles that are read of all runs together; of more, whole groups are left out evenly, with a note in the report."""
@@ -30,10 +31,15 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
         for file in run.files:
             logprobs = LogprobFile.beside(file.path) if is_training(file) else None
             played = file.spread(math.ceil(share * file.path.stat().st_size))
-            own = list(_short_groups(file, played, len(files), logprobs))
-            files.append({"run": index} | file_facts(file, logprobs, own))
-            for group in own:
-                shelf.add(group)
+            before = len(shelf.lifecycles)
+            for group in played:
+                try:
+                    shelf.add(len(files), group, None if logprobs is None else logprobs.of(group))
+                except (TypeError, ValueError, OverflowError, AttributeError, LookupError):
+                    # It is well-formed, with texts for numbers and the like.
+                    file.left_out["values of the wrong kind"] += len(group.group.lifecycles)
+            own = shelf.lifecycles[before:]
+            files.append({"run": index} | file_facts(file, logprobs, own, shelf.strings))
     keys = dict.fromkeys(chain.from_iterable(run.config for run in runs))
     settings = [[key, [run.config.get(key, "") for run in runs]] for key in keys]
     titles = dict.fromkeys(chain.from_iterable(run.panels for run in runs))
@@ -65,55 +71,39 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
     return overview, shelf.as_data()
 
 
-def _short_groups(
-    file: LifecycleFile,
-    groups: Iterator[PlayedGroup],
-    number: int,
-    logprobs: LogprobFile | None,
-) -> Iterator[ShortGroup]:
-    for played in groups:
-        try:
-            yield short_group(number, played, None if logprobs is None else logprobs.of(played))
-        except (TypeError, ValueError, OverflowError, AttributeError, LookupError):
-            # It is well-formed, with texts for numbers and the like.
-            file.left_out["values of the wrong kind"] += len(played.group.lifecycles)
-
-
 _WORDED = 0.95
 """Words are shown as tokens where this share of a file's turns has as many of both (a few may be cut off in a word)."""
 
 
-def file_facts(file: LifecycleFile, logprobs: LogprobFile | None, groups: Sequence[ShortGroup]) -> dict[str, Any]:
+def file_facts(
+    file: LifecycleFile, logprobs: LogprobFile | None, lives: Sequence[Record], strings: Sequence[str]
+) -> Record:
     """For the page, and for `notes_of`."""
-    shown = sum(len(group.lives) for group in groups)
-    num_sampled = sum(group.num_sampled for group in groups)
+    episodes = [one for life in lives for one in life["episodes"]]
+    sampled = [turn for one in episodes for turn in one["turns"] if turn["logprobs"]]
+    words = sum(
+        len(strings[int(turn["response"])].split()) == len(turn["logprobs"]) - (turn["stop"] is StopReason.STOP)
+        for turn in sampled
+    )
     beside = {} if logprobs is None else {logprobs.path.name: dict(logprobs.left_out)}
+    known = {"logprob": bool(sampled)} | {
+        name: any(one[name] is not None for one in episodes) for name in ("advantage", "gap")
+    }
     return {
         "label": file.label,
-        "lifecycles": shown + file.num_unread,
-        "shown": shown,
+        "lifecycles": len(lives) + file.num_unread,
+        "shown": len(lives),
         "left_out": {file.path.name: dict(file.left_out)} | beside,
-        "words": num_sampled > 0 and sum(group.num_worded for group in groups) >= _WORDED * num_sampled,
-        "trained": "" if logprobs is None else _trained(logprobs, groups),
-        "colourings": list(_colourings(groups)),
+        "words": bool(sampled) and words >= _WORDED * len(sampled),
+        "trained": "" if logprobs is None else _trained(logprobs, episodes),
+        "colourings": [name for name, is_known in known.items() if is_known],  # since some token has it
     }
 
 
-def _colourings(groups: Sequence[ShortGroup]) -> Iterator[str]:
-    """What words can be coloured by, since some token has it."""
-    episodes = [one for group in groups for life in group.lives for one in life["episodes"]]
-    if any(group.num_sampled for group in groups):
-        yield "logprob"
-    for colouring in ("advantage", "gap"):
-        if any(one[colouring] is not None for one in episodes):
-            yield colouring
-
-
-def _trained(logprobs: LogprobFile, groups: Sequence[ShortGroup]) -> str:
+def _trained(logprobs: LogprobFile, episodes: Sequence[Record]) -> str:
     """How many episodes updates trained on."""
     if not logprobs.path.exists():
         return f"No advantages and log-prob gaps: there is no lifecycles/{logprobs.path.name}."
-    episodes = [one for group in groups for life in group.lives for one in life["episodes"]]
     sampled = [one for one in episodes if any(turn["logprobs"] for turn in one["turns"])]
     num_known = sum(one["gap"] is not None for one in sampled)
     return (

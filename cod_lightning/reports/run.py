@@ -39,7 +39,7 @@ def read_run(folder: Path, name: str) -> RunFolder:
         known = "the folder of a run, with config.yaml, metrics.csv, evaluation.json or lifecycles/"
         remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
         raise ConfigError("report RUN_DIR", folder, known, remedy)
-    for path in (*expected, *folder.glob("metrics-*.csv"), *(folder / "lifecycles").glob("*.jsonl")):
+    for path in (*expected, *(folder / "lifecycles").glob("*.jsonl")):
         if os.path.lexists(path) and not path.is_file():  # a pipe or a device would be read for ever
             raise ConfigError("report RUN_DIR", path, "a file, or nothing at all", "Remove it.")
     suites, notes = read_suites(folder)

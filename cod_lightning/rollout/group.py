@@ -104,14 +104,11 @@ def run_groups(
         groups.extend(await asyncio.gather(*(run_group(pack, num_siblings, setting) for pack in packs)))
 
     setting.monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
-    try:
-        with (
-            collected_by_growth(),
-            contextlib.chdir(os.getcwd()),
-        ):  # a world that goes elsewhere takes no file of the run along
-            _run(run_all())
-    finally:
-        setting.monitor.end()
+    with (
+        collected_by_growth(),
+        contextlib.chdir(os.getcwd()),
+    ):  # a world that goes elsewhere takes no file of the run along
+        _run(run_all())
     return groups
 
 

@@ -7,11 +7,10 @@ once an update trains on the episode. One line is one episode:
      "logprobs": [...]}
 """
 
-import json
-import math
-from array import array
-from dataclasses import asdict, dataclass
 from itertools import chain
+
+import msgspec
+from msgspec import Struct
 
 from cod_lightning.engines.base import digest
 from cod_lightning.errors import DataError
@@ -21,14 +20,12 @@ SCHEMA = 2
 """Rises whenever a line of an earlier version would be misread."""
 NAME = "train_logprobs"
 """Of the files in `lifecycles/`: `train_logprobs.jsonl` belongs to `train.jsonl`."""
-_DIGITS = 7
-"""Behind the point; float32 holds no more of a log-prob below -1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyLogprobs:
+class PolicyLogprobs(Struct, frozen=True, kw_only=True):
     """Log-probs of one episode's action tokens, all turns in a row, under the policy as an update found it."""
 
+    schema: int = SCHEMA
     step: int
     """Optimizer updates before the rollout, as in the transcript."""
     pack: str
@@ -41,31 +38,24 @@ class PolicyLogprobs:
     """CRC-32 of the action ids: a run that was resumed may have played the same episode again, with other words."""
     advantage: float
     """Mean over the action tokens."""
-    logprobs: "array[float]"
+    logprobs: list[float]
     """nats"""
 
 
 def dump(record: PolicyLogprobs) -> str:
     """One line, without its newline."""
-    plain = {"schema": SCHEMA, **asdict(record), "logprobs": [round(value, _DIGITS) for value in record.logprobs]}
-    return json.dumps(plain, separators=(",", ":"))
+    return msgspec.json.encode(record).decode()
 
 
 def load(line: str | bytes) -> PolicyLogprobs:
     """`dump` back again. Raises `DataError`, in which the reason comes first."""
     try:
-        plain = json.loads(line)
-        schema = plain.pop("schema")
-        if schema != SCHEMA:
-            raise DataError(f"schema {schema!r:.20}, not {SCHEMA}")
-        values = array("f", plain.pop("logprobs"))
-        advantage = float(plain["advantage"])
-        if not all(map(math.isfinite, (*values, advantage))):
-            raise ValueError("not finite")
-        numbers = {key: int(plain[key]) for key in ("step", "sibling", "episode", "updates", "digest")}
-        return PolicyLogprobs(pack=str(plain["pack"]), advantage=advantage, logprobs=values, **numbers)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        record = msgspec.json.decode(line, type=PolicyLogprobs)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError("torn or damaged") from error
+    if record.schema != SCHEMA:
+        raise DataError(f"schema {record.schema}, not {SCHEMA}")
+    return record
 
 
 def action_digest(episode: Episode) -> int:

@@ -28,7 +28,7 @@ class RolloutObserver(RolloutMonitor):
         return nullcontext()
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        """A rollout is over; `label` is `train`, `validation`, `predict` or `test_SUITE_CONDITION`.
+        """A rollout is over; `label` is `train`, `validation` or `test_SUITE_CONDITION`.
 
         On several ranks each gets the training groups that it trains on; of all other rollouts rank 0 gets all groups, and the
         other ranks none. A rollout ahead is reported when training takes it.
@@ -221,7 +221,3 @@ class RolloutRunner(RolloutMonitor):
     def lifecycle(self, lifecycle: Lifecycle) -> None:
         for observer in list(self._observers):
             observer.lifecycle(lifecycle)
-
-    def end(self) -> None:
-        for observer in list(self._observers):
-            observer.end()

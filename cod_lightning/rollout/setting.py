@@ -26,9 +26,6 @@ class RolloutMonitor:
     def lifecycle(self, lifecycle: Lifecycle) -> None:
         """A lifecycle has ended."""
 
-    def end(self) -> None:
-        """The rollout is over, or was broken off."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:

@@ -16,8 +16,6 @@ class RolloutStats:
 
     seconds: float
     num_lifecycles: int
-    num_packs: int
-    """Packs played, those that were replaced included."""
     num_replacements: int
     """Packs played in place of others without signal."""
     num_generated_tokens: int
@@ -49,14 +47,6 @@ class RolloutStats:
     `write_reward/PART/position_N`, of texts that are as asked for, by `write_valid/position_N`, of tasks solved, by `pass_at/K`."""
 
     @property
-    def attempt_share(self) -> float:
-        """Attempts' share of all tokens, sampled and new in prompts.
-
-        Attempts run beside the lifecycles, so this is also the share of the rollout's seconds to put down to them.
-        """
-        return self.num_attempt_tokens / max(1, self.num_generated_tokens + self.num_prompt_tokens)
-
-    @property
     def cached_share(self) -> float | None:
         """Share of the prompts' tokens that the engine had; None of an engine that does not say."""
         return self.num_cached_tokens / self.num_whole_prompt_tokens if self.num_whole_prompt_tokens else None
@@ -66,10 +56,9 @@ class RolloutStats:
 
         Beside what the names say: `faults/NAME` are lifecycles lost to a fault, `rollout/cached_share` prompt tokens which the
         engine had from earlier turns and other dialogues, `rollout/num_interrupted_turns` those in which weights changed
-        (`in_flight`), `train/resampled_packs` those played in place of packs without signal, `time/attempts_s` the seconds by
-        attempts' share of the tokens, `train/reward/PART/position_N` and `train/update_reward/PART/position_N` means of
-        `data.rewards`, `train/pass_at/1` the success of tasks and `train/pass_at/K` the share of tasks that at least one of a
-        pack's K lifecycles solved. Every rank has to call it.
+        (`in_flight`), `train/resampled_packs` packs played in place of those without signal, `train/reward/PART/position_N` and
+        `train/update_reward/PART/position_N` means of `data.rewards`, `train/pass_at/1` the success of tasks and
+        `train/pass_at/K` the share of tasks that at least one of a pack's K lifecycles solved. Every rank has to call it.
         """
         of_ranks = gathered(self)
         whole = replace(reduce(RolloutStats.__add__, of_ranks), seconds=max(one.seconds for one in of_ranks))
@@ -80,10 +69,8 @@ class RolloutStats:
             "rollout/num_failed": float(whole.num_failed),
             "rollout/num_rewritten": float(whole.num_rewritten),
             "train/resampled_packs": float(whole.num_replacements),
-            "train/resampled_share": whole.num_replacements / max(1, whole.num_packs),
             "rollout/num_attempts": float(whole.num_attempts),
             "rollout/attempt_tokens": float(whole.num_attempt_tokens),
-            "time/attempts_s": whole.seconds * whole.attempt_share,
             "rollout/num_lost_groups": float(whole.num_lost_groups),
             **({"rollout/num_interrupted_turns": float(whole.num_interrupted_turns)} if in_flight else {}),
             **({} if whole.cached_share is None else {"rollout/cached_share": whole.cached_share}),
@@ -113,7 +100,6 @@ class RolloutStats:
         return cls(
             seconds=seconds,
             num_lifecycles=len(lifecycles),
-            num_packs=len(groups),
             num_replacements=len(groups) if replacing else 0,
             num_generated_tokens=sum(len(turn.action_ids) for turn in turns),
             num_prompt_tokens=sum(len(turn.new_ids) for turn in turns),

@@ -1,4 +1,4 @@
-"""The record of a lifecycle: what transcripts, checkpoints, a deployed agent, the Parquet file and the report write and read.
+"""The record of a lifecycle: what transcripts, checkpoints, a deployed agent and the report write and read.
 
 Its fields are those of `types.Lifecycle`, `Episode` and `Turn`, by their names: readable by people, and exact enough to compute the
 very same advantages from them again. As JSON lines, one line is one lifecycle with its pack. A group is a run of lines of one pack

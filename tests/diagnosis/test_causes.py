@@ -16,7 +16,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.transcript import PlayedGroup
-from cod_lightning.types import EpisodeKind, EpisodeStatus, StopReason
+from cod_lightning.types import Attempt, AttemptKind, EpisodeKind, EpisodeStatus, StopReason
 from tests.cases import each
 from tests.records import group, turn
 from tests.stubs import WordWorld
@@ -143,6 +143,21 @@ def test_nothing_is_named_below_a_threshold(below):
     assert [one.cause for one in causes_of(below) if one.cause != "format collapse"] == []
 
 
+def test_siblings_whose_attempts_differ_are_no_dead_group():
+    equal = played([[False, False]] * 4, steps=(0, 8, 9))
+    assert [one.cause for one in causes_of(healthy(groups=equal))] == ["dead groups"]
+
+    def attempted(life, reward):
+        attempt = Attempt(kind=AttemptKind.SAME_CONTEXT, episode=structs.replace(life.solves[0], reward=reward))
+        return structs.replace(life, attempts=(attempt,))
+
+    groups = []
+    for step, one in equal:
+        lives = tuple(attempted(life, float(k % 2)) for k, life in enumerate(one.lifecycles))
+        groups.append(PlayedGroup(step, structs.replace(one, lifecycles=lives)))
+    assert causes_of(healthy(groups=groups)) == []
+
+
 def test_a_finding_says_which_lifecycles_show_it():
     found = causes_of(HAVE["format collapse"])[0]
     assert found.shown_by[0] == "step 9, pack p9.0, sibling 0, solve 0"
@@ -249,7 +264,7 @@ def test_rows_of_metrics_before_one_that_cannot_be_read_count(tmp_path):
     assert read_evidence(tmp_path).metrics["train/entropy"] == {0: 0.5}
 
 
-@each("name", ["config.yaml", "evaluation.json", "lifecycles/train.jsonl", "metrics-1.csv"])
+@pytest.mark.parametrize("name", ["config.yaml", "evaluation.json", "lifecycles/train.jsonl"])
 def test_what_is_no_file_is_not_waited_for(tmp_path, name):
     (tmp_path / "metrics.csv").write_text("step,train/entropy\n0,0.5\n")
     (tmp_path / "lifecycles").mkdir()

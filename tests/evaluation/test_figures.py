@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cod_lightning.evaluation.figures import Bundle, figures, training_adds
+from cod_lightning.evaluation.figures import Bundle, figures
 from cod_lightning.evaluation.intervals import bootstrap, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 from tests.cases import each
@@ -167,16 +167,14 @@ def test_a_control_that_never_got_a_reward_has_no_figures_and_spoils_no_others()
     assert found["area"]["trained"] == FOUND["area"]["trained"] or found["area"]["trained"]["success"]["mean"]
 
 
-def test_a_bundle_gives_each_statistic_its_own_columns() -> None:
+def test_a_bundle_gives_each_figure_its_own_columns_and_puts_it_in_its_place() -> None:
     values = np.random.default_rng(0).random((30, 3))
     bundle = Bundle(Outcomes(rewards=values, success=values, pack_ids=tuple(map(str, range(30)))))
-    first = bundle.columns(values)
-    second = bundle.columns(10 * values)
-    asked = [bundle.statistic(second, np.eye(3)[n]) for n in range(3)]
-    other = bundle.statistic(first, np.ones(3))
-    found = bundle.figures(seed=1)
-    assert [found[a]["mean"] for a in asked] == pytest.approx([10 * e.mean for e in position_estimates(values)])
-    assert found[other]["mean"] == pytest.approx(values.mean(axis=0).sum())
+    first, second = bundle.of(values), bundle.of(10 * values)
+    asked = {"each": [second(np.eye(3)[n]) for n in range(3)], "sum": first(np.ones(3))}
+    found = bundle.answered(asked, seed=1)
+    assert [one["mean"] for one in found["each"]] == pytest.approx([10 * e.mean for e in position_estimates(values)])
+    assert found["sum"]["mean"] == pytest.approx(values.mean(axis=0).sum())
 
 
 def test_what_training_adds_is_the_trained_transfer_less_the_warm_start_s_pack_by_pack() -> None:
@@ -188,7 +186,7 @@ def test_what_training_adds_is_the_trained_transfer_less_the_warm_start_s_pack_b
     )
     short = its.rows(ids[:30])
     controls = {"blanked_context": blanked, "warm_start_t0.3": warm, "warm_start_blanked": short}
-    found = training_adds(own, controls, "warm_start_t0.3", 0.3)
+    found = figures(own, controls, best_warm_start=("warm_start_t0.3", 0.3))["training_adds"]
     assert found is not None
     pairs = [
         [own.success[p, n] - blanked.success[p, n] - warm.success[p, n] + its.success[p, n] for n in (1, 2)]
@@ -198,7 +196,8 @@ def test_what_training_adds_is_the_trained_transfer_less_the_warm_start_s_pack_b
     assert found["difference"]["n"] == 30
     assert found["trained"]["n"] == 40
     assert found["trained"]["mean"] == pytest.approx((own.success - blanked.success)[:, 1:].mean())
-    assert training_adds(own, {"warm_start_t0.3": warm}, "warm_start_t0.3", 0.3) is None
+    alone = figures(own, {"warm_start_t0.3": warm}, best_warm_start=("warm_start_t0.3", 0.3))
+    assert alone["training_adds"] is None
 
 
 def test_a_pack_is_whole_where_all_its_tasks_are_solved_and_unknown_where_one_is_missing() -> None:

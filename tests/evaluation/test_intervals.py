@@ -26,30 +26,6 @@ def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:
     assert 180 <= covered <= 198
 
 
-def test_it_agrees_with_the_normal_approximation_on_many_packs() -> None:
-    values = (np.random.default_rng(1).random((2048, 1)) < 0.5).astype(float)
-    estimate = position_estimates(values)[0]
-    half_width = 1.96 * values.std() / math.sqrt(len(values))
-    assert estimate.high - estimate.mean == pytest.approx(half_width, rel=0.1)
-    assert estimate.mean - estimate.low == pytest.approx(half_width, rel=0.1)
-
-
-def test_pairing_makes_the_interval_of_a_gain_narrower_than_independent_positions_would() -> None:
-    rng = np.random.default_rng(2)
-    difficulty = rng.random((500, 1))
-    paired = np.concatenate([difficulty, difficulty + 0.1 + 0.001 * rng.normal(size=(500, 1))], axis=1)
-    (estimate,) = bootstrap(paired, np.array([[-1.0, 1.0]]))
-    assert estimate.low == pytest.approx(0.1, abs=0.001)
-    assert estimate.high == pytest.approx(0.1, abs=0.001)
-
-
-def test_a_missing_value_leaves_only_its_own_position() -> None:
-    values = np.array([[1.0, np.nan], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
-    first, second = position_estimates(values)
-    assert (first.mean, first.num) == (0.5, 4)
-    assert (second.mean, second.num) == (pytest.approx(1 / 3), 3)
-
-
 def test_a_position_without_any_value_is_nan_and_does_not_spoil_the_gain_between_others() -> None:
     values = np.array([[0.0, np.nan, 1.0], [0.0, np.nan, 1.0]])
     assert math.isnan(position_estimates(values)[1].mean)

@@ -8,8 +8,8 @@ import torch
 from msgspec import structs
 
 from cod_lightning.evaluation.metrics import PositionMetrics, by_position
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle
-from tests.records import lifecycle, solve, update
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle
+from tests.records import lifecycle, update
 
 ALL = [lifecycle(f"p{i}", (i % 2 == 0, i % 3 > 0, i != 3)) for i in range(7)]
 
@@ -18,15 +18,6 @@ def counted(lifecycles: list[Lifecycle]) -> PositionMetrics:
     metrics = PositionMetrics()
     metrics.update(lifecycles)
     return metrics
-
-
-def test_means_are_over_lifecycles() -> None:
-    found = counted(ALL).compute()
-    assert by_position(found, "success/position_") == pytest.approx((4 / 7, 4 / 7, 6 / 7))
-    assert by_position(found, "reward/position_") == by_position(found, "success/position_")
-    assert by_position(found, "num/position_") == [7, 7, 7]
-    assert found["cod_gain"] == pytest.approx(2 / 7)
-    assert found["context_parse_rate"] == 1.0
 
 
 def test_two_uneven_ranks_summed_equal_one() -> None:
@@ -43,18 +34,6 @@ def test_a_rank_without_lifecycles_changes_nothing() -> None:
     metrics = counted(ALL)
     metrics.update([])
     assert metrics.compute() == counted(ALL).compute()
-
-
-def test_what_is_missing_is_left_out_and_counted_out() -> None:
-    found = counted([lifecycle("a", (True, None)), lifecycle("b", (True, False))]).compute()
-    assert by_position(found, "success/position_") == [1.0, 0.0]
-    assert by_position(found, "num/position_") == [2, 1]
-    assert found["lifecycles"] == 2
-
-
-def test_a_context_that_does_not_parse_lowers_the_parse_rate() -> None:
-    episodes = (solve(0, True), update(0, parsed=False), solve(1, True), update(1), solve(2, True))
-    assert counted([Lifecycle(pack_id="a", sibling=0, episodes=episodes)]).compute()["context_parse_rate"] == 0.5
 
 
 def test_logged_names_are_the_fixed_ones_and_never_nan() -> None:
@@ -75,31 +54,6 @@ def test_reset_begins_anew() -> None:
 def test_a_pack_longer_than_its_room_is_refused() -> None:
     with pytest.raises(ValueError, match="max_positions=2"):
         PositionMetrics(max_positions=2).update(ALL)
-
-
-def test_success_in_repeated_tasks_is_kept_apart() -> None:
-    def life(*solved: tuple[bool, bool]) -> Lifecycle:
-        episodes = [
-            Episode(
-                kind=EpisodeKind.SOLVE,
-                position=n,
-                status=EpisodeStatus.COMPLETED,
-                reward=float(success),
-                success=success,
-                repeat=repeat,
-            )
-            for n, (success, repeat) in enumerate(solved)
-        ]
-        both = [e for solve in episodes for e in (solve, structs.replace(solve, kind=EpisodeKind.UPDATE))][:-1]
-        return Lifecycle(pack_id="p", sibling=0, episodes=tuple(both))
-
-    metrics = PositionMetrics()
-    metrics.update([life((False, False), (True, True)), life((True, False), (True, False))])
-    found = metrics.compute()
-    assert (found["success/new"], found["success/repeated"]) == (pytest.approx(2 / 3), 1.0)
-    metrics.reset()
-    metrics.update([life((False, False), (True, False))])
-    assert "success/new" not in metrics.compute(), "nothing was repeated"
 
 
 def test_every_figure_equals_the_definition_written_as_a_loop() -> None:

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from cod_lightning.evaluation.figures import align, recovery
+from cod_lightning.evaluation.figures import align, figures
 from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.evaluation.schema import Recovery
 from tests.cases import each
 
 RNG = np.random.default_rng(0)
@@ -16,7 +17,15 @@ CHANGES = [int(at) for at in RNG.integers(1, 6, 50)]
 IDS = tuple(f"pack {i}" for i in range(50))
 TRAINED = Outcomes(rewards=SUCCESS, success=SUCCESS, pack_ids=IDS)
 FEW = Outcomes(rewards=SUCCESS[:9], success=SUCCESS[:9], pack_ids=IDS[:9])
-FOUND = recovery(TRAINED, {"scripted": FEW}, CHANGES)
+
+
+def recovery(controls: dict[str, Outcomes], changes: list[int]) -> Recovery:
+    found = figures(TRAINED, controls, tuple(changes))["recovery"]
+    assert found is not None
+    return found
+
+
+FOUND = recovery({"scripted": FEW}, CHANGES)
 
 
 def mean(values: list[float]) -> float:
@@ -46,7 +55,7 @@ def test_the_drop_and_what_is_regained_are_paired_within_packs() -> None:
 
 
 def test_a_change_at_one_place_shows_every_later_position() -> None:
-    found = recovery(TRAINED, {}, [2] * 50)
+    found = recovery({}, [2] * 50)
     assert found["offsets"] == [-1, 0, 1, 2, 3]
     assert [f["mean"] for f in found["rows"]["trained"]] == pytest.approx(
         [mean(SUCCESS[:, n].tolist()) for n in range(1, 6)]
@@ -54,7 +63,7 @@ def test_a_change_at_one_place_shows_every_later_position() -> None:
 
 
 def test_a_change_at_the_last_task_leaves_nothing_to_regain() -> None:
-    found = recovery(TRAINED, {}, [5] * 50)
+    found = recovery({}, [5] * 50)
     assert found["offsets"] == [-1, 0]
     assert found["regained"] == {"mean": None, "ci95": None, "n": 0}
 

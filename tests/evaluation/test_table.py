@@ -49,16 +49,6 @@ def test_a_policy_that_was_not_trained_goes_by_its_name() -> None:
     assert "trained T=1" not in text
 
 
-def test_eight_positions_fit_80_columns(results: Results) -> None:
-    long = results["suites"]["heldout"].copy()
-    long["positions"] = long["positions"] * 2
-    long["controls"] = {name: positions * 2 for name, positions in long["controls"].items()}
-    long["pack_size"] = 8
-    text = rendered({"suites": {"long": long}}, 80)
-    assert max(map(len, text.splitlines())) <= 80
-    assert "…" not in text
-
-
 def test_main_rows_are_shown_with_the_best_warm_start_marked_and_the_rest_is_folded(results: Results) -> None:
     text = rendered(results, 100)
     lines = [line.strip() for line in text.splitlines()]

@@ -163,11 +163,10 @@ def test_attempts_are_written_down_and_read_again():
 
 def test_what_attempts_cost_is_counted():
     plain, branched = RolloutStats.of(live(), 1.0, 0), RolloutStats.of(live(EVERYWHERE), 1.0, 0)
-    assert (plain.num_attempts, plain.attempt_share) == (0, 0.0)
+    assert plain.num_attempts == plain.num_attempt_tokens == 0
     assert branched.num_attempts == 4 * 3 * 4
     more = branched.num_generated_tokens + branched.num_prompt_tokens
     assert branched.num_attempt_tokens == more - plain.num_generated_tokens - plain.num_prompt_tokens
-    assert branched.attempt_share == branched.num_attempt_tokens / more
 
 
 def test_a_context_is_measured_at_the_first_task_after_its_update_alone():

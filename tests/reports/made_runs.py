@@ -2,7 +2,6 @@
 
 import json
 import random
-from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +45,7 @@ def write_logprobs(folder: Path, groups: Sequence[Group], *, updates: int = 1, s
                     updates=updates,
                     digest=action_digest(episode),
                     advantage=0.5 - life.sibling,
-                    logprobs=array("f", [found[0] + 0.1, *found[1:]]),
+                    logprobs=[found[0] + 0.1, *found[1:]],
                 )
                 lines.append(dump(record) + "\n")
     (folder / "lifecycles" / "train_logprobs.jsonl").write_text("".join(lines))
@@ -62,10 +61,10 @@ def write_config(
     (folder / "config.yaml").write_text(yaml.safe_dump({"model": {"lr": lr}, "data": {"group_size": group_size}}))
 
 
-def write_metrics(folder: Path, steps: Sequence[int] = range(6), name: str = "metrics.csv") -> None:
+def write_metrics(folder: Path, steps: Sequence[int] = range(6)) -> None:
     rows = ["step,epoch,train/reward/position_0,train/reward/position_1,train/clip_fraction,time/rollout_s,mine"]
     rows += [f"{step},0,0.25,{0.25 + step / 20},,1.5,{step}" for step in steps]
-    (folder / name).write_text("\n".join(rows) + "\n")
+    (folder / "metrics.csv").write_text("\n".join(rows) + "\n")
 
 
 def write_evaluation(folder: Path) -> None:
@@ -104,8 +103,6 @@ def write_evaluation(folder: Path) -> None:
                 "best_temperature": 0.3,
                 "mean_difference": 0.1,
                 "ci95": [0.05, 0.15],
-                "gain_difference": 0.2,
-                "gain_ci95": [0.1, 0.3],
             },
         },
         "figures": {

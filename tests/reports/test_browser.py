@@ -45,14 +45,6 @@ def test_two_thousand_lifecycles_open_in_under_three_seconds(opened: Opened, tmp
     assert "2,000 of 2,000" in page.locator(".count").inner_text()
 
 
-@pytest.mark.soak
-def test_a_report_of_full_size_opens_in_under_three_seconds(opened: Opened, tmp_path: Path) -> None:
-    page = opened(write_run(tmp_path / "run", varied_groups(40, 4, words=600), group_size=4))
-    assert (tmp_path / "report.html").stat().st_size < 8e6
-    assert seconds_to_open(page) < 3
-    assert "lifecycles are in this report" in page.locator(".note").inner_text()
-
-
 def test_no_label_of_a_chart_is_cut_off(opened: Opened, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", GROUPS)
     path = folder / "metrics.csv"
@@ -336,14 +328,6 @@ def test_everything_is_reached_with_the_keyboard(opened: Opened, tmp_path: Path)
     assert _focused(page) == "listbox"
     page.keyboard.press("Escape")
     assert _focused(page) == "search"
-
-
-def test_charts_read_their_values_to_the_arrow_keys(opened: Opened, tmp_path: Path) -> None:
-    page = opened(write_run(tmp_path / "run", GROUPS))
-    page.locator(".suite .chart > svg").first.focus()
-    page.keyboard.press("ArrowLeft")
-    assert "position 1" in page.locator(".suite .readout").first.inner_text()
-    assert "trained T=1 0.800 [0.70, 0.90]" in page.locator(".suite .readout").first.inner_text()
 
 
 def test_runs_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:

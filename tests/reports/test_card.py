@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from markdown_it import MarkdownIt
 
-from cod_lightning.reports.card import Facts, base_policy, figures, render
+from cod_lightning.reports.card import Facts, base_policy, render, settings
 from tests.cases import each
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -146,8 +146,8 @@ def test_hostile_texts_are_shown_and_do_nothing(tmp_path: Path) -> None:
 @each("text", ["one line", "two\nlines\n", HOSTILE, "\udcff \u2028 \x00 深", ""])
 def test_the_programs_prompt_is_the_worlds(text: str) -> None:
     (program,) = re.findall(r"(`{3,})python\n(.*?)\n\1", render(facts(prompt=(("user", text),))), flags=re.S)
-    assignment = program[1].partition("user = ")[2].partition("messages = ")[0]
-    assert eval(assignment.strip()) == text
+    assignment = program[1].partition("messages = ")[2].partition("options = ")[0]
+    assert eval(assignment.strip()) == [{"role": "user", "content": text}]
 
 
 def test_the_base_policy_is_told_in_words() -> None:
@@ -156,16 +156,12 @@ def test_the_base_policy_is_told_in_words() -> None:
     tiny["warm_start"] = {"num_updates": 1500}
     assert base_policy(CONFIG) == "Qwen/Qwen3-8B"
     assert base_policy(tiny) == "TinyPolicy, from random numbers, after a warm start of 1,500 updates"
-    tiny["warm_start"] = "warm_start/levers"
-    assert base_policy(tiny).endswith("after the warm start warm_start/levers")
 
 
-def test_the_main_figures_are_those_of_the_config() -> None:
-    rows = dict(figures(CONFIG))
-    assert rows["learning rate"] == "1e-06"
-    assert rows["loss"] == "Thing (size=3)"
-    assert rows["tilt of negative advantages (RED)"] == "no"
-    assert (rows["tasks of a pack"], rows["sibling lifecycles of a pack"]) == ("8", "8")
+def test_the_settings_are_those_of_the_config() -> None:
+    shown = yaml.safe_load(settings(CONFIG))
+    assert shown["model"] == {key: CONFIG["model"][key] for key in CONFIG["model"] if key != "policy"}
+    assert (shown["data"]["pack_size"], shown["seed_everything"]) == (8, 1)
 
 
 def test_a_policy_that_takes_no_folder_gets_no_commands() -> None:

@@ -13,12 +13,9 @@ def test_columns_are_grouped_into_panels_in_a_sensible_order(tmp_path):
     assert notes == []
 
 
-def test_parts_of_a_resumed_run_are_joined_and_the_later_part_counts(tmp_path):
-    write_metrics(tmp_path, range(6), "metrics-1.csv")
-    (tmp_path / "metrics.csv").write_text("step,mine\n4,40\n5,50\n")
-    panels, _ = read_curves(tmp_path)
-    assert panels["mine"][0].x == [0, 1, 2, 3, 4, 5]
-    assert panels["mine"][0].y == [0, 1, 2, 3, 40, 50]
+def test_the_later_row_of_a_step_counts(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,mine\n4,4\n5,5\n4,40\n")
+    assert read_curves(tmp_path)[0]["mine"][0].y == [40, 5]
 
 
 def test_rows_and_cells_that_are_no_numbers_are_left_out_and_rows_counted(tmp_path):

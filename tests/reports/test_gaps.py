@@ -7,10 +7,9 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.reports.gaps import LogprobFile
-from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
-from cod_lightning.types import Group, Lifecycle
+from cod_lightning.types import Lifecycle
 from tests.records import group, turn
 from tests.reports.made_runs import write_logprobs, write_run
 
@@ -111,11 +110,3 @@ def test_each_rank_has_a_file_of_its_own(tmp_path):
     assert LogprobFile.beside(folder / "train.rank1.jsonl").path.name == "train_logprobs.rank1.jsonl"
     file, *_ = _data(tmp_path)
     assert (file["label"], file["colourings"]) == ("train.rank1", ["logprob", "advantage", "gap"])
-
-
-def test_only_where_lines_begin_is_kept_of_a_long_file(tmp_path):
-    groups: list[Group] = [group(f"p{index}", [[True, False], [False, True]]) for index in range(20)]
-    file = LogprobFile.beside(write_run(tmp_path, groups) / "lifecycles" / "train.jsonl")
-    assert sum(len(places) for places in file._places.values()) == 20 * 6
-    played = list(LifecycleFile(tmp_path / "lifecycles" / "train.jsonl").groups())
-    assert [found.updates for life in file.of(played[-1]) for found in life if found is not None] == [1] * 6

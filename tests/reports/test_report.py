@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.page import embedded, in_rows
+from cod_lightning.reports.page import embedded
 from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
 from tests.cases import each
@@ -163,15 +163,6 @@ def test_runs_side_by_side_share_panels_and_show_what_differs(tmp_path):
     assert {line["run"] for line in overview["panels"][0]["series"]} == {0, 1}
     assert overview["config"] == [["model.lr", ["0.1", "0.2"]]]
     assert [life["file"] for life in lives["lifecycles"]] == [0, 0, 0, 0, 1, 1, 1, 1]
-
-
-@pytest.mark.soak
-def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
-    write_run(tmp_path, varied_groups(500, 4, words=6), group_size=4, logprobs=False)
-    overview, lives = report_data(read_runs([tmp_path]))
-    assert len(lives["lifecycles"]) == 2000
-    assert overview["files"][0]["words"] is True
-    assert len(embedded(in_rows(lives))) < 8_000_000
 
 
 def test_of_a_run_with_more_lifecycles_than_are_read_whole_groups_are_taken_evenly_and_the_others_counted(tmp_path):

@@ -28,12 +28,10 @@ from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats, count_faults
-from cod_lightning.rollout.table import TableWriter
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, StopReason, Task, Turn
 from examples.studies.new_facts import NewFacts
 from tests.cases import each
-from tests.lifecycle_tables import read_lifecycles
 
 ROOT = Path(__file__).parents[2]
 TASK = Task(id="0", seed=1, spec=None)
@@ -218,18 +216,12 @@ def test_the_update_sees_the_whole_reward():
     assert "0.125" in more.updates[0].turns[0].observation or "1.125" in more.updates[0].turns[0].observation
 
 
-def test_parts_survive_transcripts_and_tables(tmp_path):
+def test_parts_survive_transcripts():
     groups = play(bonus=Does(lambda: 0.5))
     lines = [line for group in groups for line in dump(group)]
     read = [life for group in load(lines) for life in group.lifecycles]
     assert [life.episodes for life in read] == [life.episodes for group in groups for life in group.lifecycles]
     assert '"parts":{"world":' in lines[0]
-    path = tmp_path / "p.parquet"
-    table = TableWriter(path, "run")
-    for group in groups:
-        table.add("predict", 0, group)
-    table.finish()
-    assert [life.episodes for life in read_lifecycles(path)] == [life.episodes for life in read]
 
 
 def test_parts_are_logged_by_position_only_where_there_are_some():

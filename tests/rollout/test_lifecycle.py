@@ -121,7 +121,7 @@ def test_a_full_window_ends_the_episode_as_truncated_and_no_prompt_exceeds_it():
     assert all(len(row.token_ids) <= 15 for row in segments_of([group]))
 
 
-def test_the_monitor_hears_of_every_episode_and_of_the_end():
+def test_the_monitor_hears_of_every_episode():
     class Listening(RolloutMonitor):
         def __init__(self):
             self.calls = []
@@ -135,13 +135,10 @@ def test_the_monitor_hears_of_every_episode_and_of_the_end():
         def lifecycle(self, lifecycle):
             self.calls.append("lifecycle")
 
-        def end(self):
-            self.calls.append("end")
-
     monitor = Listening()
     live(FunctionEngine(lambda _: SAY_W1), num_tasks=2, monitor=monitor)
     solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
-    assert monitor.calls == [("begin", 1, 2), solve, update, solve, "lifecycle", "end"]
+    assert monitor.calls == [("begin", 1, 2), solve, update, solve, "lifecycle"]
 
 
 @each("num_tasks", [1, 5])

@@ -34,7 +34,7 @@ def test_replacements_add_to_the_rollout_that_they_are_of():
     first, second = (RolloutStats.of(ROLLOUT[:1], 1.0, 0), RolloutStats.of(ROLLOUT[1:], 3.0, 2, replacing=True))
     figures = (first + second).figures(in_flight=True)
     assert (figures["time/rollout_s"], figures["rollout/token_drift"]) == (4.0, 2)
-    assert (figures["train/resampled_packs"], figures["train/resampled_share"]) == (1.0, 0.5)
+    assert figures["train/resampled_packs"] == 1.0
     assert figures["rollout/num_interrupted_turns"] == 0
 
 

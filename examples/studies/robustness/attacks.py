@@ -31,7 +31,6 @@ from cod_lightning.commands.report import run as report
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs.dataset.records import read_rows
 from cod_lightning.errors import ForgedRole
-from cod_lightning.rollout import story
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Group, Message, Role
 from examples.studies.robustness import attacks_by_load as by_load
@@ -199,7 +198,7 @@ def hostile_texts(num: int) -> dict[str, int]:
 
 
 def written_texts(num: int, at_once: int = 20) -> dict[str, int]:
-    """Such texts stand in every field of a run's lifecycles: transcripts, report, and the Markdown that TensorBoard shows."""
+    """Such texts stand in every field of a run's lifecycles: transcripts and report."""
     counts: dict[str, int] = dict.fromkeys(("texts", "files", "raw_controls", "elements"), 0)
     honest = _written(["harmless"] * at_once)[1]
     for begin in range(0, num, at_once):
@@ -222,9 +221,7 @@ def _written(texts: list[str]) -> tuple[list[str], int]:
         with contextlib.redirect_stdout(io.StringIO()):
             report([str(folder)])
         page = (folder / "report.html").read_text("utf-8")
-        lives = [life for one in groups for life in one.lifecycles]
-        shown = [story.as_markdown(life) for life in lives]
-        return [page, *map(Path.read_text, folder.rglob("*.jsonl")), *shown], len(re.findall("<[a-z]", page))
+        return [page, *map(Path.read_text, folder.rglob("*.jsonl"))], len(re.findall("<[a-z]", page))
 
 
 def _saying(name: str, text: str) -> Group:
