@@ -15,10 +15,10 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.distributed.checkpoint.api import CheckpointException
 
 from cod_lightning.callbacks.runner import follow
-from cod_lightning.checkpoints.checkpoint import DurableIO, digests, seal
+from cod_lightning.checkpoints.checkpoint import DurableIO, seal
 from cod_lightning.checkpoints.folder import BEST, CheckpointFolder, num_updates_of, remove
 from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean
-from cod_lightning.files import sync, write_whole
+from cod_lightning.files import digests, sync, write_whole
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
 

@@ -5,14 +5,17 @@ holder ends, however that ends. What a killed process left behind, the next one 
 host and process namespace, process, and when that process began; nothing else of it is asked.
 """
 
+import hashlib
+import json
 import os
 import re
 import secrets
 import shutil
 import socket
+import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -58,6 +61,52 @@ def without_link(path: Path) -> Path:
     if path.is_symlink():
         path.unlink()
     return path
+
+
+MANIFEST = "manifest.json"
+
+
+def digests(files: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of files that are on disk for good, by their names."""
+    found = {}
+    for path in files:
+        sync(path)
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def write_manifest(folder: Path, identity: str) -> None:
+    """Note the digests of all files in the folder, and what they are, for `manifest_damage`."""
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        found[path.relative_to(folder).as_posix()] = digests([path])[path.name]
+    (folder / MANIFEST).write_text(json.dumps({"identity": identity, "sha256": found}, indent=1) + "\n")
+    sync(folder / MANIFEST)
+    sync(folder)
+
+
+def manifest_damage(folder: Path, identity: str) -> str | None:
+    """What keeps a folder from being what this user wrote there as `identity`, or None. Reads all of it; follows no link."""
+    try:
+        for path in (folder, *folder.rglob("*")):
+            facts = path.lstat()
+            if not (stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode)):
+                return f"{path.name} in it is a link, or no file"
+            if facts.st_uid != os.geteuid():
+                return f"{path.name} in it belongs to another user"
+        noted = json.loads((folder / MANIFEST).read_text())
+        if noted["identity"] != identity:
+            return "it was made for something else"
+        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
+        if differing := sorted(there ^ noted["sha256"].keys()):
+            return f"{differing[0]} in it is missing, or was added"
+        changed = [
+            name for name, digest in noted["sha256"].items() if digests([folder / name])[Path(name).name] != digest
+        ]
+        return f"{changed[0]} in it is not as it was written" if changed else None
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError) as error:
+        return f"its {MANIFEST} cannot be read ({type(error).__name__})"
 
 
 LOCK = ".lock"

@@ -11,18 +11,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AutoModelForCausalLM
 
-from cod_lightning.adapters import ADAPTER, synced_weights
+from cod_lightning.adapters import ADAPTER, stored_base, synced_weights
 from cod_lightning.callbacks import WeightSync
 from cod_lightning.engines.decoder import Decoder
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.errors import EngineMismatch
+from cod_lightning.errors import EngineFailure
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy, TinyPolicy
 from cod_lightning.rollout.runner import RolloutRunner
 from tests.stubs import WordWorld
 
 Named = list[tuple[str, Tensor]]
-PRECISIONS = ("float32", "bfloat16", "bfloat16 autocast", "LoRA", "LoRA on bfloat16", "NF4")
+WHOLE, ADAPTERS = ("float32", "bfloat16", "bfloat16 autocast"), ("LoRA", "LoRA on bfloat16", "NF4")
+PRECISIONS = (*WHOLE, *ADAPTERS)
 """Whole weights in float32, in bfloat16, in float32 under autocast; adapters in float32 over bases of three precisions."""
 
 
@@ -42,7 +44,7 @@ class Planted(TransformersEngine):
         return super().held() if self.seen_through else {}
 
     def acting_scales(self) -> Any:
-        return super().acting_scales() if self.seen_through else None
+        return super().acting_scales() if self.seen_through and self.takes_adapters else None
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
         named = [(name, tensor.detach()) for name, tensor in weights]
@@ -62,8 +64,12 @@ class Planted(TransformersEngine):
         if part == "kv_cache" and self.first and self.policy_version > 1:
             self.fault.woken(self)
 
-    def bind(self, *given: Any, **named: Any) -> None:
-        super().bind(*given, **named)
+    def bind(self, model: Any, *given: Any, **named: Any) -> None:
+        self.trained = model
+        if self.fault.merged:
+            self.takes_adapters = False
+            model = AutoModelForCausalLM.from_pretrained(_base()[0], dtype=model.dtype)
+        super().bind(model, *given, **named)
         for decoder in self.decoders.values():
             decoder._keep_pumping = partial(self._keep_pumping, decoder, decoder._keep_pumping)
 
@@ -84,11 +90,9 @@ class Fault:
     afterwards: Callable[[Planted], None] = lambda _: None
     woken: Callable[[Planted], None] = lambda _: None
     keeps_prefixes: bool = False
-    of: str = "both"
-    """whole: of whole weights alone; adapter: of adapters alone; both."""
-
-    def fits(self, precision: str) -> bool:
-        return self.of == "both" or (self.of == "adapter") == (precision in PRECISIONS[3:])
+    merged: bool = False
+    """Whether the engine serves a base in full and is sent all weights with the adapter merged in."""
+    of: tuple[str, ...] = PRECISIONS
 
 
 def _each(change: Callable[[Planted, str, Tensor], Tensor]) -> Callable[[Planted, Named], Named]:
@@ -152,6 +156,28 @@ def _aliased(engine: Planted, named: Named) -> Named:
     return named
 
 
+def _packed(engine: Planted, named: Named) -> Named:
+    bytes_of = stored_base(engine.trained)
+    return [(name, bytes_of.get(name, tensor)) for name, tensor in named]
+
+
+def _codes(engine: Planted, named: Named) -> Named:
+    """The two codes of each byte where the weights they stand for should be."""
+    found = []
+    for (name, stored), (_, tensor) in zip(_packed(engine, named), named, strict=True):
+        packed = stored.dtype == torch.uint8
+        codes = torch.stack([stored >> 4, stored & 15], dim=-1).reshape(tensor.shape) if packed else stored
+        found.append((name, codes.to(tensor.dtype)))
+    return found
+
+
+@torch.inference_mode()
+def _without_memory(engine: Planted) -> None:
+    for decoder in engine.decoders.values():
+        for store in (*decoder._cache._keys, *decoder._cache._values):
+            store.zero_()
+
+
 def _first_again(engine: Planted) -> None:
     own = dict(engine._bound().model.named_parameters(remove_duplicate=False))
     with torch.no_grad():
@@ -165,15 +191,36 @@ FAULTS = (
         source="verl #7495",
         weights=_each(lambda engine, name, tensor: engine.first[name]),
     ),
-    Fault(name="the adapter binds to no layer", source="verl-omni #552", afterwards=_off, of="adapter"),
+    Fault(
+        name="neither weights nor adapter arrive, the base samples",
+        source="unsloth #8701",
+        weights=_each(lambda engine, name, tensor: engine.first[name]),
+        afterwards=_off,
+        of=ADAPTERS,
+    ),
+    Fault(name="the adapter binds to no layer", source="verl-omni #552", afterwards=_off, of=ADAPTERS),
     Fault(name="up_proj gets what belongs to gate_proj", source="unsloth-zoo #941, 1", weights=_gate_for_up),
     Fault(
         name="scaled in place in tensors shared with training",
         source="unsloth-zoo #941, 2",
         weights=_aliased,
-        of="adapter",
+        of=ADAPTERS,
     ),
     Fault(name="keys and values of earlier weights are found again", source="vllm #42125", keeps_prefixes=True),
+    Fault(
+        name="prefixes are found again whose keys and values a sleep gave back",
+        source="vllm #17103",
+        keeps_prefixes=True,
+        woken=_without_memory,
+    ),
+    Fault(
+        name="packed 4-bit bytes are sent to an engine that serves numbers",
+        source="trl #4973",
+        weights=_packed,
+        merged=True,
+        of=("NF4",),
+    ),
+    Fault(name="4-bit codes are taken for numbers", weights=_codes, merged=True, of=("NF4",)),
     Fault(name="woken with the weights from disk", source="trl #5312", woken=_first_again),
     Fault(
         name="one layer stale",
@@ -185,12 +232,13 @@ FAULTS = (
     ),
     Fault(
         name="the adapter is never applied",
+        source="ms-swift #9855",
         weights=_each(lambda _, name, tensor: torch.zeros_like(tensor) if "lora_B" in name else tensor),
-        of="adapter",
+        of=ADAPTERS,
     ),
-    Fault(name="the adapter is scaled wrongly", afterwards=_twice, of="adapter"),
+    Fault(name="the adapter is scaled wrongly", afterwards=_twice, of=ADAPTERS),
     Fault(name="two layers swapped", weights=_swapped),
-    Fault(name="the tied head is not updated", weights=_each(_head), of="whole"),
+    Fault(name="the tied head is not updated", weights=_each(_head), of=WHOLE),
     Fault(name="one matrix transposed", weights=_each(_transposed)),
     Fault(name="half of a fused matrix stale", weights=_each(_half)),
     Fault(
@@ -199,7 +247,7 @@ FAULTS = (
     ),
     Fault(name="always one sync behind", weights=_each(lambda engine, name, tensor: engine.before[name])),
 )
-SOUND = Fault(name="none")
+SOUND, SOUND_MERGED = Fault(name="none"), Fault(name="none, merged", merged=True)
 
 
 @cache
@@ -258,7 +306,7 @@ class Run:
         for number in range(1, num_syncs + 1):
             try:
                 self.sync._sync(self.trainer, self.module)
-            except EngineMismatch as error:
+            except EngineFailure as error:
                 return number, str(error)
             for _ in range(4):
                 ids = torch.randint(vocabulary, (4, 24))

@@ -76,6 +76,7 @@ def test_a_signal_is_heard_while_a_world_sleeps_and_the_run_goes_on_as_if_there_
     slept(whole)[0].touch()
     went_on(whole, *more)
     assert stopped_asleep(folder, *more) < AT_ONCE_S, said(folder)
-    assert checkpoint(folder)["global_step"] == 2
+    # A rollout that is played ahead begins to sleep beside the update before it, which a busy machine has not finished yet.
+    assert checkpoint(folder)["global_step"] in (2, 2 - int(staleness))
     went_on(folder, *more)
     (assert_the_same if where == "in this thread" else assert_nearly_the_same)(folder, whole)

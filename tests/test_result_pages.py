@@ -10,6 +10,7 @@ from examples.studies import (
     apps_page,
     asynchronous,
     distillation,
+    doctor,
     evaluation,
     foreign_worlds,
     generalisation,
@@ -22,6 +23,7 @@ from examples.studies import (
     safety,
     safety_page,
     sentences,
+    syncs,
     training_pays,
     uninformative,
 )
@@ -42,6 +44,7 @@ MADE = {
     "apps": apps_page.page,
     "asynchronous": asynchronous.page,
     "distillation": distillation.page,
+    "doctor": lambda found: doctor.page(**found),
     "evaluation": lambda found: evaluation.page(found, CONTROLS),
     "foreign_worlds": lambda found: foreign_worlds.page(found, RESULTS),
     "generalisation": lambda found: generalisation.page(generalisation.kept(found["success"], {})),
@@ -54,6 +57,7 @@ MADE = {
     "regime": regime.page,
     "safety": lambda found: safety_page.page(found, list(safety.ARMS), AGAIN.format(name="safety")),
     "sentences": sentences.page,
+    "syncs": syncs.page,
     "uninformative": uninformative.page,
 }
 

@@ -3,13 +3,10 @@
 Whole is what is complete, with every byte as it was written; folders in a cache are looked at in the same way.
 """
 
-import hashlib
 import json
-import os
 import pickle
-import stat
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,9 +25,8 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import BaseWeights, adapter_weights
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.files import sync
+from cod_lightning.files import digests, sync
 
-MANIFEST = "manifest.json"
 METADATA, EXTRA, MARKER = ".metadata", "meta.pt", "complete.json"
 """Files of a sharded checkpoint: where each tensor lies (torch), whatever is no tensor (Lightning), digests of those (`seal`)."""
 
@@ -55,16 +51,6 @@ def damage(path: Path) -> str | None:
     return None if record is None else f"{record} in it is not as it was written"
 
 
-def digests(files: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of files that are on disk for good, by their names."""
-    found = {}
-    for path in files:
-        sync(path)
-        with path.open("rb") as file:
-            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
-
-
 def seal(folder: Path, shards: Mapping[str, str]) -> None:
     """Mark a sharded checkpoint complete, last of all; `shards` are the digests of what the ranks wrote."""
     others = [path for path in folder.iterdir() if path.name not in (*shards, MARKER)]
@@ -72,39 +58,6 @@ def seal(folder: Path, shards: Mapping[str, str]) -> None:
     marker.write_text(json.dumps({"sha256": {**shards, **digests(others)}}, indent=1) + "\n")
     sync(marker)
     sync(folder)
-
-
-def write_manifest(folder: Path, identity: str) -> None:
-    """Note the digests of all files in the folder, and what they are, for `manifest_damage`."""
-    found = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        found[path.relative_to(folder).as_posix()] = digests([path])[path.name]
-    (folder / MANIFEST).write_text(json.dumps({"identity": identity, "sha256": found}, indent=1) + "\n")
-    sync(folder / MANIFEST)
-    sync(folder)
-
-
-def manifest_damage(folder: Path, identity: str) -> str | None:
-    """What keeps a folder from being what this user wrote there as `identity`, or None. Reads all of it; follows no link."""
-    try:
-        for path in (folder, *folder.rglob("*")):
-            facts = path.lstat()
-            if not (stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode)):
-                return f"{path.name} in it is a link, or no file"
-            if facts.st_uid != os.geteuid():
-                return f"{path.name} in it belongs to another user"
-        noted = json.loads((folder / MANIFEST).read_text())
-        if noted["identity"] != identity:
-            return "it was made for something else"
-        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
-        if differing := sorted(there ^ noted["sha256"].keys()):
-            return f"{differing[0]} in it is missing, or was added"
-        changed = [
-            name for name, digest in noted["sha256"].items() if digests([folder / name])[Path(name).name] != digest
-        ]
-        return f"{changed[0]} in it is not as it was written" if changed else None
-    except (ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError) as error:
-        return f"its {MANIFEST} cannot be read ({type(error).__name__})"
 
 
 def _damage_of_shards(folder: Path) -> str | None:

@@ -31,21 +31,21 @@ def run(argv: Sequence[str]) -> int:
     from cod_lightning.diagnosis.causes import CAUSES
 
     evidence, findings, notes = examined(options.run, trust=options.trust)
-    num = len(evidence.groups)
+    num, page = len(evidence.groups), (options.run / "report.html").resolve().as_uri()
     print(
         f"{options.run}: {evidence.num_updates:,} updates, {num:,} groups read, {len(evidence.late_groups):,} of them late"
     )
     for finding in findings:
         print(f"\n{finding.cause}: {finding.seen}")
-        for place in finding.shown_by:
-            print(f"  see lifecycles/train.jsonl, {place}")
+        for one in finding.shown_by:
+            print(f"  see {one}: {page}#{one.address}")
         print(f"  {finding.remedy}")
     if not findings:
         print(f"None of {len(CAUSES)} causes was found.")
     for note in notes:
         print(f"note: {note}")
     if findings:
-        print(f"\nTo read these lifecycles: {program()} report {options.run}. Thresholds: docs/guides/doctor.md.")
+        print(f"\nTo follow these links: {program()} report {options.run}. Thresholds: docs/guides/doctor.md.")
     return 0
 
 

@@ -19,14 +19,13 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
-from cod_lightning.checkpoints.checkpoint import manifest_damage, write_manifest
 from cod_lightning.checkpoints.sources import class_paths, sources
 from cod_lightning.commands.composition import overlaid
 from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, did_you_mean
-from cod_lightning.files import check_folder
+from cod_lightning.files import check_folder, manifest_damage, write_manifest
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.ranges import Count, Natural, Positive
 from cod_lightning.trusted import check_harmless

@@ -5,6 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import fmean
 from typing import ClassVar
 
@@ -24,7 +25,7 @@ class Finding:
     seen: str
     """What was measured, with its figures."""
     remedy: str
-    shown_by: tuple[str, ...] = ()
+    shown_by: tuple[PlacedEpisode, ...] = ()
     """Recorded episodes that show it."""
 
 
@@ -61,9 +62,7 @@ class Cause(ABC):
         if (found := self.seen(run)) is None:
             return None
         text, shown = found
-        return Finding(
-            self.named(), text, self.remedy, tuple(str(one) for one, _ in zip(shown, range(_MOST_SHOWN), strict=False))
-        )
+        return Finding(self.named(), text, self.remedy, tuple(islice(shown, _MOST_SHOWN)))
 
 
 def share_of(

@@ -79,10 +79,10 @@ class BaselineWithoutSiblings(Cause):
         if lost is None or not isinstance(size, int) or size < 1 or lost / size < self.most:
             return None
         failed = (
-            PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling)
+            PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling, number)
             for one in run.late_groups
             for life in one.group.lifecycles
-            for episode in life.episodes
+            for number, episode in enumerate(life.episodes)
             if episode.status is EpisodeStatus.FAILED
         )
         return f"{lost:.1f} of {size} late groups have fewer than two whole siblings", failed

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from urllib.parse import urlencode
 
 from cod_lightning.diagnosis.notes import Dependence
 from cod_lightning.errors import ConfigError
@@ -33,6 +34,13 @@ class PlacedEpisode:
     step: int
     pack: str
     sibling: int
+    number: int
+    """Of the episode in its lifecycle."""
+
+    @property
+    def address(self) -> str:
+        """What stands behind # where the report of the run opens this episode."""
+        return urlencode({"pack": self.pack, "sibling": self.sibling, "step": self.step, "episode": self.number})
 
     def __str__(self) -> str:
         return (
@@ -131,10 +139,10 @@ class Evidence:
 def episodes(groups: Iterable[PlayedGroup], *kinds: EpisodeKind) -> list[PlacedEpisode]:
     """Own episodes of these groups that have a reward, of these kinds."""
     return [
-        PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling)
+        PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling, number)
         for one in groups
         for life in one.group.lifecycles
-        for episode in life.episodes
+        for number, episode in enumerate(life.episodes)
         if episode.kind in kinds and episode.reward is not None
     ]
 

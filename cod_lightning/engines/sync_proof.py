@@ -2,7 +2,8 @@
 
 Digests say whether every tensor that the engine holds is the one that was sent; only an engine in this process can be asked for
 them. Probes say it of any engine: the tokens that it samples are scored under the weights of now and under those of an earlier
-sync, and an engine that is nearer to the earlier ones is stale, however coarsely it computes.
+sync, and an engine that is nearer to the earlier ones is stale, however coarsely it computes. One that is far from both, and not
+behind a prompt that is new to it, goes on from keys and values of something else.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from math import inf, sqrt
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -29,6 +30,8 @@ _TEMPERATURE = 2.0
 """Hot enough that unlikely tokens are sampled, too, whose log-probs move most."""
 _FRESH, _STALE, _PARTLY = 0.1, 0.5, 0.05
 """Bounds of the staleness; below `_FRESH`, its error included, an engine is proven to be fresh."""
+_LEAST_APART, _TIMES_APART = 1e-3, 5.0
+"""Nats, and how often the median behind a new prompt, from which on a known prompt's keys and values are not its own."""
 _ERRORS = 6.0
 """Standard errors by which a staleness has to differ from 0."""
 _MOST_NAMED = 3
@@ -176,6 +179,8 @@ class Probes:
         self.num, self.num_prompt_tokens = num, num_prompt_tokens
         self._left: dict[str | None, _Known] = {}
         """By adapter, the latest sync that every replica has been shown to have left, or is next to leave."""
+        self._apart: dict[str | None, float] = {}
+        """By adapter, how far the engine was from the training forward at the last sync (median nats)."""
         self.last: dict[str | None, Float[Tensor, "P I"]] = {}
         """By adapter, log-probs of some ids under the weights of the last sync; a checkpoint keeps them."""
 
@@ -201,29 +206,26 @@ class Probes:
         ends = sorted({max(1, length * (i + 1) // self.num) for i in range(self.num)})
         moved: list[float] = []
         own = engine.replicas()
-        columns = [end - 1 for end in ends]
+
+        def known(prompt: list[int]) -> _Known:
+            with context():
+                logits = training_logits(model, [prompt], [end - 1 for end in ends], inside)[0]
+            return _Known(engine.policy_version, torch.log_softmax(logits.float() / _TEMPERATURE, dim=-1).cpu())
+
         for adapter in adapters_by_name(model) or (None,):
             if adapter is not None:
                 choose_adapter(model, adapter)
-            with context():
-                logits = training_logits(model, [prompt], columns, inside)[0]
-            now = _Known(engine.policy_version, torch.log_softmax(logits.float() / _TEMPERATURE, dim=-1).cpu())
-            requests = [
-                Request(
-                    dialogue=f"sync-proof/{end}",
-                    prompt_ids=prompt[:end],
-                    messages=(),
-                    max_new_tokens=1,
-                    noise_seed=end,
-                    temperature=_TEMPERATURE,
-                    adapter=adapter,
-                )
-                for end in ends
-            ]
-            fresh = True
+            now, fresh, apart = known(prompt), True, [0.0]
             for index in range(max(gathered(len(own)))):
                 replica = own[min(index, len(own) - 1)]
-                fresh &= self._see_fresh(replica, asyncio.run(sampled(replica, requests)), now, adapter)
+                said = _answers(replica, prompt, ends, adapter)
+                fresh &= self._see_fresh(replica, said, now, adapter)
+                apart.append(_apart(said, now))
+                if apart[-1] > max(_LEAST_APART, _TIMES_APART * self._apart.get(adapter, inf)):
+                    unlike = random.Random(2 + engine.policy_version)
+                    other = [unlike.randrange(vocabulary) for _ in range(length)]
+                    _check_keys(replica, apart[-1], _apart(_answers(replica, other, ends, adapter), known(other)))
+            self._apart[adapter] = max(apart)
             if fresh or adapter not in self._left:
                 self._left[adapter] = now
             if (last := self.last.get(adapter)) is not None:
@@ -236,8 +238,7 @@ class Probes:
         """Whether the replica is shown to have left the reference. Raises where it is shown that it has not."""
         if (left := self._left.get(adapter)) is None:
             return True
-        ids = torch.tensor([one.action_ids[0] for one in said])
-        engine = torch.tensor([one.behaviour_logprobs[0] for one in said])
+        ids, engine = _sampled(said)
         of = [known.logprobs[torch.arange(len(ids)), ids] for known in (now, left)]
         staleness = Lag.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
         if staleness.stale:
@@ -251,3 +252,41 @@ class Probes:
                 f"weights{adapted} of sync {left.version} ({share:.2f} +- {staleness.error:.2f}; 0 is now, 1 is then). {why}"
             )
         return staleness.fresh
+
+
+def _answers(engine: Engine, prompt: list[int], ends: list[int], adapter: str | None) -> list[Completion]:
+    """A token behind each of these beginnings of the prompt."""
+    requests = [
+        Request(
+            dialogue=f"sync-proof/{end}",
+            prompt_ids=prompt[:end],
+            messages=(),
+            max_new_tokens=1,
+            noise_seed=end,
+            temperature=_TEMPERATURE,
+            adapter=adapter,
+        )
+        for end in ends
+    ]
+    return asyncio.run(sampled(engine, requests))
+
+
+def _check_keys(engine: Engine, apart: float, control: float) -> None:
+    """Raise where behind a known prompt log-probs are that much further off than behind a new one."""
+    if apart > _TIMES_APART * control:
+        raise EngineMismatch(
+            f"after sync {engine.policy_version} {engine} does not sample from the policy that is trained: behind beginnings of a "
+            f"prompt that it met before log-probs are {apart:.1e} nats off (median), behind a new one {control:.1e}. It went on "
+            "from keys and values that are not the prompt's; its prefix cache has to be emptied with every sync."
+        )
+
+
+def _sampled(said: list[Completion]) -> tuple[Int[Tensor, " P"], Float[Tensor, " P"]]:
+    """The token of each, and its log-prob under the engine."""
+    return torch.tensor([one.action_ids[0] for one in said]), torch.tensor([one.behaviour_logprobs[0] for one in said])
+
+
+def _apart(said: list[Completion], now: _Known) -> float:
+    """How far (median nats, of all ranks) the engine's log-probs are from those under the weights of now."""
+    ids, engine = _sampled(said)
+    return float(torch.cat(gathered((engine - now.logprobs[torch.arange(len(ids)), ids]).abs())).median())

@@ -71,13 +71,18 @@ class TransformersEngine(Engine):
         self.precision = str(own.dtype).removeprefix("torch.")
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
-        """Copy weights by name; every parameter must be there. Refused while turns are in flight."""
+        """Copy weights by name; every parameter must be there, in its form. Refused while turns are in flight."""
         if live := sum(len(decoder.dialogues) for decoder in self.decoders.values()):
             raise EngineFailure(f"{live} dialogues are live; weights change only between rollouts")
         own, missing = self._tensors(), set(self.synced())
         with torch.no_grad():
             for name, tensor in weights:
-                own[name].copy_(tensor)
+                if (held := own.get(name)) is None or _kind(held) != _kind(tensor):
+                    here = "no such weight" if held is None else _form(held)
+                    raise EngineFailure(
+                        f"weight sync {policy_version} brought {name} as {_form(tensor)}; the engine holds {here}"
+                    )
+                held.copy_(tensor)
                 missing.discard(name)
         if missing:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
@@ -128,6 +133,15 @@ class TransformersEngine(Engine):
         if not self.decoders:
             raise EngineFailure(NO_MODEL)
         return next(iter(self.decoders.values()))
+
+
+def _kind(tensor: Tensor) -> tuple[torch.Size, bool]:
+    """Its shape, and whether it holds numbers; packed 4-bit weights are bytes."""
+    return tensor.shape, tensor.is_floating_point()
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of {list(tensor.shape)}"
 
 
 def _derived(model: nn.Module) -> set[str]:

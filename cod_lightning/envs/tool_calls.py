@@ -114,7 +114,7 @@ class Qwen(ToolStyle):
 class Llama(ToolStyle):
     """JSON objects with `parameters`, several with semicolons between them."""
 
-    marks = r"<\|python_tag\|>|(?m:^\s*\{)"
+    marks = r"<\|python_tag\|>|(?m:^[^\S\n]*\{)"  # within its line: over many empty ones it would take minutes
     whole = '{"name": ..., "parameters": {...}} on a line of its own, several with ; between them'
 
     def spelled(self, calls: Sequence[ToolCall]) -> str:

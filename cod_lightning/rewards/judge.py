@@ -1,6 +1,5 @@
 """A language model behind a chat endpoint as a part of the reward."""
 
-import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -147,7 +146,7 @@ def score_of(answer: ChatAnswer) -> float:
     """The score, strictly read. Raises `ValueError` for whatever else the answer is."""
     found = graded_object(answer.text, frozenset({"score", "reason"}))
     score = found["score"]
-    if isinstance(score, bool) or not isinstance(score, int | float) or not (math.isfinite(score) and 0 <= score <= 1):
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         raise ValueError("the verdict's score is not a number from 0 to 1")
     one_line(found["reason"])
     return float(score)

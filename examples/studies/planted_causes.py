@@ -17,7 +17,7 @@ from cod_lightning.rewards.base import Reward
 from cod_lightning.types import Episode, Task
 from tests.command_line import cod
 
-HERE = "examples.studies.planted_causes"
+HERE, ROOT = "examples.studies.planted_causes", Path(__file__).parents[2]
 SMALL = {
     "torch_threads": 1,
     "trainer.max_epochs": 1,
@@ -104,7 +104,8 @@ class Planted:
         keys = SMALL | self.keys(work)
         flags = [text for key, value in keys.items() for text in (f"--{key}", str(value))]
         named = (f"--trainer.default_root_dir={folder}", "--overwrite=true")
-        done = cod("fit", "--config", self.config, *self.choices, *flags, *named, cwd=work)
+        config = ROOT / self.config if self.config.endswith(".yaml") else self.config
+        done = cod("fit", "--config", str(config), *self.choices, *flags, *named, cwd=work)
         assert done.returncode in (0, 3), done.stderr[-2000:]
         return done.stderr
 

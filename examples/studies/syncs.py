@@ -6,12 +6,13 @@ Of the precisions that are not named the file's rows stay.
 """
 
 import argparse
+import itertools
 import json
 import warnings
 from pathlib import Path
 from typing import Any
 
-from tests.planted_syncs import FAULTS, PRECISIONS, SOUND, Run
+from tests.planted_syncs import FAULTS, PRECISIONS, SOUND, SOUND_MERGED, Run
 
 NUM_CLEAN = 100
 RATES = (1e-3, 1e-6)
@@ -20,8 +21,8 @@ PAGE = """# Weight syncs
 
 **Which faults of a weight sync stop a run, and when?** A fault is planted from the second sync on, in each precision; a cell
 says what was first to name it at that sync: **d**igests of the engine's own tensors, or what it samples (**p**robes against an
-earlier sync, or the **s**elf-test), `.` where nothing did. The first letter is with the digests, the second for an engine that
-is known by its samples alone.
+earlier sync, or log-probs beside the training forward's, as in the **s**elf-test); **r**: the engine refuses what arrives; `.`:
+nothing did. The first letter is with the digests, the second for an engine that is known by its samples alone.
 
     PYTHONPATH=. python examples/studies/syncs.py --out docs/results
 
@@ -54,7 +55,7 @@ def main() -> None:
 def faults(precision: str) -> list[dict[str, Any]]:
     """At which sync each fault stopped a run, with the engine's tensors seen and by its samples alone, and what was said."""
     rows: list[dict[str, Any]] = []
-    for fault in (one for one in FAULTS if one.fits(precision)):
+    for fault in (one for one in FAULTS if precision in one.of):
         found: dict[str, Any] = {"fault": fault.name, "source": fault.source, "precision": precision}
         for key, seen in (("digests", True), ("samples", False)):
             at, said = Run(precision, fault, seen_through=seen)(3)
@@ -69,11 +70,12 @@ def faults(precision: str) -> list[dict[str, Any]]:
 
 
 def clean(precision: str) -> list[dict[str, Any]]:
-    """Alarms in syncs without a fault."""
+    """Alarms in syncs without a fault, of NF4 also where the engine serves it in full."""
     rows: list[dict[str, Any]] = []
-    for rate in RATES:
-        at, said = Run(precision, SOUND, lr=rate)(NUM_CLEAN)
-        rows.append({"precision": precision, "lr": rate, "syncs": NUM_CLEAN, "alarm": said, "at": at or None})
+    for fault, rate in itertools.product([SOUND, SOUND_MERGED][: 1 + (precision == "NF4")], RATES):
+        at, said = Run(precision, fault, lr=rate)(NUM_CLEAN)
+        row = {"precision": precision, "merged": fault.merged, "lr": rate, "syncs": NUM_CLEAN}
+        rows.append(row | {"alarm": said, "at": at or None})
         print("clean", precision, rate, at, flush=True)
     return rows
 
@@ -87,12 +89,19 @@ def _place(row: dict[str, Any]) -> tuple[int, int]:
 def _by(said: str) -> str:
     if not said:
         return "."
+    if said.startswith("weight sync"):
+        return "r"
     return "d" if "does not hold" in said else "s" if "does not sample" in said else "p"
 
 
 def write(folder: Path, content: dict[str, Any]) -> None:
     """The two files."""
     (folder / "syncs.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    (folder / "syncs.md").write_text(page(content), encoding="utf-8")
+
+
+def page(content: dict[str, Any]) -> str:
+    """The page of these rows."""
     by_fault: dict[tuple[str, str], dict[str, str]] = {}
     counts = {"digests": 0, "samples": 0}
     for one in content["faults"]:
@@ -107,7 +116,7 @@ def write(folder: Path, content: dict[str, Any]) -> None:
         for (fault, source), of in by_fault.items()
     ]
     head = ["| planted (as in) | " + " | ".join(PRECISIONS) + " |", "| --- " * (1 + len(PRECISIONS)) + "|"]
-    text = PAGE.format(
+    return PAGE.format(
         table="\n".join([*head, *rows]),
         named=counts["digests"],
         total=len(content["faults"]),
@@ -115,7 +124,6 @@ def write(folder: Path, content: dict[str, Any]) -> None:
         clean=f"{sum(one['syncs'] for one in content['clean']):,}",
         alarms=sum(bool(one["at"]) for one in content["clean"]),
     )
-    (folder / "syncs.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import random
 import pytest
 import torch
 
-from cod_lightning.checkpoints.checkpoint import MARKER, METADATA, damage, digests, seal
+from cod_lightning.checkpoints.checkpoint import MARKER, METADATA, damage, seal
+from cod_lightning.files import digests
 from tests.cases import each
 from tests.checkpoints.test_checkpoint import model, sharded
 

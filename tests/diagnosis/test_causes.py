@@ -160,7 +160,8 @@ def test_siblings_whose_attempts_differ_are_no_dead_group():
 
 def test_a_finding_says_which_lifecycles_show_it():
     found = causes_of(HAVE["format collapse"])[0]
-    assert found.shown_by[0] == "step 9, pack p9.0, sibling 0, solve 0"
+    assert str(found.shown_by[0]) == "step 9, pack p9.0, sibling 0, solve 0"
+    assert found.shown_by[0].address == "pack=p9.0&sibling=0&step=9&episode=0"
     assert len(found.shown_by) == 3
 
 

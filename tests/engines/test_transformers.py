@@ -322,6 +322,16 @@ def test_a_weight_that_was_left_out_of_a_sync_is_named(engine, model):
         engine.update_weights(weights.items(), policy_version=8)
 
 
+def test_a_weight_of_another_form_or_name_is_refused_by_name(engine, model):
+    """Packed 4-bit bytes, and a tensor that torch would stretch to the shape, are no weights."""
+    weights = dict(model.state_dict())
+    name = "model.norm.weight"
+    bad = [(name, weights[name][:1]), (name, weights[name].to(torch.uint8)), ("model.norm.bias", weights[name])]
+    for of, tensor in bad:
+        with pytest.raises(EngineFailure, match=f"sync 9 brought {of} as"):
+            engine.update_weights([(of, tensor)], policy_version=9)
+
+
 def test_an_engine_of_its_own_precision_rounds_its_copy_alone_also_at_later_syncs(model, tokenizer):
     engine = bound(model, dtype="bfloat16")
     own = dict(engine._bound().model.named_parameters())

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from msgspec import structs
 
+from cod_lightning.diagnosis.evidence import PlacedEpisode, read_evidence
 from cod_lightning.markdown import visible
 from cod_lightning.rollout import transcript
 from cod_lightning.types import EntryEvent, EntryEventKind, EpisodeKind, Lifecycle
@@ -112,6 +113,11 @@ def test_the_link_to_an_episode_opens_it_again(opened: Opened, tmp_path: Path) -
     assert "update 0" in page.locator("#tab-chosen").inner_text()
     page.evaluate("location.hash = 'pack=unknown&sibling=0&step=4&file=train&episode=0'")
     assert page.locator(".details h3").inner_text() == "b"
+    shown = read_evidence(tmp_path / "run").groups[0]  # as doctor links it
+    found = PlacedEpisode(shown.group.lifecycles[0].episodes[2], shown.step, shown.group.pack.id, 0, 2)
+    page.evaluate("address => { location.hash = address }", found.address)
+    page.wait_for_function("document.querySelector('.details h3').textContent === 'a'")
+    assert "solve 1" in page.locator("#tab-chosen").inner_text()
 
 
 def test_a_text_is_shown_with_its_words_whether_it_is_what_was_asked_for_and_its_reward(

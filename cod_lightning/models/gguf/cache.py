@@ -21,14 +21,12 @@ from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFas
 from cod_lightning import __version__
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.extras import require
-from cod_lightning.files import check_folder, sync
+from cod_lightning.files import MANIFEST, check_folder, manifest_damage, sync, write_manifest
 from cod_lightning.models.gguf.architectures import as_trained, config_of, named_weights, skeleton
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
 from cod_lightning.models.gguf.tokenizer import fast_tokenizer
 from cod_lightning.models.gguf.vocabulary import vocabulary_of
 
-_COMPLETE = "cod_lightning.json"
-"""File in the folder, written last: SHA-256 of every other one."""
 _found: dict[tuple[Path, str], Path] = {}
 """Folders that this process has compared with their digests, by cache and key."""
 
@@ -51,12 +49,12 @@ def checkpoint_folder(path: str, key: str) -> str:
     versions = (__version__, transformers.__version__, version("tokenizers"), version("gguf"))
     name = hashlib.sha256("\0".join((digest, *versions)).encode()).hexdigest()[:16]
     folder = _found.get((cache, name))
-    if folder is None or not (folder / _COMPLETE).is_file():
+    if folder is None or not (folder / MANIFEST).is_file():
         check_folder(cache, "COD_LIGHTNING_CACHE")
         cache.mkdir(parents=True, exist_ok=True)
         folder = cache / name
         with FileLock(cache / f"{name}.lock"):
-            if not _is_complete(folder):
+            if manifest_damage(folder, name) is not None:
                 _make(file, folder, path, key)
         _found[cache, name] = folder
     return str(folder)
@@ -94,15 +92,6 @@ def _digest_of(file: Path, size: int, time_ns: int) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _is_complete(folder: Path) -> bool:
-    """Whether every file is as it was written."""
-    try:
-        written = json.loads((folder / _COMPLETE).read_text())["sha256"]
-        return all(_digest_of.__wrapped__(folder / name, 0, 0) == digest for name, digest in written.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
-
-
 def _make(file: Path, folder: Path, path: str, key: str) -> None:
     """Write the folder beside, and put it in its place once it is whole and on disk; the lock is held."""
 
@@ -124,10 +113,7 @@ def _make(file: Path, folder: Path, path: str, key: str) -> None:
                 draft = Path(beside) / "policy"
                 draft.mkdir()
                 _convert(GGUFFile(file), draft)
-                written = {one.name: _digest_of.__wrapped__(one, 0, 0) for one in sorted(draft.iterdir())}
-                (draft / _COMPLETE).write_text(json.dumps({"source": file.name, "sha256": written}, indent=1) + "\n")
-                for one in (*draft.iterdir(), draft):
-                    sync(one)
+                write_manifest(draft, folder.name)
                 shutil.rmtree(folder, ignore_errors=True)
                 draft.rename(folder)
                 sync(folder.parent)
@@ -160,9 +146,8 @@ def _convert(file: GGUFFile, folder: Path) -> None:
     built.save_pretrained(folder)
     config.architectures, config.dtype = [type(skeleton(config)).__name__], "float32"
     config.save_pretrained(folder)
-    ends = {vocabulary.special["eos"], file.values.get("tokenizer.ggml.eot_token_id", vocabulary.special["eos"])}
     special = {f"{name}_token_id": vocabulary.special.get(name) for name in ("bos", "pad")}
-    GenerationConfig(eos_token_id=sorted(ends), **special).save_pretrained(folder)
+    GenerationConfig(eos_token_id=sorted(vocabulary.ends), **special).save_pretrained(folder)
     _check_read(built, folder)
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0

@@ -65,6 +65,8 @@ class GGUFVocabulary:
     """The same, behind."""
     special: dict[str, int]
     """Ids of bos, eos, unk and pad."""
+    ends: frozenset[int]
+    """Ids at which an answer ends: eos, and eot where the file has one."""
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -105,9 +107,9 @@ def vocabulary_of(file: GGUFFile, num_embeddings: int) -> GGUFVocabulary:
     if len(types) != len(tokens):
         raise Unreadable(f"as many {key}.token_type as tokens, not {len(types):,}", "Convert the model again.")
     special = {}
-    for name, theirs in {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}.items():
+    for name, theirs in {"bos": "bos", "eos": "eos", "eot": "eot", "unk": "unknown", "pad": "padding"}.items():
         if (number := file.values.get(f"{key}.{theirs}_token_id")) is not None:
-            if not 0 <= number < len(tokens):
+            if not isinstance(number, int) or not 0 <= number < len(tokens):
                 raise Unreadable(f"{key}.{theirs}_token_id below {len(tokens):,}, not {number}", "Convert it again.")
             special[name] = number
     if "eos" not in special:
@@ -124,6 +126,7 @@ def vocabulary_of(file: GGUFFile, num_embeddings: int) -> GGUFVocabulary:
         space_prefix=kind == "llama" and bool(file.values.get(f"{key}.add_space_prefix", True)),
         bos=special.get("bos") if begins else None,
         eos=special.get("eos") if ends else None,
+        ends=frozenset({special["eos"], special.pop("eot", special["eos"])}),
         special=special,
     )
 

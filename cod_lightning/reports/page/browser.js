@@ -28,7 +28,7 @@ class Browser {
     const asked = new URLSearchParams(location.hash.slice(1)), number = (name) => Number(asked.get(name));
     if (!asked.has("pack")) return;
     const found = this.data.lifecycles.findIndex((one) => this.data.packs[one.pack].id === asked.get("pack") &&
-      one.sibling === number("sibling") && one.step === number("step") && this.overview.files[one.file].label === asked.get("file"));
+      one.sibling === number("sibling") && one.step === number("step") && (!asked.has("file") || this.overview.files[one.file].label === asked.get("file")));
     if (found < 0) return;
     this.goTo(found);
     this.details.choose(Math.max(0, Math.min(number("episode") || 0, this.data.lifecycles[found].episodes.length - 1)));

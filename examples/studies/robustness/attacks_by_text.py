@@ -1,17 +1,24 @@
-"""Attacks by what a policy writes: programs, answers, patterns, rewrites and entries. Counted as in `attacks`."""
+"""Attacks by what a policy or a judge writes: programs, answers, patterns, calls, verdicts, entries. Counted as in `attacks`."""
 
 import contextlib
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.soak.damages import ABSURD
+
+from cod_lightning.clients import ChatAnswer
 from cod_lightning.contexts import CheckedContext, HintContext
 from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.envs.dataset import CodeTests, RegexMatch
+from cod_lightning.envs.tool_calls import STYLES, BadCalls
 from cod_lightning.errors import GradingFailed
+from cod_lightning.rewards.judge import score_of
+from cod_lightning.types import StopReason
 from tests.contexts.test_checked import rewritten
 from tests.contexts.test_provenance import FORGED
 from tests.envs.test_verifiers_worker import ANSWERS, left_running, reward, world_in
@@ -128,6 +135,53 @@ def forged_origins() -> dict[str, int]:
     return counts
 
 
+def endless_calls(num: int) -> dict[str, int]:
+    """Responses of one mark over and over, read as the calls of every family: each is read, or refused, within a second."""
+    counts = dict.fromkeys(("responses", "hung", "tracebacks"), 0)
+    for style in STYLES.values():
+        for part in (
+            "\n",
+            " ",
+            "{",
+            "[",
+            ";",
+            '{"a":',
+            "<tool_call>",
+            "</tool_call>",
+            "[TOOL_CALLS][",
+            "<|channel|>",
+            "<|call|>",
+        ):
+            begun = time.perf_counter()
+            try:
+                style.calls(style.begin(part * num))
+            except BadCalls:
+                pass
+            except Exception as error:
+                print(f"{type(style).__name__}, {part!r}: {type(error).__name__}: {error}", file=sys.stderr)
+                counts["tracebacks"] += 1
+            counts["responses"] += 1
+            counts["hung"] += time.perf_counter() - begun > 1
+    return counts
+
+
+def absurd_verdicts() -> dict[str, int]:
+    """Scores of a judge that are no number from 0 to 1: the judge is asked again."""
+    counts = dict.fromkeys(("verdicts", "passed", "tracebacks"), 0)
+    for score in ABSURD:
+        answer = ChatAnswer(text=json.dumps({"score": score, "reason": ""}), stop=StopReason.STOP)
+        counts["verdicts"] += 1
+        try:
+            score_of(answer)
+            counts["passed"] += 1
+        except ValueError:
+            pass
+        except Exception as error:
+            print(f"{str(score)[:40]}: {type(error).__name__}: {error}", file=sys.stderr)
+            counts["tracebacks"] += 1
+    return counts
+
+
 def attacks(share: float) -> dict[str, Callable[[], dict[str, int]]]:
     """All of them, with this share of the full numbers."""
     return {
@@ -137,4 +191,6 @@ def attacks(share: float) -> dict[str, Callable[[], dict[str, int]]]:
         "hanging_patterns": hanging_patterns,
         "respelled_rules": respelled_rules,
         "forged_origins": forged_origins,
+        "endless_calls": lambda: endless_calls(int(20_000 * share)),
+        "absurd_verdicts": absurd_verdicts,
     }

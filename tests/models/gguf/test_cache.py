@@ -76,7 +76,7 @@ def test_another_content_under_the_same_name_is_another_checkpoint(kept, tmp_pat
 RARE = [pytest.param(one, marks=pytest.mark.slow) for one in ("a file less", "nothing but a folder")]
 
 
-@pytest.mark.parametrize("damage", ["a flipped bit", "a foreign record", *RARE])
+@pytest.mark.parametrize("damage", ["a flipped bit", "a foreign record", "a file more", *RARE])
 def test_a_damaged_entry_is_made_anew(damage, kept, made, monkeypatch, tmp_path):
     file = str(tiny_file(tmp_path / "tiny.gguf"))
     folder = kept / checkpoint_folder(file, KEY).rpartition("/")[2]
@@ -88,7 +88,9 @@ def test_a_damaged_entry_is_made_anew(damage, kept, made, monkeypatch, tmp_path)
     elif damage == "a file less":
         (folder / "tokenizer.json").unlink()
     elif damage == "a foreign record":
-        (folder / "cod_lightning.json").write_text("[]")
+        (folder / "manifest.json").write_text("[]")
+    elif damage == "a file more":  # transformers would load another base by it
+        (folder / "adapter_config.json").write_text("{}")
     else:
         shutil.rmtree(folder)
         folder.mkdir()

@@ -148,6 +148,8 @@ def test_a_text_begins_with_the_token_that_the_file_says(begins, tmp_path):
         ({"tokenizer.ggml.tokens": ["a" * 2_000_000, "b"]}, "tokens of at most 1,024 letters, not 2,000,000"),
         ({"tokenizer.ggml.token_type": [1, 1]}, "as many tokenizer.ggml.token_type as tokens, not 2"),
         ({"tokenizer.ggml.eos_token_id": 9999}, "tokenizer.ggml.eos_token_id below"),
+        ({"tokenizer.ggml.eot_token_id": 2**31}, "tokenizer.ggml.eot_token_id below"),
+        ({"tokenizer.ggml.eot_token_id": float("nan")}, "tokenizer.ggml.eot_token_id below"),
         ({"tokenizer.ggml.eos_token_id": None}, "tokenizer.ggml.eos_token_id, at which an answer ends"),
     ],
 )
