@@ -9,8 +9,6 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.soak.damages import ABSURD
-
 from cod_lightning.clients import ChatAnswer
 from cod_lightning.contexts import CheckedContext, HintContext
 from cod_lightning.contexts.provenance import Provenance
@@ -19,6 +17,7 @@ from cod_lightning.envs.tool_calls import STYLES, BadCalls
 from cod_lightning.errors import GradingFailed
 from cod_lightning.rewards.judge import score_of
 from cod_lightning.types import StopReason
+from examples.studies.robustness.damages import ABSURD
 from tests.contexts.test_checked import rewritten
 from tests.contexts.test_provenance import FORGED
 from tests.envs.test_verifiers_worker import ANSWERS, left_running, reward, world_in
