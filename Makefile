@@ -59,17 +59,17 @@ soak: .venv/installed-test
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2 --hypothesis-profile full $$(grep -rl 'from hypothesis' tests --include='test_*.py')
 	$(MAKE) vllm VLLM_TESTS='vllm and soak'
 	PYTHONPATH=. .venv/bin/python tests/soak/planted.py
-	PYTHONPATH=. .venv/bin/python tests/soak/fuzz_worlds.py --out docs/results/fuzz_worlds.json
-	PYTHONPATH=. .venv/bin/python tests/soak/deploy_kills.py --out docs/results/deploy_kills.json
-	PYTHONPATH=. .venv/bin/python tests/soak/train_kills.py --out docs/results/train_kills.json
-	PYTHONPATH=. .venv/bin/python tests/soak/job_kills.py --out docs/results/job_kills.json
-	PYTHONPATH=. .venv/bin/python tests/soak/two_nodes.py --vllm .venv-vllm/bin/python --out docs/results/two_nodes.json
-	PYTHONPATH=. .venv/bin/python tests/soak/troubles.py --out docs/results/troubles.json
-	PYTHONPATH=. .venv/bin/python tests/soak/rank_stops.py --out docs/results/rank_stops.json
-	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json
-	PYTHONPATH=. .venv/bin/python tests/soak/attacks.py --out docs/results/attacks.json
-	PYTHONPATH=. .venv/bin/python tests/soak/openenv_faults.py --out docs/results/openenv_faults.json
-	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/fuzz_worlds.py --out docs/results/fuzz_worlds.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/deploy_kills.py --out docs/results/deploy_kills.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/train_kills.py --out docs/results/train_kills.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/job_kills.py --out docs/results/job_kills.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/two_nodes.py --vllm .venv-vllm/bin/python --out docs/results/two_nodes.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/troubles.py --out docs/results/troubles.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/rank_stops.py --out docs/results/rank_stops.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/faults.py --out docs/results/faults.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/attacks.py --out docs/results/attacks.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/openenv_faults.py --out docs/results/openenv_faults.json
+	PYTHONPATH=. .venv/bin/python examples/studies/robustness/program_faults.py --out docs/results/program_faults.json
 
 # The pages of docs/results/, anew: days on two cores.
 studies: .venv/installed-test

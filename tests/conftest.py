@@ -10,12 +10,14 @@ os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # LightningCLI 2.6 call
 settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("full", max_examples=300, deadline=None)  # make soak
 settings.load_profile("quick")
+gc.disable()  # until all is imported and collected, a fifth of whose time goes into searches for garbage
 
 
 def pytest_collection_finish() -> None:
     """What is imported and collected stays: no later search for garbage walks through its million objects."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -59,7 +59,7 @@ class Ranks:
 
 
 def on_ranks(
-    number: int, function: Callable[[], Any], folder: Path, *, limit_s: float = 120.0, returns: bool = True
+    number: int, function: Callable[[], Any], folder: Path, *, limit_s: float = 240.0, returns: bool = True
 ) -> list[Any]:
     """What the function returns on each of `number` ranks, if it `returns`; fails, and ends them all, where one fails or hangs."""
     ranks = Ranks(number, function, folder)

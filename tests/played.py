@@ -8,7 +8,7 @@ from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import ConditionKind, Suite
 
-NUM_PACKS = 200
+NUM_PACKS = 80
 TRAINED, COLD = (0.4, 0.6, 0.7, 0.9), (0.3, 0.3, 0.3, 0.3)
 
 

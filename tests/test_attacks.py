@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak import attacks
+from examples.studies.robustness import attacks
 
 
 def test_a_damaged_store_is_refused_in_one_line_or_says_what_it_said():

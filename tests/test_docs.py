@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from cod_lightning.commands.phase import WarmStart
 from cod_lightning.commands.shipped import CLASS_KEYS
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.modules import GRPOModule
+from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("cod_lightning", "datamodules", "modules", "callbacks", "configs", "tests", "docs", "examples")
@@ -101,7 +100,7 @@ def classes_in(page: str) -> Iterator[str]:
                 yield f"class {name}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES)
 def test_a_page_names_only_what_exists(page):
     text = page.read_text()
     assert re.findall(r"^(?:<{7}|>{7}|={7}$).*", text, re.MULTILINE) == []  # of a merge
@@ -121,7 +120,7 @@ def test_comments_of_configs_name_only_what_exists():
     assert {str(file.relative_to(ROOT)): found for file, text in comments.items() if (found := list(stale(text)))} == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ("see `cod_lightning/rollout/loop.py`", "file cod_lightning/rollout/loop.py"),
@@ -140,7 +139,7 @@ def test_what_is_not_there_is_found(text, found):
     assert [*stale(text), *classes_in(text)] == [found]
 
 
-@pytest.mark.parametrize("folder", ["tests/soak", "examples/studies"])
+@each("folder", ["examples/studies/robustness", "examples/studies"])
 def test_the_makefile_calls_every_script_once_with_options_that_it_has(folder: str):
     lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if re.search(rf"{folder}/\w+\.py", line)]
     called = [re.search(rf"{folder}/(\w+\.py)", line) for line in lines]

@@ -9,13 +9,14 @@ import pytest
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import LOCK, check_folder, locked
+from tests.cases import each
 from tests.command_line import ROOT, cod
 
 HOLD = "import sys, time; from pathlib import Path; from cod_lightning.files import locked\n"
 HOLD += "with locked(Path(sys.argv[1]), 'key', 'fit'):\n    print('held', flush=True); time.sleep(60)"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "message"), [("file", "expected a folder"), ("file/in", "and .*/file is a file"), ("/proc/x", "in /proc")]
 )
 def test_a_place_that_cannot_be_a_folder_is_refused_and_nothing_is_left_there(tmp_path, name, message):
@@ -61,7 +62,7 @@ def test_the_lock_is_free_after_an_error_within(tmp_path):
             raise ValueError("inside")
 
 
-@pytest.mark.parametrize("variable", ["LOCAL_RANK", "RANK", "NODE_RANK", "SLURM_PROCID"])
+@each("variable", ["LOCAL_RANK", "RANK", "NODE_RANK", "SLURM_PROCID"])
 def test_only_the_first_rank_of_a_run_holds_it(tmp_path, monkeypatch, variable):
     with locked(tmp_path, "key", "fit"):
         monkeypatch.setenv(variable, "1")

@@ -72,11 +72,11 @@ KILLED = {
     "stored packs": ("replay=SignalReplay --data.max_staleness 1 --data.group_size 2", [3],
         positive("replay/stored_episodes", "replay/replayed_tokens")),
     "a bandit": (f"{BANDIT} --data.max_staleness 1", [5], of_a_bandit),
-    "a second pass over shuffled episodes": (f"{PASSES} --data.shuffle_episodes true", [3], positive("rollout/num_attempts")),
     "a second pass over packs some of which were replaced": (f"{PASSES} --seed_everything 3", [3],
         positive("train/resampled_packs", "rollout/num_attempts")),
 }  # fmt: skip
 RARELY = {
+    "a second pass over shuffled episodes": (f"{PASSES} --data.shuffle_episodes true", [3], positive("rollout/num_attempts")),
     "own successes": (IMITATION, [3], positive("replay/stored_episodes", "replay/replayed_tokens")),
     "a bandit now": (BANDIT, [5], of_a_bandit),
     "a bandit and packs that are replaced": (f"{BANDIT} --data.resample_packs 1", [5], of_a_bandit),

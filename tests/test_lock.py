@@ -8,9 +8,10 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.cases import each
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -43,7 +44,7 @@ def wanted(*extras):
     return [one for one in given if one.name not in (PROJECT["name"], "torch")] + (wanted(*own) if own else [])
 
 
-@pytest.mark.parametrize("name", FLOORS)
+@each("name", FLOORS)
 def test_versions_with_known_holes_are_neither_asked_for_nor_locked(name):
     [asked] = [one for one in wanted() if one.name == name]
     assert not asked.specifier.contains(FLOORS[name])
@@ -55,7 +56,7 @@ def test_the_lock_is_of_the_versions_that_pyproject_asks_for():
         assert one.specifier.contains(LOCKED[canonicalize_name(one.name)]), one
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@each("tier", TIERS)
 def test_every_locked_package_has_a_hash(tier):
     blocks = re.split(r"\n(?=[a-z0-9])", TIERS[tier].partition("make lock\n")[2].strip())
     assert len(blocks) >= len(pins(tier)) > 5
@@ -70,7 +71,7 @@ def test_a_package_has_one_version_in_all_tiers():
     assert all(LOCKED[name] == version for tier in TIERS for name, version in pins(tier).items())
 
 
-@pytest.mark.parametrize("tier", ["run", "test", "dev"])
+@each("tier", ["run", "test", "dev"])
 def test_the_lock_has_all_that_a_locked_package_needs_here(tier):
     known = {"build": (), "run": ("build",), "test": ("build", "run"), "dev": ("build", "run", "test")}[tier]
     there = {name for one in (*known, tier) for name in pins(one)} | {"torch"}
@@ -88,7 +89,7 @@ def test_the_lock_has_all_that_a_locked_package_needs_here(tier):
 HOLE = {"id": "GHSA-1", "fix_versions": ["2.0"]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("vulns", "code", "said"),
     [
         (None, 0, "NOT RUN"),
@@ -97,7 +98,6 @@ HOLE = {"id": "GHSA-1", "fix_versions": ["2.0"]}
         ([{"vulns": [HOLE]}], 1, "a 1.0: GHSA-1, closed by 2.0"),
         ([{"vulns": [HOLE | {"fix_versions": []}]}], 0, "no version closes it"),
     ],
-    ids=["no report", "unknown to the service", "sound", "closed by a newer one", "open everywhere"],
 )
 def test_an_audit_says_what_it_found_or_that_it_found_nothing_out(vulns, code, said, tmp_path):
     report = tmp_path / "audit.json"

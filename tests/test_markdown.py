@@ -3,10 +3,10 @@
 from html import unescape
 
 import markdown
-import pytest
 from markdown_it import MarkdownIt
 
 from cod_lightning.markdown import escaped, fenced, visible
+from tests.cases import each
 
 HOSTILE = [
     "**bold** _it_ `code` ~~gone~~",
@@ -26,8 +26,8 @@ def by_tensorboard(text: str) -> str:
     return markdown.markdown(text, extensions=["tables", "fenced_code"])
 
 
-@pytest.mark.parametrize("render", [by_commonmark, by_tensorboard])
-@pytest.mark.parametrize("text", HOSTILE)
+@each("render", [by_commonmark, by_tensorboard])
+@each("text", HOSTILE)
 def test_escaped_text_is_shown_as_it_is(render, text) -> None:
     html = render(f"said: {escaped(text)}").strip()
     assert html.startswith("<p>said: ")
@@ -37,8 +37,8 @@ def test_escaped_text_is_shown_as_it_is(render, text) -> None:
     assert shown == " ".join(pictures.split())
 
 
-@pytest.mark.parametrize("render", [by_commonmark, by_tensorboard])
-@pytest.mark.parametrize("text", HOSTILE)
+@each("render", [by_commonmark, by_tensorboard])
+@each("text", HOSTILE)
 def test_escaped_text_stays_in_its_cell(render, text) -> None:
     html = render(f"| a | b |\n| --- | --- |\n| x | {escaped(text)} |")
     assert html.count("<td") == 2
@@ -46,8 +46,8 @@ def test_escaped_text_stays_in_its_cell(render, text) -> None:
     assert "<strong>" not in html
 
 
-@pytest.mark.parametrize("render", [by_commonmark, by_tensorboard])
-@pytest.mark.parametrize("text", HOSTILE)
+@each("render", [by_commonmark, by_tensorboard])
+@each("text", HOSTILE)
 def test_fenced_text_is_one_block_of_code(render, text) -> None:
     html = render(f"before\n\n{fenced(text)}\n\nafter")
     assert html.count("<pre>") == html.count("</pre>") == 1
@@ -56,11 +56,11 @@ def test_fenced_text_is_one_block_of_code(render, text) -> None:
     assert inside.rstrip("\n") == text.replace("\x00", "␀").replace("\x1b", "␛").rstrip("\n")
 
 
-@pytest.mark.parametrize("letter", ["\U000e0061", "\U000e0100", "\ue000", "\U0010fffd", "\u2063", "\u3164", "\u206a"])
+@each("letter", ["\U000e0061", "\U000e0100", "\ue000", "\U0010fffd", "\u2063", "\u3164", "\u206a"])
 def test_a_letter_that_only_a_model_reads_is_shown_as_one_that_is_not(letter):
     assert visible(f"red{letter}blue") == "red\ufffdblue"
 
 
-@pytest.mark.parametrize("text", ["naïve Straße", "日本語", "👩\u200d💻", "⠋ 42 %", "✔ नमस्ते"])
+@each("text", ["naïve Straße", "日本語", "👩\u200d💻", "⠋ 42 %", "✔ नमस्ते"])
 def test_honest_letters_stay(text):
     assert visible(text) == text

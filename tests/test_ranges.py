@@ -7,6 +7,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 
 from cod_lightning import ranges
 from cod_lightning.credit.returns import CreditRule
+from tests.cases import each
 
 TAKEN = {
     "Count": [1, 2.0, "3"],
@@ -38,14 +39,14 @@ def parsed(name, value):
     return parser.parse_object({"it": value}).it
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in TAKEN.items() for value in values])
+@each(("name", "value"), [(name, value) for name, values in TAKEN.items() for value in values])
 def test_what_is_within_becomes_a_plain_number(name, value):
     found = parsed(name, value)
     assert type(found) is getattr(ranges, name).__base__
     assert found == float(value)
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
+@each(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
 def test_what_is_not_within_is_refused_by_key(name, value):
     with pytest.raises(ArgumentError, match=rf'"it":\s+Not of type {name}'):
         parsed(name, value)

@@ -16,14 +16,14 @@ import cod_lightning.commands.warm_start  # noqa: F401  (ranks are forked from h
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
 from cod_lightning.modules import GRPOModule
+from examples.studies.robustness.rank_stops import soak
 from tests.command_line import by_strategy
 from tests.forked import on_ranks
 from tests.forked_fit import with_a_teacher
-from tests.soak.rank_stops import soak
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:.*load in a single process.*"),
 ]
 SMALL = [

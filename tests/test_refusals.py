@@ -8,13 +8,12 @@ import pytest
 import yaml
 
 from cod_lightning.errors import ConfigError
+from tests.cases import each
 
 TABLE = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text())
 
 
-@pytest.mark.parametrize(
-    ("path", "init_args", "said"), [(path, *row) for path, rows in TABLE.items() for row in rows], ids=str
-)
+@each(("path", "init_args", "said"), [(path, *row) for path, rows in TABLE.items() for row in rows])
 def test_a_value_that_cannot_work_is_refused_with_its_key_its_value_and_a_remedy(path, init_args, said):
     module, _, name = path.rpartition(".")
     with pytest.raises(ConfigError, match=re.escape(said)) as refused:

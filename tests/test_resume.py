@@ -13,6 +13,7 @@ import pytest
 from cod_lightning.cli import main
 from cod_lightning.forward.packed import PackedForward
 from cod_lightning.training.scorers import CheckpointScorer
+from examples.studies.robustness.train_kills import soak
 from tests.forked import on_ranks
 from tests.forked_fit import (
     EVERY,
@@ -30,7 +31,6 @@ from tests.forked_fit import (
     send,
     with_a_teacher,
 )
-from tests.soak.train_kills import soak
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,6 +12,7 @@ import pytest
 
 from cod_lightning import files
 from cod_lightning.files import scratch_prefix
+from tests.cases import each
 
 MAKE = (
     "import sys, tempfile, time; from cod_lightning.files import scratch_prefix\n"
@@ -53,7 +54,7 @@ def test_a_number_that_another_process_has_now_does_not_save_the_folder(tmp_path
     assert swept(tmp_path) == [f"{mine}abc"]
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "cod_lightning-weights-dead",

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from examples.studies.signals import ARMS, RESULTS, agreement, page
+from tests.cases import each
 
 KEPT = json.loads((RESULTS / "signals.json").read_text())
 RUNS, PROPOSALS = KEPT["runs"], KEPT.get("proposals", {})
@@ -25,7 +26,7 @@ SOLVED, SCORES = (True, True, False, None), (0.5, 0.2, 0.4, 0.9)
 """Of four siblings at one task."""
 
 
-@pytest.mark.parametrize(
+@each(
     ("arm", "expected"),
     [("judge, 10 % wrong", 2 / 3), ("pairwise judge, 10 % wrong", 1 / 2)],  # the first and the third; one of two pairs
 )

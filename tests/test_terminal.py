@@ -24,6 +24,7 @@ from cod_lightning.deployment import ContextStore
 from cod_lightning.markdown import visible
 from cod_lightning.terminal import CleanStream, Screen, cleaned_output
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from tests.cases import each
 from tests.hostile_texts import ALL, ENCODABLE, HOSTILE, RAW
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +40,7 @@ def output(capsys, argv: list[str]) -> str:
     return shown.out + shown.err
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each("text", HOSTILE)
 def test_a_visible_text_has_no_control_and_loses_no_letter(text):
     assert not RAW.search(visible(text))
     assert re.sub(r"[^\w]", "", visible(text)) == re.sub(r"[^\w]", "", RAW.sub("", text))
@@ -57,7 +58,7 @@ def test_a_stream_shows_what_is_printed_and_keeps_the_return_of_a_progress_bar()
     assert file.getvalue() == "\r 50 %␛[2J\n"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each("text", HOSTILE)
 def test_a_screen_keeps_its_own_colours_and_no_sequence_of_a_text(text):
     file = io.StringIO()
     screen = Screen(file=file, force_terminal=True, width=200, color_system="standard", legacy_windows=False)
@@ -175,7 +176,7 @@ def test_what_is_refused_is_only_shown(argv, capsys, tmp_path, monkeypatch):
     assert not RAW.search(shown)
 
 
-@pytest.mark.parametrize(
+@each(
     "error",
     [errors.EngineRefused, errors.EngineFailure, errors.DataError, errors.TooManyFailures, errors.SaveFailed],
 )

@@ -15,7 +15,7 @@ from tests.real_templates import CHATML
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 SHORT = "--trainer.max_epochs 1 --data.rollouts_per_epoch 3"
 WARM_STARTED = "experiment/notebook_levers", "examples/vending_machine/machine.yaml"
-"""Configs of trainings of whose warm starts the test makes a tenth."""
+"""Configs of trainings of whose warm starts the test makes a tenth, and of whose evaluations a thirtieth."""
 GPU = "one_80gb_lora_8b"
 
 
@@ -53,7 +53,8 @@ def shortened(line: str) -> str:
         return line
     assert not line.endswith("\\"), "a command over several lines would be shortened in the middle"
     line = f"{line.partition(' #')[0]} {SHORT}"
-    short = " --warm_start.num_updates 150 --warm_start.num_packs 150"
+    short = " --warm_start.num_updates 150 --warm_start.num_packs 150 --data.val_packs 32"
+    short += " --data.suites '[{name: held_out, num_packs: 32, warm_start_temperatures: [1.0]}]'"
     return line + short * any(config in line for config in WARM_STARTED)
 
 

@@ -1,11 +1,11 @@
-"""Network namespaces of this machine train as two nodes, and serve on a third; `tests/soak/two_nodes.py` does more of it."""
+"""Network namespaces of this machine train as two nodes and serve on a third; `robustness/two_nodes.py` does more."""
 
 import sys
 
 import pytest
 
+from examples.studies.robustness.two_nodes import BLIND, SERVED, UPDATES, Cluster, kill_server, num_updates
 from tests import namespaces, stand_in_vllm
-from tests.soak.two_nodes import BLIND, SERVED, UPDATES, Cluster, kill_server, num_updates
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -69,13 +69,11 @@ context log --state nowhere
 context forget --state ada ## forget | revert
 play
 play --env levrs
-play --env levers --num_tasks 0
 play --env levers --policy robot
 play --env levers --index x
 play --ckpt_path nowhere.ckpt
 check ## --env | missing
 check --env levers --num_packs 1
-check --env levers --pack_size 1
 report
 report nowhere
 report afile
@@ -89,8 +87,6 @@ context revert --state nowhere ## version
 play levers
 play --env
 play --env levers --nun_tasks 2
-play --env levers --index -1
-play --env levers --env.max_turns 0
 play --env levers --context notebok
 play --env.max_turns 3
 play --env raises.World
@@ -145,24 +141,17 @@ fit --config no_such_default.yaml ## no_such_default.yaml | smokke | Did you mea
 fit smoke
 fit --help modle
 SMOKE --model.lrr 3
-SMOKE --model.lr abc
-SMOKE --model.lr nan
 SMOKE model.lr
 SMOKE --data.pack_size 1
 SMOKE --data.pack_size 1000000
 SMOKE --data.group_size 1
 SMOKE --data.packs_per_rollout 5 --data.updates_per_rollout 4
 SMOKE --seed_everything -3
-SMOKE --torch_threads 0
-SMOKE --checkpoint_every 0
-SMOKE --keep_checkpoints 0
 SMOKE --model.betas [1,2] ## model.betas | 2
 SMOKE --model.scale big
 SMOKE --model.policy.hidden_size 63
-SMOKE --model.policy.window 0
 SMOKE --model.optimizer sgd
 SMOKE --data.max_staleness 2 --data.resample_packs 1 ## data.max_staleness | resample_packs
-SMOKE --data.deadlines.turn_s -1
 SMOKE --data.suites nosuch
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
 SMOKE --overwrite perhaps
@@ -179,7 +168,6 @@ SMOKE method=ciscpo
 SMOKE loss=nft ## loss | nft | Did you mean method=nft?
 SMOKE reward=length ## reward | data.rewards
 SMOKE --warm_start warm_start/levers ## warm_start | warm_start/levers
-SMOKE --model.loss.clip_lo 3
 SMOKE colour=red
 SMOKE --data.engine vlm
 SMOKE env=terminal_easy ## data.env | Terminal | 'Local' | words()
@@ -205,13 +193,10 @@ SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | pat
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
 test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
-plan --config smoke --gpu_gb -1
 export --config smoke ## out | required
 export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
 deploy
 deploy --config smoke ## state | required
-DEPLOY --num_tasks -1
-DEPLOY --sampling_temperature -1
 deploy --config smoke --warm_start null --state afile
 deploy --config smoke --warm_start null --state /proc/x
 deploy --ckpt_path damaged.ckpt --state ada ## --ckpt_path | damaged.ckpt
@@ -229,15 +214,11 @@ SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
 SMOKE --trainer.devices -3
 SMOKE --torch_threads 100000
 SMOKE --data.suites {
-SMOKE --data.env.num_levers 0
 SMOKE --data.env null ## data.env
-SMOKE --data.engine.max_slots 0
-SMOKE --data.engine.max_dialogues 0
 SMOKE --data.seed 3 ## data.seed | seed_everything
 SMOKE --data.min_groups 3
 SMOKE --model.terms 3
 SMOKE --model.terms [x]
-SMOKE --model.loss.clip_low -1
 SMOKE --model.credit nowhere.Credit
 SMOKE --model.betas 0.9,0.95 ## model.betas | 0.9,0.95
 SMOKE --model.trained_kinds solve,update ## model.trained_kinds | solve,update
@@ -256,15 +237,9 @@ fit --config duplicate.yaml ## model.policy.hidden_size | 3
 fit --config experiment/one_80gb_full_1_7b --model.policy.path nowhere/Model
 fit --config experiment/one_80gb_lora_8b --model.policy.path /nowhere
 test --config smoke --warm_start null --data.suites [in_domain
-plan --config experiment/one_80gb_full_1_7b --gpu_gb 0
-warm_start --config smoke --warm_start.num_updates 0 ## warm_start | num_updates | 0
-warm_start --config smoke --warm_start.num_packs x ## warm_start | num_packs | x
-warm_start --config smoke --warm_start.lr -1 ## warm_start | lr | -1
 export --config smoke --out x ## --ckpt_path | missing
 deploy --config nowhere --state ada ## --config | nowhere
 DEPLOY --num_taks 3
-DEPLOY --stream -1
-DEPLOY --first_task x
 SMOKE --config flat_trainer.yaml ## trainer | 3
 SMOKE --config flat_deadlines.yaml ## data.deadlines | 1
 SMOKE --config list_suites.yaml
@@ -275,8 +250,6 @@ SMOKE --config wrong_suite_key.yaml ## envv
 SMOKE --config own_default.yaml
 LAUNCH --servers 1 ## data.engine | TransformersEngine
 LAUNCH --servers 2
-LAUNCH --gpus -1
-LAUNCH --model.lr fast
 LAUNCH strategy=fsdp2 --model.optimizer adamw_8bit
 LAUNCH engine=VLLMServerEngine --servers=1 --gpus=8 --data.engine.local.arguments [-tp,'2'] ## --gpus_per_server | 1
 SMOKE --config text_default.yaml
@@ -300,7 +273,6 @@ SMOKE --trainer.num_nodes 2
 SMOKE --trainer.strategy fsdp
 SMOKE --model.lr [1e-3] ## model.lr | list
 SMOKE --data.deadlines 5
-SMOKE --data.env.teacher.note_accuracy 2
 SMOKE --data.env.teacher 5
 SMOKE --seed_everything [1,2] ## seed_everything | 1, 2
 SMOKE --ckpt_path ''
@@ -309,9 +281,6 @@ fit --config warm_start/levers
 fit --config suite/in_domain ## name
 fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --data.suites in_domain longer_packs ## longer_packs
-warm_start --config smoke --warm_start.packs_per_update 0 ## warm_start | packs_per_update | 0
-serve --config smoke --num_servers 0
-serve --config smoke --gpus_per_server -1
 fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it to 17
 warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
 fit --config smoke warm_start=levers ## warm_start | levers
@@ -326,13 +295,11 @@ SMOKE --model.path Qwen/Qwen3-0.6B ## --model.path
 SMOKE --batch_size 3
 SMOKE --trainer.max_time 60
 SMOKE --sampled_token_budget 1M
-SMOKE --data.deadlines.turn_s 5m
 SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
 SMOKE recipe=qwen3 ## model.policy
 SMOKE suite=in_domain
 test --ckpt_path damaged.ckpt ## --config
 serve --config smoke ## data.engine
-launch --config smoke --nodes 0
 launch --config smoke --nodes 2 --to nowhere ## nowhere
 evolve --config smoke --warm_start null ## out | required
 SMOKE --trainer.barebones true ## trainer.barebones | True
@@ -358,11 +325,9 @@ fit --config quickstart --data.env.max_shortest_path 9
 """Commands that build parsers of Lightning, or more."""
 SIGNALS = """
 WARM replay=SignalReplay method=rloo ## data.replay
-MIXED source=Bandit --data.source.init_args.temperature 0 ## data.source | temperature | 0
 WARM source=Growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
 WARM source=Revisits --data.source.init_args.by luck
 WARM source=Revisits --data.source.init_args.back never
-WARM replay=SelfImitation --data.replay.init_args.coefficient 0 ## data.replay | coefficient | 0
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms | beta | 1.0
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{}}] ## model.terms | teacher
 WARM --model.terms [{PATH:"TERMS.KL",ARGS:{"estimator":"k9"}}] ## estimator | k9
@@ -372,9 +337,7 @@ WARM KL_TO_TEACHER {"teacher":{PATH:"SERVED.VLLMScorer",ARGS:{"url":"http://h","
 WARM KL_TO_TEACHER {"teacher":{PATH:"SERVED.VLLMScorer",ARGS:{"url":"http://127.0.0.1:9","model":"m"}}} ## teacher.url | :9
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards | share | 1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"transcripts":"nowhere"}}} ## PartlyKnown.transcripts | nowhere
-WARM --data.rewards.noisy NoisyJudge --data.rewards.noisy.false_positive 2 ## data.rewards | false_positive | 2
 WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
-WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.weight nan ## weight | nan
 WARM --data.rewards.pairs NoisyPairwiseJudge program=Anchored ## data.rewards.pairs | NoisyPairwiseJudge | data.program=Anchored
 WARM PAIRWISE.rubric rubric.txt ## data.rewards.PairwiseJudge.rubric | rubric.txt
 WARM PAIRWISE.rubric list.yaml ## data.rewards.PairwiseJudge.model
@@ -401,7 +364,6 @@ WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | 
 _SHORT = {
     "SMOKE": "fit --config smoke --warm_start null",
     "WARM": "fit --config smoke",
-    "MIXED": f"fit --config {Path(__file__).parents[1]}/examples/studies/levers_mixture.yaml",
     "KL_TO_TEACHER": '--model.terms [{PATH:"TERMS.KL",ARGS:{"to":"teacher"}}] --model.scorers',
     "BY_WORLD": '{"teacher":{PATH:"SCORERS.ScorerByWorld",ARGS:{"teachers":',
     "PATH": '"class_path"',

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.commands.doctor import examined
-from tests.planted_causes import HEALTHY, PLANTED, Planted
+from examples.studies.planted_causes import HEALTHY, PLANTED, Planted
 
 PAGE = """# What doctor names
 

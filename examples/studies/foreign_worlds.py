@@ -213,9 +213,10 @@ def fault_lines(folder: Path) -> list[str]:
     planted = sum(each for each, kinds in counted for kind in kinds if kind not in ("no fault", "none"))
     hangs = sum(each - sum(names.values()) for each, kinds in counted for names in kinds.values())
     return [
-        "`tests/soak/openenv_faults.py` and `program_faults.py` plant faults in an OpenEnv server, in agent programs and in a",
-        f"stand-in for verifiers' worker, and fail where one ends otherwise than planned: {planted:,} faults, {hangs} lifecycles",
-        "that did not end ([openenv_faults.json](openenv_faults.json), [program_faults.json](program_faults.json)).",
+        "`examples/studies/robustness/openenv_faults.py` and `program_faults.py` plant faults in an OpenEnv server,",
+        "in agent programs and in a stand-in for verifiers' worker, and fail where one ends otherwise than planned:",
+        f"{planted:,} faults, {hangs} lifecycles that did not end",
+        "([openenv_faults.json](openenv_faults.json), [program_faults.json](program_faults.json)).",
     ]
 
 

@@ -10,6 +10,7 @@ import torch
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.checkpoints.checkpoint import DurableIO, damage
 from cod_lightning.errors import ConfigError, SaveFailed
+from tests.cases import each
 
 
 class Line(L.LightningModule):
@@ -43,7 +44,7 @@ def names(kept: RunCheckpoint) -> list[str]:
     return sorted(path.name for path in kept.folder.path.iterdir())
 
 
-@pytest.mark.parametrize(("keep", "updates"), [(1, [4]), (2, [3, 4]), (None, [1, 2, 3, 4])])
+@each(("keep", "updates"), [(1, [4]), (2, [3, 4]), (None, [1, 2, 3, 4])])
 def test_the_newest_checkpoints_are_kept(keep, updates, tmp_path):
     kept = fit(tmp_path, 4, keep)
     assert names(kept) == ["last.ckpt", *(f"update-{n:08}.ckpt" for n in updates)]
@@ -100,7 +101,7 @@ def scored(root, values, best="train/score", keep_best=1, ckpt_path=None):
     return kept
 
 
-@pytest.mark.parametrize("best", ["train/score", "-train/score"])
+@each("best", ["train/score", "-train/score"])
 def test_the_best_checkpoints_are_kept_beside_the_newest_also_by_a_run_that_was_interrupted(best, tmp_path):
     values = [0.3, 0.9, 0.1, 0.5, 0.9, 0.2, 0.1]
     sign = -1 if best.startswith("-") else 1

@@ -10,6 +10,7 @@ import pytest
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.errors import Stopped
 from cod_lightning.ranks import gathered
+from tests.cases import each
 from tests.forked import on_two_ranks
 from tests.played_run import PlayedData, PlayedModule, trainer
 
@@ -56,7 +57,7 @@ def test_a_rank_that_gives_up_its_rollout_waits_for_the_other_which_stops_too(tm
     assert on_two_ranks(tmp_path, act) == ["[0, [0, 1]] 130", "[0, [0, 1], 1] 130"]
 
 
-@pytest.mark.parametrize("told", [[0], [1], [0, 1]])
+@each("told", [[0], [1], [0, 1]])
 def test_a_signal_while_ranks_agree_to_begin_a_rollout_is_not_lost(told, tmp_path, monkeypatch):
     def act(rank: int) -> str:
         def told_meanwhile(received: int) -> list[int]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from lightning.pytorch.loggers import CSVLogger
 
 from cod_lightning.callbacks.throughput import TokenBudget
+from tests.cases import each
 from tests.played_run import PlayedData, PlayedModule, trainer
 
 ROLLOUT = 6 * 2 * 5 * 2
@@ -38,7 +38,7 @@ def test_every_update_logs_running_totals(tmp_path: Path) -> None:
     assert [float(row["tokens/trained"]) for row in rows] == [50.0 * n for n in range(1, 9)]
 
 
-@pytest.mark.parametrize(("budget", "rollouts"), [(1, 1), (ROLLOUT, 1), (ROLLOUT + 1, 2), (3 * ROLLOUT, 3)])
+@each(("budget", "rollouts"), [(1, 1), (ROLLOUT, 1), (ROLLOUT + 1, 2), (3 * ROLLOUT, 3)])
 def test_the_rollout_that_spends_the_budget_is_trained_on_and_no_other_begins(
     budget: int, rollouts: int, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from cod_lightning.commands.phase import WarmStart
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
+from tests.cases import each
 
 CONFIG = {
     "seed_everything": 1,
@@ -82,7 +83,7 @@ OF_THE_TRAINING = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), [*OF_THE_POLICY, *OF_THE_TRAINING])
+@each(("change", "said"), [*OF_THE_POLICY, *OF_THE_TRAINING])
 def test_another_training_is_refused_with_what_changed(change, said, tmp_path):
     with pytest.raises(ConfigError, match="Undo the changes, or add --accept_changes true") as refused:
         check_changes(read_checkpoint(kept(tmp_path)), changed(**change), 1, accepted=False)
@@ -129,7 +130,7 @@ def test_a_policy_is_played_as_it_was_trained_however_it_was_built_and_trained(t
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("change", "said"), OF_THE_POLICY)
+@each(("change", "said"), OF_THE_POLICY)
 def test_another_environment_context_plan_policy_or_form_of_dialogues_is_refused_unless_it_is_accepted(
     change, said, tmp_path, capsys
 ):
@@ -140,7 +141,7 @@ def test_another_environment_context_plan_policy_or_form_of_dialogues_is_refused
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [("b", "a"), ("a", "c"), ("a",), ()])
+@each("words", [("b", "a"), ("a", "c"), ("a",), ()])
 def test_another_vocabulary_is_refused_in_any_case(words, tmp_path):
     with pytest.raises(ConfigError, match=r"its run had other words \(with this config\)\. .* has changed since"):
         played(tmp_path, words, accepted=True)
@@ -172,7 +173,7 @@ def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with():
     assert began_with(other)["data"]["max_new_tokens"] == 32, "that of its run, whatever is asked"
 
 
-@pytest.mark.parametrize(
+@each(
     ("runs", "asked", "said"),
     [
         ([{"warm_start": "warm_start/levers"}], {}, "warm_start: warm_start/levers"),

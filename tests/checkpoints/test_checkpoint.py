@@ -12,6 +12,7 @@ from torch.distributed.checkpoint import save
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
+from tests.cases import each
 
 TINY = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 WORDS = ("up", "down")
@@ -38,7 +39,7 @@ def sharded(path: Path, kept: Any) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["file", "shards"])
+@each("kind", ["file", "shards"])
 def test_the_weights_of_a_checkpoint_are_those_of_the_model(tmp_path: Path, kind: str) -> None:
     kept, path = model(), tmp_path / "last.ckpt"
     if kind == "file":
@@ -67,7 +68,7 @@ def test_a_model_of_another_size_is_refused(tmp_path: Path) -> None:
 RUN = {"config": {"data": {}, "model": {}}, "num_processes": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("damage", "where"),
     [
         ({"global_step": "x"}, r"\$\.global_step"),
@@ -140,7 +141,7 @@ class Runs:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("function", ["system", "print", "getattr", "open", "torch.hub.load", "metadata.os.system"])
+@each("function", ["system", "print", "getattr", "open", "torch.hub.load", "metadata.os.system"])
 def test_the_metadata_of_shards_runs_nothing(tmp_path: Path, function: str, capsys: pytest.CaptureFixture[str]) -> None:
     sharded(tmp_path / "last.ckpt", model())
     proof = tmp_path / "proof"

@@ -7,6 +7,7 @@ import torch
 
 from cod_lightning.cache import digests
 from cod_lightning.checkpoints.checkpoint import MARKER, METADATA, damage, seal
+from tests.cases import each
 from tests.checkpoints.test_checkpoint import model, sharded
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -32,7 +33,7 @@ def test_a_whole_checkpoint_is_whole(file, folder):
     assert damage(folder) is None
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.999])
+@each("kept", [0.0, 0.01, 0.5, 0.999])
 def test_a_file_that_was_cut_is_recognised(kept, file, tmp_path):
     whole = file.read_bytes()
     (tmp_path / "cut.ckpt").write_bytes(whole[: int(kept * len(whole))])

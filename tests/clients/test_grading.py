@@ -3,9 +3,10 @@
 import pytest
 
 from cod_lightning.clients.grading import graded_object
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         '{"score":1,"score":0}',

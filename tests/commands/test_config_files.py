@@ -12,10 +12,16 @@ from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
 from cod_lightning.errors import ConfigError
 
+SMALL = """defaults: [_self_]
+model: {loss: {class_path: cod_lightning.objective.losses.GRPO, init_args: {clip_low: 0.1}}}
+data: {env: {class_path: cod_lightning.envs.levers.Levers, init_args: {protocol: compact}}}
+"""
+
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
+def _beside_a_config_that_is_composed_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SMALL)
 
 
 @pytest.mark.parametrize("name", ["smoke", "smoke.yaml", "configs/smoke.yaml", "configs/smoke"])
@@ -42,7 +48,7 @@ def test_groups_are_not_offered_as_configs():
     ],
 )
 def test_an_equals_sign_in_the_value_of_a_flag_is_no_group_choice(words):
-    assert " ".join(expand(["--config", "smoke", *words]).argv[2:]).replace("=", " ") == " ".join(words).replace(
+    assert " ".join(expand(["--config", "small.yaml", *words]).argv[2:]).replace("=", " ") == " ".join(words).replace(
         "=", " "
     )
 
@@ -85,7 +91,7 @@ def test_an_environment_of_another_class_takes_no_options_from_the_one_that_it_r
     (tmp_path / "later.yaml").write_text("data: {env: {class_path: own.World}}\n")
     (tmp_path / "later_world.yaml").write_text("class_path: own.World\n")
     (tmp_path / "options.yaml").write_text("max_turns: 3\n")
-    env = composed_of("--config", "smoke", *more)["data"]["env"]
+    env = composed_of("--config", "small.yaml", *more)["data"]["env"]
     assert ("protocol" in env.get("init_args", {})) is kept, "which a World with such an option would take"
 
 
@@ -120,7 +126,7 @@ def test_a_config_without_a_name_says_what_there_is():
 
 @pytest.mark.parametrize("typed", ["env=doors", "--env doors", "--data.env=env/doors.yaml"])
 def test_every_way_to_name_a_shipped_world_says_the_same(typed):
-    assert composed_of("--config", "smoke", *typed.split())["data"]["env"] == yaml.safe_load(
+    assert composed_of("--config", "small.yaml", *typed.split())["data"]["env"] == yaml.safe_load(
         find_config("env/doors").read_text()
     )
 
@@ -156,12 +162,12 @@ def test_a_world_in_json_is_no_path_however_long_it_is():
         "class_path": "cod_lightning.envs.mixture.Mixture",
         "init_args": {"worlds": {f"w{n}": levers for n in range(4)}},
     }
-    assert composed_of("--config", "smoke", "--data.env", json.dumps(world))["data"]["env"] == world
+    assert composed_of("--config", "small.yaml", "--data.env", json.dumps(world))["data"]["env"] == world
 
 
 @pytest.mark.parametrize("typed", ["loss=GSPO", "--model.loss GSPO"])
 def test_a_class_by_its_name_takes_no_options_from_the_one_that_it_replaces(typed):
-    assert composed_of("--config", "smoke", *typed.split())["model"]["loss"] == {"class_path": "GSPO"}
+    assert composed_of("--config", "small.yaml", *typed.split())["model"]["loss"] == {"class_path": "GSPO"}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from lightning.pytorch.loops.fit_loop import _FitLoop
 
 from cod_lightning.cli import main
 from cod_lightning.commands.train import TrainCLI
+from tests.cases import each
 
 
 def ended(began_at, global_step, capsys, num_moved=1):
@@ -33,7 +34,7 @@ def test_a_run_that_had_ended_is_said_to_have_trained_nothing_and_what_to_raise(
     assert ended(12, 12, capsys) == said
 
 
-@pytest.mark.parametrize(("began_at", "global_step"), [(None, 12), (8, 12)])
+@each(("began_at", "global_step"), [(None, 12), (8, 12)])
 def test_a_run_that_trained_is_not(began_at, global_step, capsys):
     assert ended(began_at, global_step, capsys) == ""
 

@@ -6,6 +6,7 @@ from cod_lightning.commands.parser import OneLine
 from cod_lightning.contexts import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
+from tests.cases import each
 
 
 def answered(capsys, *argv):
@@ -23,7 +24,7 @@ def answered(capsys, *argv):
 LEVERS, GRID = "--env=cod_lightning.envs.levers.Levers", "--env=cod_lightning.envs.grid.GridNavigation"
 
 
-@pytest.mark.parametrize(
+@each(
     ("argv", "meant"),
     [
         (["--num_packz=3"], "num_packs"),

@@ -159,7 +159,8 @@ def llama(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("policy", [pytest.param("PretrainedPolicy", marks=pytest.mark.soak), "LoRAPolicy"])
+@pytest.mark.soak
+@pytest.mark.parametrize("policy", ["PretrainedPolicy", "LoRAPolicy"])
 def test_on_a_cpu_the_plan_is_about_the_measured_peak_or_up_to_six_tenths_more(policy, llama, tmp_path):
     small = ["--data.pack_size", "2", "--data.packs_per_rollout", "1", "--data.val_packs", "1"]
     small += ["--data.updates_per_rollout", "1"]

@@ -15,6 +15,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.terminal import Screen
 from cod_lightning.types import EpisodeStatus, Split
+from tests.cases import each
 from tests.envs.scripted_life import live
 
 MECHANISM = HintContext(response_limit=None)
@@ -97,13 +98,13 @@ def test_a_pack_without_tasks_is_refused(capsys):
     assert "--num_tasks is 0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--nope", "--policy=gambler"])
+@each("option", ["--nope", "--policy=gambler"])
 def test_an_unknown_option_is_refused(option):
     with pytest.raises(SystemExit):
         main(["play", "--env", "levers", option])
 
 
-@pytest.mark.parametrize(
+@each(
     ("typed", "meant"),
     [("2", "Lever 2"), ("pull 2", "Lever 2"), ("Lever 2", "Lever 2"), ("<answer>Lever 2</answer>",) * 2, ("", "")],
 )
@@ -111,14 +112,12 @@ def test_a_bare_answer_is_put_into_the_form_that_the_rules_ask_for(typed, meant)
     assert _in_form(typed, "Answer in this form:\n<answer>Lever X</answer>") == meant
 
 
-@pytest.mark.parametrize(
-    "rules", ["no form", "<answer>ACTION</answer>", "<answer>put X Y</answer>", "<answer>up</answer>"]
-)
+@each("rules", ["no form", "<answer>ACTION</answer>", "<answer>put X Y</answer>", "<answer>up</answer>"])
 def test_a_form_without_one_free_place_leaves_answers_as_they_are(rules):
     assert _in_form("2", rules) == "2"
 
 
-@pytest.mark.parametrize("typed", ["2", "pull 2", "Lever_2", "lever_2", "<answer>Lever_2</answer>"])
+@each("typed", ["2", "pull 2", "Lever_2", "lever_2", "<answer>Lever_2</answer>"])
 def test_a_bare_answer_in_a_closed_vocabulary_is_the_word_that_ends_so(typed):
     (episode,), shown = _played(Levers(protocol="compact"), [typed] * 2, num_tasks=1)
     assert episode.status is not EpisodeStatus.MALFORMED

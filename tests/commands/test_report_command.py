@@ -1,8 +1,7 @@
 """`report` on the command line."""
 
-import pytest
-
 from cod_lightning.cli import main
+from tests.cases import each
 from tests.records import group
 from tests.reports.made_runs import write_run
 
@@ -36,7 +35,7 @@ def test_a_folder_that_is_no_run_is_a_mistake_in_one_line(tmp_path, capsys):
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize("out", ["", "folder", "one/config.yaml/report.html"])
+@each("out", ["", "folder", "one/config.yaml/report.html"])
 def test_a_report_that_cannot_be_written_is_a_mistake_in_one_line(tmp_path, capsys, out):
     folder = write_run(tmp_path / "one", GROUPS)
     (tmp_path / "folder").mkdir()

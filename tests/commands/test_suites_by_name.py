@@ -17,6 +17,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import DEFAULT_CONTROLS, Suite
 from cod_lightning.rollout.chat import Chat
+from tests.cases import each
 
 OWN_WORLD = ["in_domain", "longer_packs", "non_stationary", "ralph_loop"]
 """Of the training's own world."""
@@ -38,7 +39,7 @@ def test_the_shipped_suites_are_these() -> None:
     assert choices_of("suite") == SHIPPED
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@each("name", SHIPPED)
 def test_a_shipped_suite_builds_and_says_what_it_is(name: str) -> None:
     for suite in built(read_suites(name)):
         assert (suite.env is None) == (name in OWN_WORLD)
@@ -73,7 +74,7 @@ def test_names_stand_beside_suites_that_are_spelled_out(tmp_path: Path) -> None:
     assert found[1] is mine
 
 
-@pytest.mark.parametrize("head", ["defaults:\n  - env: levers\n  - _self_\n", ""])
+@each("head", ["defaults:\n  - env: levers\n  - _self_\n", ""])
 def test_a_config_may_name_suites(tmp_path: Path, head: str) -> None:
     config = tmp_path / "mine.yaml"
     config.write_text(f"{head}data:\n  suites: [in_domain, {{name: other, num_packs: 4}}]\n")
@@ -88,9 +89,7 @@ def test_suites_that_are_spelled_out_stay_as_they_are(tmp_path: Path) -> None:
     assert config_after(expand(["--config", str(config)]).argv) == {"data": {"suites": [{"name": "other"}]}}
 
 
-@pytest.mark.parametrize(
-    "argv", [["--data.suites", "[in_domain, ralph_loop]"], ["data.suites=[in_domain,ralph_loop.yaml]"]]
-)
+@each("argv", [["--data.suites", "[in_domain, ralph_loop]"], ["data.suites=[in_domain,ralph_loop.yaml]"]])
 def test_the_command_line_chooses_suites_by_name(argv: list[str]) -> None:
     found = expand(["--config", "smoke", *argv, "--model.lr", "1"]).argv
     assert found[-1] == "--model.lr=1"
@@ -108,7 +107,7 @@ def test_an_unknown_suite_is_refused_by_name() -> None:
         expand(["--config", "smoke", "data.suites=[in_domian]"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("[", "a YAML file"),

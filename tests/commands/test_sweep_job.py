@@ -10,6 +10,7 @@ from cod_lightning.commands import sweep_job
 from cod_lightning.commands.sweep_job import command, run_job
 from cod_lightning.errors import DataError
 from cod_lightning.reports.sweeps.record import JobRecord, read_record, write_record
+from tests.cases import each
 
 JOB = JobRecord(label="cell seed=1", config="smoke", overrides=("credit=TaskCredit",), cell="0", seed=1)
 WHOLE = "import pathlib; pathlib.Path('report.html').write_text('');"
@@ -35,7 +36,7 @@ def test_a_job_that_ends_well_is_finished(monkeypatch, tmp_path, capsys) -> None
     assert [(tmp_path / name).read_text() for name in ("log.txt", "precious")] == ["done\n", "precious"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "said"),
     [
         (

@@ -19,6 +19,7 @@ from cod_lightning.commands.trainer_settings import (
     settle_strategy,
 )
 from cod_lightning.errors import ConfigError
+from tests.cases import each
 
 FSDP2 = "lightning.pytorch.strategies.ModelParallelStrategy"
 
@@ -29,7 +30,7 @@ def trainer(devices, num_nodes=1, strategy=FSDP2, **sizes):
     return Namespace(devices=devices, num_nodes=num_nodes, accelerator="cpu", strategy=chosen)
 
 
-@pytest.mark.parametrize(
+@each(
     ("devices", "num_nodes", "number"),
     [(1, 1, 1), (4, 2, 8), ("4", 1, 4), ([0, 2], 1, 2), ("auto", 1, 1), (-1, 2, 2)],
 )
@@ -43,7 +44,7 @@ def test_an_open_mesh_shards_over_all_processes():
     assert vars(keys.strategy.init_args) == {"data_parallel_size": 8, "tensor_parallel_size": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("keys", "said"),
     [
         (
@@ -59,7 +60,7 @@ def test_an_impossible_mesh_is_refused(keys, said):
         settle_strategy(keys)
 
 
-@pytest.mark.parametrize("name", ["auto", "ddp"])
+@each("name", ["auto", "ddp"])
 def test_other_strategies_have_no_mesh(name):
     keys = trainer("auto", strategy=name)
     settle_strategy(keys)
@@ -157,7 +158,7 @@ def test_ranks_on_one_machine_listen_on_no_address_that_another_machine_reaches(
     assert sorted(ran.stdout.splitlines()) == [f"0 [3.0, 3.0] ['{loopback}']", f"1 [3.0, 3.0] ['{loopback}']", "[]"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("environment", "trainer"),
     [
         ({"MASTER_ADDR": "node0"}, {"devices": 2, "num_nodes": 1}),
@@ -198,7 +199,7 @@ def test_a_rank_that_cannot_listen_ends_all_ranks_in_one_line(tmp_path):
     assert said[0].startswith(f"error: MASTER_PORT is {port}; expected a port that no other process listens at.")
 
 
-@pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt()])
+@each("error", [RuntimeError("x"), KeyboardInterrupt()])
 def test_ranks_that_this_process_started_end_with_it_after_their_last_words(monkeypatch, error):
     monkeypatch.setattr(trainer_settings, "_LAST_WORDS_S", 0.3)
     quick, stuck = (subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({s})"]) for s in (0, 600))

@@ -12,6 +12,7 @@ from cod_lightning.commands.train import TrainCLI
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.modules import GRPOModule, WarmStartModule
+from tests.cases import each
 
 RUN = {
     "seed_everything": 3,
@@ -51,7 +52,7 @@ def test_what_it_says_itself_changes_single_arguments():
     assert RUN["data"]["env"]["init_args"]["max_turns"] == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("env", "names"),
     [
         (RUN["data"]["env"], "Did you mean follow? Leave it out."),

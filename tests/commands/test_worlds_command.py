@@ -13,6 +13,7 @@ from cod_lightning.commands.shipped import files_of
 from cod_lightning.commands.worlds import description, parse_world, world_parser
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.types import Split
+from tests.cases import each
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,7 +48,7 @@ def test_questions_on_disk_are_described_and_checked(tmp_path, capsys):
     assert "group 9 has one row" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(
+@each(
     ("rows", "said"),
     [
         (
@@ -57,7 +58,6 @@ def test_questions_on_disk_are_described_and_checked(tmp_path, capsys):
         ('{"prompt": "q", "answer": 1, "series": 1}\n', "or name another column (null: there are no groups)."),
         ("", "expected a file with at least one row"),
     ],
-    ids=["no prompt", "no group", "empty"],
 )
 def test_a_file_that_cannot_be_asked_is_answered_in_a_line(tmp_path, capsys, rows, said):
     path = tmp_path / "rows.jsonl"

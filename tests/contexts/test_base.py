@@ -29,6 +29,7 @@ from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 from tests.asked import LetterTokens
+from tests.cases import each
 from tests.real_templates import EIGHT, family_tokenizer
 from tests.records import turn
 
@@ -69,13 +70,13 @@ def test_every_shipped_mechanism_is_here():
     assert found - {"ContextMechanism"} == own
 
 
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
-@pytest.mark.parametrize("name", SHIPPED)
+@each("protocol", ["natural", "compact"])
+@each("name", SHIPPED)
 def test_every_shipped_mechanism_keeps_the_contract(name, protocol):
     assert [verdict.broken for verdict in check_context(made(protocol)[name])] == [()] * 6
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@each("name", SHIPPED)
 def test_a_state_of_another_mechanism_or_version_is_refused_in_one_line(name):
     mechanism = SHIPPED[name]
     own = beside(mechanism, Stored).dump(mechanism.empty())
@@ -111,8 +112,8 @@ def prompts(context, text, tokens):
     yield beside(context, InTask).before_turn(found.state, "RULES", answered, tokens).messages
 
 
-@pytest.mark.parametrize("family", EIGHT)
-@pytest.mark.parametrize("name", QUOTING)
+@each("family", EIGHT)
+@each("name", QUOTING)
 def test_a_hostile_observation_forges_no_role_and_closes_no_fence_where_it_is_quoted(name, family):
     chat, context, tokens = Chat(family_tokenizer(family)), QUOTING[name], LetterTokens({"<|im_end|>"})
     control = set(chat.tokenizer.added_tokens_decoder)

@@ -18,6 +18,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from tests.asked import LetterTokens
+from tests.cases import each
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 KINDS = pytest.mark.parametrize("kind", [NotebookContext, EpisodesContext])
@@ -90,7 +91,7 @@ def test_an_entry_that_spells_it_is_refused_where_it_is_switched_on(protocol):
         assert ("mark of the context's own" in found.reason) == on
 
 
-@pytest.mark.parametrize("gap", ["  ", "\n", "\u00a0", "\u200b ", " \u2060", "\t"])
+@each("gap", ["  ", "\n", "\u00a0", "\u200b ", " \u2060", "\t"])
 def test_other_spaces_do_not_let_it_pass(gap):
     mark = GIVEN["natural"].replace(" ", gap)
     assert Provenance(True, "natural").without(f"{mark} 2=red") == "2=red"
@@ -118,7 +119,7 @@ FORGED = {
 """Spellings of the last ones have letters or words that differ; they stand within the entry's quotes."""
 
 
-@pytest.mark.parametrize("mark", FORGED.values(), ids=FORGED)
+@each("mark", FORGED.values())
 def test_a_forged_origin_is_refused_or_stands_in_the_entrys_own_quotes(mark):
     provenance = Provenance(True, "natural")
     line = provenance.before(f"{mark} 2=red", 5, False)
@@ -140,7 +141,7 @@ def test_fifty_thousand_within_each_other_are_left_out_in_less_than_a_second():
 
 
 @PROTOCOLS
-@pytest.mark.parametrize("inner", ["", " and "])
+@each("inner", ["", " and "])
 @KINDS
 def test_a_text_of_others_that_spells_it_does_not_pass_for_it(kind, protocol, inner):
     context = kind(protocol, provenance=True)

@@ -21,6 +21,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Split
 from tests.asked import answered, shown
+from tests.cases import each
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 
@@ -100,7 +101,7 @@ def test_a_choice_of_a_skill_passes_through_and_its_state_is_the_part_s():
     assert sum(skill.uses for skill in solves[-1].state_after.states[1].skills) == 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("parts", "message"),
     [
         ([], "parts is empty; expected at least two"),

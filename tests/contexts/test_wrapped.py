@@ -9,9 +9,10 @@ from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
+from tests.cases import each
 
 
-@pytest.mark.parametrize("inside", [HintContext, NotebookContext, SkillsContext, ConstantStateContext])
+@each("inside", [HintContext, NotebookContext, SkillsContext, ConstantStateContext])
 def test_around_a_mechanism_it_keeps_the_contract(inside):
     assert [verdict.broken for verdict in check_context(StartedContext(inside()))] == [()] * 6
 

@@ -8,6 +8,7 @@ import torch
 from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut
 from cod_lightning.credit.credited import AdaptiveRED
 from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit
+from tests.cases import each
 from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table
 
 RULES = [
@@ -67,9 +68,9 @@ def without_terms(table: CreditTable, rule) -> Returns:
     return Returns(values, returns.valid)
 
 
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
-@pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("seed", range(3))
+@each("baseline", BASELINES)
+@each("rule", RULES)
+@each("seed", range(3))
 def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, rule, baseline):
     table = with_attempts(seed)
     found = credited(table, rule, baseline)
@@ -124,9 +125,9 @@ def reached(rule, baseline, mode):
     return by_episode.abs() > 1e-9, by_attempt > 1e-9, to_attempts
 
 
-@pytest.mark.parametrize("mode", ["none", "group"])
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each("mode", ["none", "group"])
+@each("baseline", BASELINES)
+@each("rule", RULES)
 def test_neither_a_reward_nor_an_attempt_ever_reaches_a_later_episode(rule, baseline, mode):
     by_episode, by_attempt, to_attempts = reached(rule, baseline, mode)
     assert not by_episode.tril(-1).any()
@@ -190,7 +191,7 @@ def test_attempts_leave_the_expected_credit_as_it_was():
     assert float(anchor.var()) < float(plain.var())
 
 
-@pytest.mark.parametrize("mode", ["group", "batch"])
+@each("mode", ["group", "batch"])
 def test_attempts_are_divided_by_what_their_solve_episode_is_divided_by(mode):
     table = with_attempts(2, missing=0.0)
     raw, scaled = (credited(table, EpisodeCredit(), GroupMean(), m) for m in ("none", mode))

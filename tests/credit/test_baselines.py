@@ -7,6 +7,7 @@ import torch
 
 from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, deviation, divided
 from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit
+from tests.cases import each
 from tests.credit_tables import paper_table, random_table
 
 BASELINES = [GroupMean(), LeaveOneOut(), AsymRE(shift=-0.2)]
@@ -16,11 +17,10 @@ def scale(advantages, returns, mode):
     return replace(advantages, values=divided(advantages.values, deviation(advantages, returns, mode)))
 
 
-@pytest.fixture(params=range(8))
-def returns(request):
-    return EpisodeCredit()(random_table(request.param, missing=0.25))
+every_return = each("returns", [EpisodeCredit()(random_table(seed, missing=0.25)) for seed in range(8)])
 
 
+@every_return
 def test_advantages_equal_the_definition_written_as_a_loop(returns):
     mean, others = GroupMean()(returns), LeaveOneOut()(returns)
     for g in range(3):
@@ -45,7 +45,8 @@ def test_asymre_lifts_every_comparison_by_the_same(returns):
     assert torch.equal(AsymRE(shift=0.0)(returns).values, plain.values)
 
 
-@pytest.mark.parametrize("at_least", [None, 0.4])
+@every_return
+@each("at_least", [None, 0.4])
 def test_what_is_accepted_has_an_advantage_of_one_and_the_rest_is_left_out(returns, at_least):
     found = Accepted(at_least=at_least)(returns)
     for g in range(3):
@@ -85,15 +86,16 @@ def reached(rule, baseline, mode):
     return out.abs() > 1e-9
 
 
-@pytest.mark.parametrize("mode", ["none", "group"])
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each("mode", ["none", "group"])
+@each("baseline", BASELINES)
+@each("rule", RULES)
 def test_a_reward_never_reaches_a_later_episode_of_its_lifecycle_through_a_baseline(rule, baseline, mode):
     found = reached(rule, baseline, mode)
     assert not found.tril(-1).any()
     assert found.diagonal().all()
 
 
+@every_return
 def test_group_scaling_gives_unit_deviation_over_survivors(returns):
     scaled = scale(GroupMean()(returns), returns, "group")
     for g in range(3):
@@ -103,21 +105,23 @@ def test_group_scaling_gives_unit_deviation_over_survivors(returns):
                 assert alive.std(correction=0).item() == pytest.approx(1.0, abs=1e-4)
 
 
+@every_return
 def test_batch_scaling_gives_unit_deviation_over_all_that_are_valid(returns):
     advantages = GroupMean()(returns)
     deviation = scale(advantages, returns, "batch").values[advantages.valid].std(correction=0)
     assert deviation.item() == pytest.approx(1.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("mode", ["none", "group", "batch"])
+@each("mode", ["none", "group", "batch"])
 def test_siblings_that_all_did_the_same_get_nothing_and_no_nan(mode):
     equal = Returns(torch.full((2, 4, 3), 0.7), torch.ones(2, 4, 3, dtype=torch.bool))
     scaled = scale(GroupMean()(equal), equal, mode)
     assert scaled.values.abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("mode", ["none", "group", "batch"])
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+@every_return
+@each("mode", ["none", "group", "batch"])
+@each("baseline", BASELINES)
 def test_autocast_does_not_round_advantages(returns, baseline, mode):
     exact = scale(baseline(returns), returns, mode)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -126,8 +130,9 @@ def test_autocast_does_not_round_advantages(returns, baseline, mode):
     assert torch.equal(found.values, exact.values)
 
 
-@pytest.mark.parametrize("mode", ["none", "group", "batch"])
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+@every_return
+@each("mode", ["none", "group", "batch"])
+@each("baseline", BASELINES)
 def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, baseline, mode):
     dirty = Returns(torch.where(returns.valid, returns.values, float("nan")), returns.valid)
     expected, found = (scale(baseline(r), r, mode) for r in (returns, dirty))
@@ -144,9 +149,9 @@ def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, bas
     torch.testing.assert_close(found.values, expected.values, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("mode", ["none", "group", "batch"])
-@pytest.mark.parametrize("baseline", BASELINES, ids=str)
-@pytest.mark.parametrize("survivors", [0, 1])
+@each("mode", ["none", "group", "batch"])
+@each("baseline", BASELINES)
+@each("survivors", [0, 1])
 def test_with_fewer_than_two_survivors_nothing_is_compared_and_nothing_is_nan(baseline, mode, survivors):
     valid = torch.zeros(2, 4, 5, dtype=torch.bool)
     valid[:, :survivors] = True

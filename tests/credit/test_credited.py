@@ -17,6 +17,7 @@ from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import Attempt, AttemptKind, EpisodeKind
 from tests import records
+from tests.cases import each
 from tests.credit_tables import (
     CreditTable,
     cells,
@@ -36,7 +37,7 @@ def made(values, attempts=(), of=(), valid=None, attempts_valid=None, filtered=F
     return plain_credit(torch.tensor(values), valid, **more)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_a_pack_has_signal_if_any_advantage_of_its_episodes_or_attempts_is_not_zero_of_either_sign(seed):
     rng = torch.Generator().manual_seed(seed)
     kept = torch.rand(6, 2, 3, generator=rng) < 0.1
@@ -120,7 +121,7 @@ def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_i
     assert torch.equal(tilted.tilted, same.tilted), "however long the other role's episodes are"
 
 
-@pytest.mark.parametrize("filtered", [False, True])
+@each("filtered", [False, True])
 def test_a_filter_takes_rows_of_packs_without_signal_out_and_leaves_all_others_as_they_are(filtered):
     groups = [records.group(name, [[True, False], [False, True]]) for name in "ab"]
     groups[0] = structs.replace(rollout()[0], pack=groups[0].pack)
@@ -186,9 +187,9 @@ def loop(lives, rule, k, e):
     return None if None in needed else sum(needed) / len(needed)
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("rule", [EpisodeCredit(), TaskCredit()], ids=str)
-@pytest.mark.parametrize("baseline", [GroupMean(), LeaveOneOut()], ids=str)
+@each("seed", range(20))
+@each("rule", [EpisodeCredit(), TaskCredit()])
+@each("baseline", [GroupMean(), LeaveOneOut()])
 def test_ragged_numbers_of_siblings_tasks_and_episodes_are_compared_as_the_loop_does(seed, rule, baseline):
     """Packs of one to four lifecycles; each through one to four tasks, updating its context now and then."""
     rng = random.Random(seed)

@@ -9,6 +9,7 @@ import torch
 
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from tests.cases import each
 from tests.credit_tables import cells, paper_table, random_table, rewards_to_go
 
 STYLES = {
@@ -29,9 +30,9 @@ STYLES = {
 }
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("tasks", [1, 2, 4])
+@each("style", STYLES)
+@each("seed", range(5))
+@each("tasks", [1, 2, 4])
 def test_returns_equal_the_definition_written_as_a_loop(style, seed, tasks):
     rule, aggregate, window = STYLES[style]
     table = random_table(seed, tasks=tasks)
@@ -60,7 +61,7 @@ def under_autocast(compute):
 RULES = [*(style[0] for style in STYLES.values()), TrajectoryCredit(), TaskCredit()]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each("rule", RULES)
 def test_autocast_does_not_round_returns(rule):
     table = random_table(2, tasks=7)
     exact, found = rule(table), under_autocast(lambda: rule(table))
@@ -77,8 +78,8 @@ def test_returns_under_autocast_are_the_float64_means_rounded_once():
         assert found[g, k, e].item() == torch.tensor(sum(needed) / len(needed), dtype=torch.float32).item()
 
 
-@pytest.mark.parametrize("stored", [float("nan"), float("inf"), -float("inf"), 1e30])
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each("stored", [float("nan"), float("inf"), -float("inf"), 1e30])
+@each("rule", RULES)
 def test_what_is_stored_for_a_missing_reward_does_not_matter(rule, stored):
     table = random_table(4)
     assert not table.valid.all()

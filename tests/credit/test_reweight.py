@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.credit.credited import AdaptiveRED
+from tests.cases import each
 
 
 def draw(seed):
@@ -17,7 +18,7 @@ def draw(seed):
     return torch.where(valid, advantages, 0.0), counts, valid
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each("seed", range(200))
 def test_a_clearly_negative_sum_ends_closer_to_zero_or_at_a_bound_and_any_other_is_left_alone(seed):
     advantages, counts, valid = draw(seed)
     before = float((advantages.double() * counts).sum())

@@ -16,6 +16,7 @@ from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.types import Split
+from tests.cases import each
 
 
 class Seedless(Levers):
@@ -71,7 +72,7 @@ class Nameless(Levers):
         return replace(pack, id=f"{split}/{index // 2}")
 
 
-@pytest.mark.parametrize(
+@each(
     ("world", "said"),
     [
         (Nameless, r"data\.env is Nameless; expected .*ids of their own; the first two are both 'train/0'"),

@@ -7,9 +7,10 @@ import pytest
 
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
+from tests.cases import each
 
 
-@pytest.mark.parametrize("value", [None, {}, [], 10**400, "x", {"stream": 3}])
+@each("value", [None, {}, [], 10**400, "x", {"stream": 3}])
 def test_a_state_that_cannot_be_restored_is_refused_in_one_line(value):
     data: Any = RolloutDataModule.__new__(RolloutDataModule)
     data.trainer = None

@@ -31,6 +31,7 @@ from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
+from tests.cases import each
 
 MECHANISM = HintContext(response_limit=None)
 
@@ -58,7 +59,7 @@ MECHANISMS = (
 )
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: type(one).__name__)
+@each("mechanism", MECHANISMS)
 def test_an_agent_goes_on_after_restarts_as_if_it_had_never_stopped(tmp_path, mechanism):
     lives = []
     for name, stops in (("restarted", (2, 5, 6)), ("whole", ())):
@@ -348,13 +349,12 @@ def test_its_environment_is_closed_with_it_and_one_that_cannot_be_is_logged(tmp_
     assert "EnvironmentFailure: OSError: the container is gone" in caplog.text
 
 
-@pytest.mark.parametrize(
+@each(
     ("program", "kinds"),
     [
         (BestOfN(n=3), ["solve", "update"]),
         (PlanAndSolve(request="\n\nPlan first.", heading="\n\nYour plan: "), ["write", "solve", "update"]),
     ],
-    ids=["best of n", "planner"],
 )
 def test_an_agent_runs_any_program_and_goes_on_in_it_after_a_restart(tmp_path, program, kinds):
     agent, pack = _agent(tmp_path, program=program)

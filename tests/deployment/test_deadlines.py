@@ -19,6 +19,7 @@ from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
+from tests.cases import each
 from tests.faulty_worlds import FaultyLevers
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
@@ -71,7 +72,7 @@ def faults(episodes, kind=EpisodeKind.SOLVE):
     return [e.fault if e.status is EpisodeStatus.FAILED else None for e in episodes if e.kind is kind]
 
 
-@pytest.mark.parametrize(
+@each(
     ("deadlines", "fault"),
     [
         (Deadlines(turn_s=0.1), "TurnTimeout"),

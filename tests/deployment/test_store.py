@@ -14,6 +14,7 @@ from cod_lightning.deployment import ContextStore
 from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from tests.cases import each
 
 
 def _solve(position: int, reward: float | None = 1.0) -> Episode:
@@ -132,7 +133,7 @@ def test_a_missing_store_is_refused_where_none_shall_be_made(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", [b"not a database" * 100, None])
+@each("content", [b"not a database" * 100, None])
 def test_a_foreign_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "agent.sqlite"
     if content is None:
@@ -147,7 +148,7 @@ def test_a_foreign_file_is_refused_by_name(tmp_path, content):
         ContextStore(tmp_path)
 
 
-@pytest.mark.parametrize(
+@each(
     ("damage", "said"),
     [
         ("UPDATE contexts SET reason = 'another' WHERE version = 2", "a row of contexts is not as it was written"),
@@ -177,7 +178,7 @@ def test_what_is_not_as_it_was_written_is_refused_in_one_line(tmp_path, damage, 
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each(
     "planted",
     [
         "CREATE TRIGGER t AFTER INSERT ON episodes BEGIN UPDATE contexts SET text = ''; END",
@@ -196,7 +197,7 @@ def test_what_a_foreign_file_would_run_is_refused_before_a_table_is_read(planted
         ContextStore(tmp_path)
 
 
-@pytest.mark.parametrize("create", [True, False])
+@each("create", [True, False])
 def test_an_emptied_file_is_not_taken_for_a_new_agent(tmp_path, create):
     _lived(tmp_path, 3).close()
     (tmp_path / "agent.sqlite").write_bytes(b"")
@@ -264,9 +265,7 @@ def test_a_delta_makes_the_text_again(parts, rng):
     assert patched(after, delta(after, before)) == before
 
 
-@pytest.mark.parametrize(
-    "parts", [[[0, 9]], [[-1, 2]], [[2, 2], [0, 2]], [[0, 2], [1, 2]], [[0, -1]], [7], [[0]], [None]]
-)
+@each("parts", [[[0, 9]], [[-1, 2]], [[2, 2], [0, 2]], [[0, 2], [1, 2]], [[0, -1]], [7], [[0]], [None]])
 def test_a_delta_that_would_copy_twice_or_beyond_the_text_is_refused(parts):
     with pytest.raises((TypeError, ValueError)):
         patched("abcdef", parts)

@@ -17,6 +17,7 @@ from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Attempt, AttemptKind, EpisodeKind, EpisodeStatus, StopReason
+from tests.cases import each
 from tests.records import group, turn
 from tests.stubs import WordWorld
 
@@ -114,14 +115,14 @@ def test_a_healthy_run_has_none():
     assert causes_of(healthy(suites=suite(0.9, 0.5), dependence=Dependence(1.5, 0.6, 24))) == []
 
 
-@pytest.mark.parametrize("name", HAVE)
+@each("name", HAVE)
 def test_a_cause_is_the_first_that_is_named(name):
     found = causes_of(HAVE[name])
     assert found, "none"
     assert found[0].cause == name, [one.cause for one in found]
 
 
-@pytest.mark.parametrize(
+@each(
     "below",
     [
         healthy(groups=played(change=lambda one: surprised(one) if one.position else one)),
@@ -232,8 +233,8 @@ def test_of_long_prompts_as_few_notes_are_compared_as_can_be_in_time(monkeypatch
     assert of_notes(tiny_model(), notes).num_notes == 2
 
 
-@pytest.mark.parametrize("ids", [(10**6,), (-1,), (2**70,)])
-@pytest.mark.parametrize("of", ["new_ids", "action_ids"])
+@each("ids", [(10**6,), (-1,), (2**70,)])
+@each("of", ["new_ids", "action_ids"])
 def test_notes_of_a_foreign_run_with_ids_that_the_model_lacks_are_refused(of, ids):
     model = tiny_model()
     notes = [structs.replace(one, turns=(turn(),)) for one in late_notes(healthy())]
@@ -253,7 +254,7 @@ def test_numbers_as_large_as_can_be_are_looked_at_like_others():
     assert causes_of(run)
 
 
-@pytest.mark.parametrize("size", ["eight", [8], -1, 0])
+@each("size", ["eight", [8], -1, 0])
 def test_a_config_of_other_kinds_of_values_says_nothing(size):
     run = replace(HAVE["baseline without siblings"], config={"data": {"packs_per_rollout": size}})
     assert causes_of(run) == []

@@ -1,13 +1,13 @@
 """Weights in the form of checkpoints: experts apart, other tensors as they are."""
 
-import pytest
 import torch
 
 from cod_lightning.engines.checkpoint_form import CheckpointForm
+from tests.cases import each
 from tests.families import made
 
 
-@pytest.mark.parametrize(
+@each(
     ("family", "cut"), [("llama", False), ("mixtral", True), ("qwen3_moe", True), ("gpt_oss", False), ("gemma2", False)]
 )
 def test_experts_are_cut_apart_and_no_number_is_lost(family, cut):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from cod_lightning.engines.noise import sample, uniforms
+from tests.cases import each
 
 MASK = 2**64 - 1
 PUBLISHED = (
@@ -31,7 +32,7 @@ def test_the_noise_is_splitmix64_as_published():
     assert found.tolist() == [(number >> 11) / 2**53 for number in PUBLISHED]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2**63 - 1, 2**64 - 1])
+@each("seed", [0, 1, 2**63 - 1, 2**64 - 1])
 def test_the_noise_of_token_n_is_the_nth_output_of_its_seed_in_any_order(seed):
     stream = splitmix64(seed)
     outputs = [next(stream) for _ in range(40)]
@@ -60,7 +61,7 @@ def drawn_by_hand(logits, temperature, top_p, noise):
     return token, float(np.log(p[token])), float(np.abs(bounds - noise).min())
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each("seed", range(5))
 def test_a_row_is_sampled_by_its_own_temperature_and_nucleus_whatever_its_neighbours_ask_for(seed):
     rng = np.random.default_rng(seed)
     num = 64
@@ -76,9 +77,7 @@ def test_a_row_is_sampled_by_its_own_temperature_and_nucleus_whatever_its_neighb
             assert logprobs[row].item() == pytest.approx(logprob, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("top_p", "kept"), [(0.05, 1), (0.39, 1), (0.41, 2), (0.69, 2), (0.71, 3), (0.89, 3), (0.91, 4), (1.0, 4)]
-)
+@each(("top_p", "kept"), [(0.05, 1), (0.39, 1), (0.41, 2), (0.69, 2), (0.71, 3), (0.89, 3), (0.91, 4), (1.0, 4)])
 def test_the_nucleus_is_the_smallest_set_of_likely_tokens_whose_mass_reaches_top_p(top_p, kept):
     p = np.array([0.1, 0.4, 0.2, 0.3])
     num = 200

@@ -10,6 +10,7 @@ from cod_lightning.engines.base import Completion, Request, digest
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.errors import EngineFailure
 from cod_lightning.types import Message, Role, StopReason
+from tests.cases import each
 
 STOP = 99
 
@@ -39,7 +40,7 @@ def test_the_reply_is_encoded_and_ends_with_the_stop_token():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("most", "ids", "stop"),
     [
         (3, (3, 4, STOP), StopReason.STOP),
@@ -73,7 +74,7 @@ def test_the_same_noise_seed_gives_the_same_reply_whatever_was_asked_before():
     assert len(set(first)) > 1
 
 
-@pytest.mark.parametrize("reply", [lambda messages, rng: 1 / 0, lambda messages, rng: "no number"])
+@each("reply", [lambda messages, rng: 1 / 0, lambda messages, rng: "no number"])
 def test_a_reply_that_raises_or_has_no_ids_is_an_engine_failure_that_keeps_its_cause(reply):
     with pytest.raises(EngineFailure) as caught:
         say(reply)

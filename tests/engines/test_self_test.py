@@ -11,6 +11,7 @@ from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.models import TinyPolicy
+from tests.cases import each
 from tests.stubs import WordWorld
 
 LEFT_OUT = "model.layers.1.self_attn.o_proj.weight"
@@ -97,7 +98,7 @@ class OneOff(TransformersEngine):
         return structs.replace(found, behaviour_logprobs=(first - self.by, *others))
 
 
-@pytest.mark.parametrize(
+@each(
     ("precision", "by", "passes"),
     [("bfloat16", 0.5, True), ("bfloat16", 3.0, False), ("float32", 0.5, False), ("bfloat16", float("nan"), False)],
 )

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from cod_lightning.engines.sync_proof import Lag, digest
+from tests.cases import each
 from tests.planted_syncs import FAULTS, SOUND, SOUND_MERGED, Run
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
+@each("dtype", [torch.float32, torch.bfloat16, torch.uint8])
 def test_a_digest_sees_every_bit_its_place_and_the_shape(dtype):
     one = torch.arange(12).view(3, 4).to(dtype)
     changed = one.clone()
@@ -76,7 +77,7 @@ def test_a_tensor_that_differs_is_named_with_how_far():
     assert re.search(r"o_proj\.weight differs by up to 0\.\d+", said)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "NF4"])
+@each("precision", ["float32", "bfloat16", "NF4"])
 def test_an_engine_that_cannot_be_looked_into_is_stale_by_its_samples(precision):
     at, said = Run(precision, BY_NAME["always one sync behind"], seen_through=False)(2)
     assert at == 2

@@ -17,6 +17,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import StopReason
+from tests.cases import each
 from tests.stubs import WORDS, WordWorld
 from tests.word_play import ask, play, reference_logprobs, request, see_exact
 
@@ -66,15 +67,15 @@ def test_a_sample_does_not_depend_on_who_shares_the_batch(engine, tokenizer):
 
 
 def test_few_slots_and_small_prefills_change_nothing(model, tokenizer):
-    roomy = lifecycles(bound(model), tokenizer)
-    tight = lifecycles(bound(model, max_dialogues=2, prefill_tokens=20), tokenizer)
+    roomy = lifecycles(bound(model), tokenizer, num_packs=2)
+    tight = lifecycles(bound(model, max_dialogues=2, prefill_tokens=20), tokenizer, num_packs=2)
     assert [s.token_ids for s in segments_of(roomy)] == [s.token_ids for s in segments_of(tight)]
 
 
 def test_a_model_with_attention_of_its_own_samples_the_same_lifecycles_row_by_row(model, tokenizer):
     apart = copy.deepcopy(model)
     apart.set_attn_implementation("eager")
-    rows, packed = segments_of(lifecycles(bound(apart), tokenizer)), segments_of(lifecycles(bound(model), tokenizer))
+    rows, packed = (segments_of(lifecycles(bound(one), tokenizer, num_packs=1)) for one in (apart, model))
     assert [row.token_ids for row in rows] == [row.token_ids for row in packed]
     for row, other in zip(rows, packed, strict=True):
         assert row.behaviour_logprobs == pytest.approx(other.behaviour_logprobs, abs=1e-5)
@@ -189,7 +190,7 @@ def test_who_waits_for_a_slot_gets_it_once_a_slow_world_lets_go(model):
     assert first == second
 
 
-@pytest.mark.parametrize(
+@each(
     ("lengths", "passes"),
     [
         ((1, 9), (1, 9)),
@@ -317,8 +318,8 @@ def test_decoding_by_recorded_passes_samples_the_same_lifecycles(model, tokenize
     engine = bound(model)
     forward = engine.decoder.forward
     forward._decode, forward.most_further = DecodeGraphs(forward._one_each), 8
-    expected = lifecycles(bound(model), tokenizer, num_packs=4)
-    found = lifecycles(engine, tokenizer, num_packs=4)
+    expected = lifecycles(bound(model), tokenizer, num_packs=2)
+    found = lifecycles(engine, tokenizer, num_packs=2)
     for one, other in zip(expected, found, strict=True):
         for life, same in zip(one.lifecycles, other.lifecycles, strict=True):
             for episode, alike in zip(life.episodes, same.episodes, strict=True):

@@ -7,19 +7,17 @@ Its first case in each protocol is in the default tier, the others are slow.
 import importlib
 from pathlib import Path
 
-import pytest
-
+from tests.cases import each
 from tests.envs.case import Case as Case
 
 FOLDERS = sorted(path.parent.name for path in Path(__file__).parent.glob("*/cases.py"))
 WORLDS: dict[str, Case] = {}
-_MARKED = []
+_FIRST = set()
 for folder in FOLDERS:
     cases: dict[str, Case] = importlib.import_module(f"tests.envs.{folder}.cases").CASES
     protocols = [case.protocol for case in cases.values()]
-    for place, name in enumerate(cases):
-        is_first = protocols.index(protocols[place]) == place
-        _MARKED.append(pytest.param(name, marks=() if is_first else pytest.mark.slow))
+    _FIRST |= {name for place, name in enumerate(cases) if protocols.index(protocols[place]) == place}
     WORLDS.update(cases)
-every_world = pytest.mark.parametrize("name", _MARKED)
-every_compact = pytest.mark.parametrize("name", [one for one in _MARKED if WORLDS[one.values[0]].protocol == "compact"])
+_COMPACT = [name for name, case in WORLDS.items() if case.protocol == "compact"]
+every_world = each("name", [n for n in WORLDS if n in _FIRST], slow=[n for n in WORLDS if n not in _FIRST])
+every_compact = each("name", [n for n in _COMPACT if n in _FIRST], slow=[n for n in _COMPACT if n not in _FIRST])

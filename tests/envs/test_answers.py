@@ -2,14 +2,14 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.answers import answer_of, code_of
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         "Direction 3",
@@ -25,19 +25,19 @@ def test_a_code_is_read_whatever_follows_the_integer(answer):
     assert code_of(f"I think so. <answer>{answer}</answer> Done.", "Direction", 4) == (3, "")
 
 
-@pytest.mark.parametrize("answer", ["", "3", "Direction", "Direction3", "DIRECTION 3", "go Direction 3", "Lever 3"])
+@each("answer", ["", "3", "Direction", "Direction3", "DIRECTION 3", "go Direction 3", "Lever 3"])
 def test_anything_else_between_the_tags_is_a_format_error(answer):
     code, complaint = code_of(f"<answer>{answer}</answer>", "Direction", 4)
     assert (code, complaint) == (0, "the answer is not 'Direction' and a number")
 
 
-@pytest.mark.parametrize("number", ["0", "5", "12", "33", "9" * 10_000])
+@each("number", ["0", "5", "12", "33", "9" * 10_000])
 def test_an_integer_outside_the_codes_has_a_complaint_of_its_own(number):
     code, complaint = code_of(f"<answer>Direction {number}</answer>", "Direction", 4)
     assert (code, complaint) == (0, "the number is not one of 1 to 4")
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "named"),
     [
         ("", "<answer> occurs 0 times"),

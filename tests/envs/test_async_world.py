@@ -12,6 +12,7 @@ from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.types import EpisodeStatus, Split
+from tests.cases import each
 from tests.rollout.test_lifecycle import live
 from tests.stubs import FunctionEngine, WordWorld
 from tests.word_play import SAY_W1
@@ -82,7 +83,7 @@ async def raise_os_error(world):
     raise OSError("gone")
 
 
-@pytest.mark.parametrize("fault", [raise_exit, cancel_itself, raise_os_error])
+@each("fault", [raise_exit, cancel_itself, raise_os_error])
 def test_whatever_one_raises_costs_its_lifecycle_and_it_is_left(fault):
     async def of_one(world):
         if len(world.noted) == 0:

@@ -20,6 +20,7 @@ from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_turns import members
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from tests.cases import each
 
 KINDS = (Players, Vocabulary, HiddenRules, Variants, Proposals, Tools)
 
@@ -106,7 +107,7 @@ def test_an_environment_around_another_one_has_its_companions_and_puts_its_own_f
     assert beside(Mixture({"a": inside, "b": Bare()}), Variants).categories() == ("a", "b")
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "said"),
     [
         ("blocking", True, "set traits = Traits(blocking=...)"),

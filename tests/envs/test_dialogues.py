@@ -18,27 +18,27 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import pytest
 import yaml
 
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.types import Task
+from tests.cases import each
 
-Dialogue = tuple[str, str, list[str]]
-"""The world's folder, the line that begins with @, and those after it."""
+Dialogue = tuple[str, str, str, list[str]]
+"""Its title, the world's folder, the line that begins with @, and those after it."""
 
 
-def read(path: Path) -> Iterator[Any]:
+def read(path: Path) -> Iterator[Dialogue]:
     """The dialogues of a file."""
     title, found = "", list[Dialogue]()
     for line in path.read_text().splitlines():
         if line.startswith("# "):
             title = line.removeprefix("# ")
         elif line.startswith("@"):
-            found.append((path.parent.name, found[-1][1] if line == "@" else line, []))
-            yield pytest.param(found[-1], id=f"{path.parent.name}: {title}")
+            found.append((title, path.parent.name, found[-1][2] if line == "@" else line, []))
+            yield found[-1]
         elif line:
-            found[-1][2].append(line)
+            found[-1][3].append(line)
 
 
 def typed(value: Any, kind: Any) -> Any:
@@ -83,9 +83,9 @@ def shown(text: str) -> list[str]:
 FILES = sorted(Path(__file__).parent.glob("*/dialogues.txt"))
 
 
-@pytest.mark.parametrize("dialogue", [one for path in FILES for one in read(path)])
+@each("dialogue", [one for path in FILES for one in read(path)])
 def test_a_world_says_and_pays_what_was_recorded(dialogue):
-    folder, begins, lines = dialogue
+    _, folder, begins, lines = dialogue
     assert list(played(folder, begins, lines)) == lines
 
 

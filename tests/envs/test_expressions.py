@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.expressions import FUNCTIONS, MOST_LETTERS, ExpressionError, compile_expression
+from tests.cases import each
 
 NAMES = ("x", "v", "t", "x_target")
 VALUES = {"x": 0.5, "v": -1.25, "t": 3.0, "x_target": 2.0}
@@ -19,7 +20,7 @@ def value(text: str) -> float:
     return compile_expression(text, NAMES).evaluate(VALUES)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("1 + 2*3", 7.0),
@@ -46,7 +47,7 @@ def test_formulas_mean_what_they_mean_in_python(text, expected):
     assert isinstance(value(text), float)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("", "empty"), ("x +", "incomplete"), ("x x", "incomplete"), ("x // 2", "incomplete"), ("x " * 500, "incomplete"),
@@ -67,7 +68,7 @@ def test_what_is_not_of_the_language_is_refused_with_a_short_reason(text, reason
     assert "<" not in str(caught.value), "foreign text is quoted only where it is harmless"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("1/(t - 3)", "division by zero"),

@@ -12,6 +12,7 @@ from cod_lightning.envs.frozen_lake.policies import LakePlay
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
 from cod_lightning.envs.players import Teacher
 from cod_lightning.types import Message, Role
+from tests.cases import each
 
 TABLES = (CompactLake.facts, NaturalLake.facts, CompactLake(names_effects=False).facts)
 SOME_FACTS = st.dictionaries(st.integers(1, 4), st.sampled_from(CompactLake.facts.values))
@@ -70,7 +71,7 @@ def test_what_was_seen_overrules_the_context():
     assert known_facts(CompactLake.facts, said, trust_context=False) == {4: "up"}
 
 
-@pytest.mark.parametrize("accuracy", [0.0, 0.5, 1.0])
+@each("accuracy", [0.0, 0.5, 1.0])
 def test_noisy_facts_are_right_as_often_as_the_dial_says_and_otherwise_uniform(accuracy):
     rng = random.Random(0)
     drawn = [noisy_facts(CompactLake.facts, TRUTH, accuracy, rng) for _ in range(4000)]
@@ -110,7 +111,7 @@ def test_contexts_are_true_in_part_or_junk_or_none_in_the_shares_of_the_dials():
     assert drawn.count(CompactLake.facts.write(TRUTH)) / 4000 == pytest.approx(0.5 + 0.2 / 256, abs=0.03)
 
 
-@pytest.mark.parametrize(("infers", "expected"), [(True, [1, 4, 6, 0, 5]), (False, [1, 4, 6, 4, 1])])
+@each(("infers", "expected"), [(True, [1, 4, 6, 0, 5]), (False, [1, 4, 6, 4, 1])])
 def test_a_true_context_with_gaps_holds_what_is_left_and_what_a_player_concludes_from_it(infers, expected):
     dials = QuotingDials(context_accuracy=1.0, context_true=1.0, context_junk=0.0, context_gaps=0.5, infers=infers)
     teacher = Teacher(LakePlay(CompactLake(3), dials), TRUTH, dials)
@@ -121,7 +122,7 @@ def test_a_true_context_with_gaps_holds_what_is_left_and_what_a_player_concludes
     assert shares == pytest.approx([count / 16 for count in expected], abs=0.04)
 
 
-@pytest.mark.parametrize(("infers", "expected"), [(True, "2=up 4=down 1=left 3=right"), (False, "2=up 4=down 1=left")])
+@each(("infers", "expected"), [(True, "2=up 4=down 1=left 3=right"), (False, "2=up 4=down 1=left")])
 def test_the_last_fact_is_concluded_by_players_and_notes_that_infer(infers, expected):
     play = LakePlay(CompactLake(3), QuotingDials(infers=infers))
     messages = [

@@ -12,6 +12,7 @@ from cod_lightning.envs.base import text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Split
+from tests.cases import each
 
 
 class Capitals(gymnasium.Env[str, str]):
@@ -93,7 +94,7 @@ def test_tasks_are_read_from_a_file(tmp_path):
     assert packs[0] == packs[1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "complaint"),
     [("{", r"tasks\.jsonl:1"), ("[1]", "a JSON object"), ("\n", "at least one task"), (None, "an existing")],
 )

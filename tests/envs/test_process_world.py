@@ -35,6 +35,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.faulty_worlds import STEP_S, ChildLevers, FaultyLevers, GreedyLevers, RudeLevers, SlowLevers, UndrawnLevers
 from tests.stubs import FunctionEngine
 
@@ -62,10 +63,9 @@ def first_task(world, index=0, position=0):
     return world.sample_pack(split=Split.TRAIN, index=index, num_tasks=3).tasks[position]
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [lake, lambda: Mixture({"a": lake(), "b": Levers(protocol="compact")}), lambda: FaultyLevers(("raises",), 2)],
-    ids=["lake", "mixture", "raises"],
 )
 def test_episodes_are_those_of_the_world_in_this_process_bit_for_bit(make):
     assert play(ProcessWorld(make(), num_workers=3)) == play(make())
@@ -116,9 +116,7 @@ def test_a_copy_goes_its_own_way_from_the_moment_it_was_made():
         world.step("again")
 
 
-@pytest.mark.parametrize(
-    ("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)]
-)
+@each(("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)])
 def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error):
     world = ProcessWorld(FaultyLevers((fault,), 3), num_workers=1, step_s=0.3)
     healthy = copy.deepcopy(world)
@@ -174,7 +172,7 @@ def test_computing_time_is_counted_for_each_call_and_not_for_the_life_of_a_worke
         assert copy.deepcopy(world).step("busy")[2]
 
 
-@pytest.mark.parametrize("own_session", [False, True])
+@each("own_session", [False, True])
 def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cleaned(own_session, tmp_path):
     if own_session and not Path("/proc/self/environ").exists():
         pytest.skip("looks at /proc")

@@ -1,15 +1,14 @@
 """The Ralph loop."""
 
-import pytest
-
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.envs.cases import WORLDS
 from tests.envs.scripted_life import by_position, live
 
 
-@pytest.mark.parametrize("name", ["levers-compact", "grid-natural", "apps-code"])
+@each("name", ["levers-compact", "grid-natural", "apps-code"])
 def test_a_pack_is_one_task_again_and_again_whose_later_attempts_are_repeats(name):
     inner = WORLDS[name].make()
     env = RalphLoop(inner)

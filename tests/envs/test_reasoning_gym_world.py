@@ -15,6 +15,7 @@ from cod_lightning.errors import ConfigError, GradingFailed
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.sandbox.sandbox import Sandbox
 from cod_lightning.types import EpisodeStatus, Split
+from tests.cases import each
 
 reasoning_gym = pytest.importorskip("reasoning_gym", reason="pip install 'cod-lightning[reasoning-gym]'")
 
@@ -106,7 +107,7 @@ def graded():
     return grade
 
 
-@pytest.mark.parametrize("dataset", EVALUATES + FORMULAS)
+@each("dataset", EVALUATES + FORMULAS)
 def test_an_answer_that_is_a_program_is_refused_before_it_runs(dataset, graded, tmp_path):
     left = tmp_path / "left"
     programs = [
@@ -128,7 +129,7 @@ def test_an_answer_that_is_a_program_is_refused_before_it_runs(dataset, graded, 
     assert graded(dataset, None).score == 1
 
 
-@pytest.mark.parametrize("name", ["oracle_answer", "[oracle_answer]", "entry", "self"])
+@each("name", ["oracle_answer", "[oracle_answer]", "entry", "self"])
 def test_an_answer_cannot_name_what_the_scorer_knows(name, graded):
     assert graded("spiral_matrix", name).malformed
     assert graded("spiral_matrix", "nothing_of_this_name") == Grade(0.0)
@@ -174,7 +175,7 @@ def test_there_is_no_scripted_reference(arc):
         beside(arc, Players).reference(Reference.SCRIPTED, arc.sample_pack(split=Split.TRAIN, index=0, num_tasks=2))
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "complaint"),
     [
         ({"dataset": "arc_9d"}, r"data\.env\.dataset is arc_9d"),

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -12,6 +10,7 @@ from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.types import Split
+from tests.cases import each
 
 LEVERS = Levers(protocol="compact")
 
@@ -42,7 +41,7 @@ def test_lakes_hide_what_the_codes_mean_and_not_where_the_holes_are():
     assert len({hidden(world, pack) for pack in drawn(world, 200)}) == 24
 
 
-@pytest.mark.parametrize("wrap", [RalphLoop, lambda world: NonStationary(world, 1)], ids=["ralph", "changing"])
+@each("wrap", [RalphLoop, lambda world: NonStationary(world, 1)])
 def test_a_wrapped_world_hides_what_the_world_inside_does(wrap):
     world = wrap(LEVERS)
     for pack, inner in zip(drawn(world, 5), drawn(LEVERS, 5), strict=True):

@@ -23,6 +23,7 @@ from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.terminal import Terminal
 from cod_lightning.envs.terminal.compact import canonical
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 from tests.envs.alchemy.worlds import COMPACT as COMPACT_ALCHEMY
 from tests.envs.alchemy.worlds import HARD as HARD_ALCHEMY
 from tests.envs.alchemy.worlds import MANY
@@ -54,7 +55,7 @@ HELD_OUT = {
 def test_packs_of_two_splits_share_nothing_that_is_held_out_and_longer_ones_begin_as_shorter_ones(name):
     env, drawn = WORLDS[name].make(), []
     for seed, split in enumerate(Split):
-        packs = [env.sample_pack(split=split, index=index, num_tasks=4, seed=seed) for index in range(15)]
+        packs = [env.sample_pack(split=split, index=index, num_tasks=4, seed=seed) for index in range(10)]
         specs = [[task.spec for task in pack.tasks] for pack in packs]
         if name == "terminal-compact":
             drawn.append({canonical(spec) for own in specs for spec in own})
@@ -149,7 +150,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "base", "others", "same"), OTHERS, ids=lambda one: getattr(one, "__name__", ""))
+@each(("kind", "base", "others", "same"), OTHERS)
 def test_worlds_that_draw_other_packs_have_other_names_and_other_words_change_none(kind, base, others, same):
     plain = kind(**base)
     assert len({plain.name, *(kind(**other).name for other in others)}) == 1 + len(others)
@@ -218,10 +219,10 @@ BOTH = {
 """Worlds that are the same in sentences and in fused words."""
 
 
-@pytest.mark.parametrize("name", BOTH)
+@each("name", BOTH)
 def test_both_protocols_have_the_same_packs_and_are_played_alike(name, monkeypatch):
     monkeypatch.setattr("cod_lightning.envs.alchemy.tasks.split_of", lambda recipes, targets: Split.TRAIN)
-    for index in range(20):
+    for index in range(8):
         outcomes = []
         for protocol in ("natural", "compact"):
             env = BOTH[name](protocol)
@@ -244,7 +245,7 @@ TAUGHT = {
 }
 
 
-@pytest.mark.parametrize("name", TAUGHT)
+@each("name", TAUGHT)
 def test_a_perfect_teacher_with_true_contexts_is_as_good_as_the_oracle_and_other_dials_give_junk_or_none(name):
     env, junk = TAUGHT[name](PERFECT), TAUGHT[name]({**PERFECT, "context_true": 0.0, "context_junk": 1.0})
     none = TAUGHT[name]({**PERFECT, "context_true": 0.0})
@@ -259,7 +260,7 @@ def test_a_perfect_teacher_with_true_contexts_is_as_good_as_the_oracle_and_other
         assert len(contexts[1]) > 5
 
 
-@pytest.mark.parametrize("name", TAUGHT)
+@each("name", TAUGHT)
 def test_what_the_oracle_notes_is_worth_as_much_to_the_scripted_player_as_knowing_the_rule(name):
     env = TAUGHT[name](PERFECT)
     for index in range(4):
@@ -309,8 +310,8 @@ NOTED = {
 """The world in compact words, its parameters, what an update begins with, and the right note by what the feedback says."""
 
 
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
-@pytest.mark.parametrize("name", NOTED)
+@each("accuracy", [0.0, 1.0])
+@each("name", NOTED)
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(name, accuracy):
     kind, parameters, begins, right = NOTED[name]
     dials = (QuotingDials if name in ("levers", "lake") else TeacherDials)(note_accuracy=accuracy)

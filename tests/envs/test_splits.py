@@ -10,13 +10,12 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
+from tests.cases import each
 
-every_split = pytest.mark.parametrize("split", list(Split))
+every_split = each("split", list(Split))
 
 
-@pytest.mark.parametrize(
-    ("text", "split"), [("SF/FG", Split.TRAIN), ("world 18", Split.VALIDATION), ("world 13", Split.TEST)]
-)
+@each(("text", "split"), [("SF/FG", Split.TRAIN), ("world 18", Split.VALIDATION), ("world 13", Split.TEST)])
 def test_the_split_of_a_text_never_changes(text, split):
     assert split_of_text(text) is split
 

@@ -16,6 +16,7 @@ from cod_lightning.types import EpisodeStatus, Split
 pytest.importorskip("textarena", reason="pip install 'cod-lightning[textarena]'")
 
 from cod_lightning.envs.textarena_world import TextArenaWorld
+from tests.cases import each
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_in_a_process_of_its_own_it_goes_alike(mastermind):
     assert solved(remote, pack.tasks[0]) == solved(copy.deepcopy(mastermind), pack.tasks[0])
 
 
-@pytest.mark.parametrize("game", ["Chess-v0", "NoSuchGame-v0"])
+@each("game", ["Chess-v0", "NoSuchGame-v0"])
 def test_a_game_that_is_not_for_one_player_is_refused(game):
     with pytest.raises(ConfigError, match=r"data\.env\.game"):
         TextArenaWorld(game)

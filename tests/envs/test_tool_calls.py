@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cod_lightning.envs.apps.actions import MOST_CALLS, ToolCalls
 from cod_lightning.envs.apps.world import Apps
 from cod_lightning.envs.tool_calls import STYLES, BadCalls, ToolCall
+from tests.cases import each
 from tests.envs.apps.played import specs
 
 TEMPLATES = {
@@ -44,7 +45,7 @@ def tojson(value):
     return json.dumps(value, ensure_ascii=False)
 
 
-@pytest.mark.parametrize("family", TEMPLATES)
+@each("family", TEMPLATES)
 def test_what_the_familys_template_writes_is_read(family):
     environment = jinja2.Environment()
     environment.filters["tojson"] = tojson
@@ -73,7 +74,7 @@ def test_calls_are_read_as_they_were_spelled(name, calls):
 THOUGHT = "I will look first.\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text"),
     [
         ("qwen", THOUGHT + STYLES["qwen"].spelled(CALLS)),
@@ -122,7 +123,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BROKEN.items() for text in texts])
+@each(("name", "text"), [(name, text) for name, texts in BROKEN.items() for text in texts])
 def test_what_is_not_just_as_the_style_wants_it_is_refused_and_nothing_is_done(name, text):
     env = Apps(actions=name)
     (task,) = specs(env, 1)
@@ -133,7 +134,7 @@ def test_what_is_not_just_as_the_style_wants_it_is_refused_and_nothing_is_done(n
     assert server.calls == 0
 
 
-@pytest.mark.parametrize("name", STYLES)
+@each("name", STYLES)
 def test_a_response_without_a_call_is_malformed(name):
     for text in ("", "I am done.", "<answer></answer>"):
         assert ToolCalls(name).read(text)[1]

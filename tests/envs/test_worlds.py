@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.envs.base import Reference, Vocabulary, beside
 from cod_lightning.types import EpisodeStatus, Message, Role, Split
+from tests.cases import each
 from tests.envs.cases import FOLDERS, WORLDS, every_compact, every_world
 from tests.envs.scripted_life import live, player
 
@@ -58,9 +59,7 @@ def test_any_text_is_a_legal_action(name, data, seed):
 
 
 @every_world
-@pytest.mark.parametrize(
-    "action", ["x" * 1_000_000, "<answer>" + "9" * 1_000_000, "\x00\ud800", "<answer>Direction 1" * 1000]
-)
+@each("action", ["x" * 1_000_000, "<answer>" + "9" * 1_000_000, "\x00\ud800", "<answer>Direction 1" * 1000])
 def test_huge_and_broken_text_is_only_a_format_error(name, action):
     env = WORLDS[name].make()
     env.reset(seed=0)
@@ -71,7 +70,7 @@ def test_huge_and_broken_text_is_only_a_format_error(name, action):
 
 
 @every_world
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["copy", "pickle"])
+@each("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
 def test_a_copy_is_a_snapshot(name, copied):
     env = WORLDS[name].make()
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
@@ -98,7 +97,7 @@ def test_packs_and_the_global_generator_do_not_depend_on_what_was_played(name):
 
 
 @every_compact
-@pytest.mark.parametrize("policy", [*Reference, "teacher"])
+@each("policy", [*Reference, "teacher"])
 def test_the_vocabulary_holds_every_word_that_is_ever_shown_or_said(name, policy):
     env = WORLDS[name].make()
     words = set(beside(env, Vocabulary).words())
@@ -120,7 +119,7 @@ def test_only_the_compact_protocol_has_a_closed_vocabulary_of_single_words_that_
 
 
 @every_world
-@pytest.mark.parametrize("policy", [*Reference, "teacher"])
+@each("policy", [*Reference, "teacher"])
 def test_players_repeat_themselves_with_the_same_noise_and_demonstrations_are_well_formed(name, policy):
     env = WORLDS[name].make()
     for index in range(2 if policy == "teacher" else 1):

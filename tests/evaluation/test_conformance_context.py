@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import msgspec
-import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import ContextUpdate, Stored, TextState
@@ -11,10 +10,11 @@ from cod_lightning.contexts.hint import HintScripted
 from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.notebook import NotebookContext
+from tests.cases import each
 from tests.stubs import PlainContext
 
 
-@pytest.mark.parametrize(
+@each(
     "mechanism",
     [HintContext("compact"), HintContext("natural"), NotebookContext("compact"), NotebookContext("natural")],
 )
@@ -117,7 +117,7 @@ class Mutable(HintContext):
         return state
 
 
-@pytest.mark.parametrize(
+@each(
     ("mechanism", "evidence"),
     [
         (Listing, "words() is a list; expected a tuple"),

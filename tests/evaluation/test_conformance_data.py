@@ -4,10 +4,10 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.evaluation.conformance_data import check_data
+from tests.cases import each
 
 ROWS = [{"prompt": f"q{n} of {g}", "answer": n, "group": g, "level": 1} for g in range(12) for n in range(g % 3 + 2)]
 
@@ -52,7 +52,7 @@ def test_equal_rows_are_a_remark(tmp_path):
     assert found.remark == "38 rows, 36 tasks, since equal rows count once"
 
 
-@pytest.mark.parametrize("ids", [lambda n: n, lambda n: f"row {n}"], ids=["numbers", "texts"])
+@each("ids", [lambda n: n, lambda n: f"row {n}"])
 def test_an_id_of_two_rows_is_an_error_with_both_places(tmp_path, ids):
     rows = [row | {"id": ids(n)} for n, row in enumerate(ROWS)]
     rule = "each row has an id of its own"

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Players
 from cod_lightning.envs.doors import Doors
@@ -12,6 +10,7 @@ from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.levers.world import LeverProposals
 from cod_lightning.evaluation.conformance import check_world, proposals
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.evaluation.test_conformance import levers, raising
 
 
@@ -20,7 +19,7 @@ def writing(self, response, task):
     return task
 
 
-@pytest.mark.parametrize(
+@each(
     ("members", "said"),
     [
         ({"offer": lambda self: "levers"}, "offer is a method; put @property before it"),
@@ -50,8 +49,8 @@ def test_an_offer_in_words_that_are_not_listed_is_named():
     assert found == ["offer shows 'Levers?', which words() does not list"]
 
 
-@pytest.mark.parametrize("kind", [Levers, Doors])
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
+@each("kind", [Levers, Doors])
+@each("protocol", ["natural", "compact"])
 def test_worlds_that_make_tasks_of_proposals_keep_the_rule(kind, protocol):
     world = kind(protocol=protocol)
     packs = [world.sample_pack(split=Split.TRAIN, index=index, num_tasks=3) for index in range(3)]

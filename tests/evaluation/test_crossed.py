@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from cod_lightning.evaluation.crossed import crossed_estimate, holm, seed_estimate
+from tests.cases import each
 
 
 def drawn(rng, seeds, packs, of_seed, of_pack, rest):
@@ -36,7 +37,7 @@ def by_definition(values):
     return mean, stats.t.ppf(0.975, freedom) * math.sqrt(variance)
 
 
-@pytest.mark.parametrize(("seed", "num_seeds", "num_packs"), [(1, 4, 7), (0, 6, 3)], ids=["S - 1", "Satterthwaite's"])
+@each(("seed", "num_seeds", "num_packs"), [(1, 4, 7), (0, 6, 3)])
 def test_it_is_the_two_way_model_s_formula_whichever_degrees_of_freedom_are_fewer(seed, num_seeds, num_packs) -> None:
     values = drawn(np.random.default_rng(seed), num_seeds, num_packs, 1.0, 1.0, 0.3)
     mean, spread = by_definition(values.tolist())
@@ -45,9 +46,7 @@ def test_it_is_the_two_way_model_s_formula_whichever_degrees_of_freedom_are_fewe
     assert found.num == num_packs
 
 
-@pytest.mark.parametrize(
-    ("of_seed", "of_pack", "rest"), [(0.1, 0.5, 1.0), (0.0, 0.0, 1.0), (0.5, 0.0, 1.0), (0.0, 1.0, 0.2)]
-)
+@each(("of_seed", "of_pack", "rest"), [(0.1, 0.5, 1.0), (0.0, 0.0, 1.0), (0.5, 0.0, 1.0), (0.0, 1.0, 0.2)])
 def test_95_of_100_intervals_of_five_seeds_hold_the_truth(of_seed: float, of_pack: float, rest: float) -> None:
     rng = np.random.default_rng(2)
     found = [crossed_estimate(drawn(rng, 5, 64, of_seed, of_pack, rest)) for _ in range(400)]

@@ -8,6 +8,7 @@ import pytest
 from cod_lightning.evaluation.figures import Bundle, figures
 from cod_lightning.evaluation.intervals import bootstrap, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
+from tests.cases import each
 
 NUM_PACKS, NUM_TASKS = 60, 4
 
@@ -47,8 +48,8 @@ def difference(quantity: str, control: str) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("quantity", ["success", "reward"])
-@pytest.mark.parametrize("control", CONTROLS)
+@each("quantity", ["success", "reward"])
+@each("control", CONTROLS)
 def test_a_paired_difference_is_the_mean_over_positions_of_the_differences_within_packs(control, quantity) -> None:
     by_position = difference({"reward": "rewards"}.get(quantity, quantity), control)
     assert FOUND["differences"][control][quantity]["mean"] == pytest.approx(sum(by_position) / NUM_TASKS)
@@ -58,8 +59,8 @@ def test_a_paired_difference_is_the_mean_over_positions_of_the_differences_withi
         assert FOUND["differences"][control]["gain"]["mean"] == pytest.approx(by_position[-1] - by_position[0])
 
 
-@pytest.mark.parametrize("quantity", ["success", "reward"])
-@pytest.mark.parametrize("name", ["trained", *CONTROLS])
+@each("quantity", ["success", "reward"])
+@each("name", ["trained", *CONTROLS])
 def test_the_area_is_the_mean_over_positions(name: str, quantity: str) -> None:
     one = {"trained": TRAINED, **CONTROLS}[name]
     values = one.success if quantity == "success" else one.rewards
@@ -67,7 +68,7 @@ def test_the_area_is_the_mean_over_positions(name: str, quantity: str) -> None:
     assert FOUND["area"][name][quantity]["mean"] == pytest.approx(sum(means) / NUM_TASKS)
 
 
-@pytest.mark.parametrize("quantity", ["success", "reward"])
+@each("quantity", ["success", "reward"])
 def test_forward_transfer_leaves_position_0_out_and_prefers_the_control_that_asks_nobody(quantity: str) -> None:
     transfer = FOUND["forward_transfer"]
     assert transfer is not None

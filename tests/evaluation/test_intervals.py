@@ -14,6 +14,7 @@ from cod_lightning.evaluation.intervals import (
     position_estimates,
     ratio_estimate,
 )
+from tests.cases import each
 from tests.speed import quickest
 
 
@@ -56,8 +57,8 @@ def every_resample(values: np.ndarray, contrast: np.ndarray) -> tuple[float, flo
     return float(np.nanmean(values, axis=0) @ contrast), *np.percentile(statistics, (tail, 100 - tail))
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("missing", [False, True])
+@each("seed", range(2))
+@each("missing", [False, True])
 def test_the_bootstrap_is_that_of_all_resamples_up_to_the_noise_of_those_it_draws(missing: bool, seed: int) -> None:
     values = np.random.default_rng(seed).random((6, 2)) + np.array([0.0, 1.0])
     if missing:
@@ -144,7 +145,7 @@ def test_the_order_of_packs_does_not_matter_to_a_rule_and_rules_that_agree_show_
 # ------------------------------------------------------------------ shares
 
 
-@pytest.mark.parametrize(("value", "num"), [(0.0, 4), (1.0, 4), (0.0, 300)])
+@each(("value", "num"), [(0.0, 4), (1.0, 4), (0.0, 300)])
 def test_a_share_of_none_or_all_has_an_interval_of_the_width_that_clopper_and_pearson_give_it(value, num):
     (found,) = position_estimates(np.full((num, 1), value), limits=SHARE)
     missed = 1 - 0.025 ** (1 / num)

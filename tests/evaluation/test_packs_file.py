@@ -12,6 +12,7 @@ import pytest
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.packs_file import read_packs, write_packs
 from cod_lightning.evaluation.suite import Suite
+from tests.cases import each
 from tests.played import play
 
 FILE = "evaluation_packs.parquet"
@@ -92,7 +93,7 @@ def not_text(table: pa.Table) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(table), pa.array([b"\xff"] * len(table), pa.binary()).buffers())
 
 
-@pytest.mark.parametrize(
+@each(
     ("column", "values", "said"),
     [
         ("pack", not_text, "has texts that are none"),

@@ -12,6 +12,7 @@ from cod_lightning.evaluation.suite import CONTROLS, REFERENCES, ConditionKind, 
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.types import Episode, EpisodeStatus, Lifecycle
 from tests import asked
+from tests.cases import each
 from tests.evaluation.echoes import MECHANISM, echoed, shown
 
 SUITE = Suite(name="echo", num_packs=3, pack_size=3, controls=CONTROLS)
@@ -117,7 +118,7 @@ def test_without_its_memory_a_world_shows_an_empty_map_in_every_task() -> None:
         assert forgotten[2].count("?") > remembered[2].count("?")
 
 
-@pytest.mark.parametrize("control", REFERENCES)
+@each("control", REFERENCES)
 def test_references_play_the_first_packs_of_the_suite_whatever_the_policy(control: ConditionKind) -> None:
     suite = Suite(name="few", num_packs=5, pack_size=4, reference_packs=2, controls=CONTROLS)
     groups = echoed(suite, control, WORLD)
@@ -154,7 +155,7 @@ class Counting(RolloutMonitor):
         self.lives += 1
 
 
-@pytest.mark.parametrize("control", [ConditionKind.NO_CONTEXT, ConditionKind.SCRIPTED])
+@each("control", [ConditionKind.NO_CONTEXT, ConditionKind.SCRIPTED])
 def test_the_monitor_gets_every_lifecycle(control: ConditionKind, monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = Counting()
     monkeypatch.setattr("tests.evaluation.echoes.RolloutMonitor", lambda: monitor)

@@ -17,6 +17,7 @@ from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import DEFAULT_CONTROLS, ConditionKind, Suite
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
+from tests.cases import each
 from tests.stubs import PlainContext, WordWorld
 
 LEVERS, COMPACT = Levers(protocol="compact"), HintContext("compact")
@@ -39,7 +40,7 @@ def test_a_world_without_references_has_the_controls_that_need_none() -> None:
     assert settled(Suite(name="a"), WordWorld(), PlainContext()).controls == (ConditionKind.BLANKED_CONTEXT,)
 
 
-@pytest.mark.parametrize("control", ["random", "memoryless", "scripted", "oracle", "oracle_context"])
+@each("control", ["random", "memoryless", "scripted", "oracle", "oracle_context"])
 def test_a_control_that_is_named_and_cannot_be_played_is_refused(control: str) -> None:
     with pytest.raises(ConfigError, match=rf"data\.suites\.mine\.controls is {control}; expected a world with a"):
         settled(Suite(name="mine", controls=(control,)), WordWorld(), PlainContext())

@@ -8,6 +8,7 @@ import pytest
 from cod_lightning.evaluation.figures import align, figures
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.schema import Recovery
+from tests.cases import each
 
 RNG = np.random.default_rng(0)
 SUCCESS = (RNG.random((50, 6)) < 0.6).astype(float)
@@ -32,7 +33,7 @@ def mean(values: list[float]) -> float:
     return sum(present) / len(present)
 
 
-@pytest.mark.parametrize(("name", "num_packs"), [("trained", 50), ("scripted", 9)])
+@each(("name", "num_packs"), [("trained", 50), ("scripted", 9)])
 def test_each_offset_is_the_mean_over_the_packs_that_have_a_task_there(name: str, num_packs: int) -> None:
     assert FOUND["offsets"] == [-1, 0, 1, 2, 3, 4]
     for offset, shown in zip(FOUND["offsets"], FOUND["rows"][name], strict=True):

@@ -10,6 +10,7 @@ from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import EpisodeStatus, Group, Split
 from examples.studies.references import measured, page
+from tests.cases import each
 
 
 def _row(comparison: ConditionKind, protocol: str = "natural", num_packs: int = 150):
@@ -29,7 +30,7 @@ def test_memory_is_what_separates_the_scripted_policy_from_the_memoryless_one():
     assert all(e.mean == 1.0 for e in oracle.success)
 
 
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
+@each("protocol", ["natural", "compact"])
 def test_references_run_through_the_real_rollout_without_drift_or_malformed_text(protocol):
     lives, row, packs = _row(ConditionKind.SCRIPTED, protocol, num_packs=10)
     assert count_drift([Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]) == 0

@@ -12,7 +12,8 @@ from cod_lightning.evaluation.schema import PositionRecord, Results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
 from cod_lightning.evaluation.wording import sentences
-from tests.played import play
+from tests.cases import each
+from tests.played import NUM_PACKS, play
 
 NOTE = "The demonstrations already contained single moves and single hints."
 
@@ -28,7 +29,7 @@ def results() -> Results:
     return results_of(play(Suite(name="heldout")))
 
 
-@pytest.mark.parametrize("width", [120, 100, 80])
+@each("width", [120, 100, 80])
 def test_every_number_is_whole_at_usual_widths(results: Results, width: int) -> None:
     text = rendered(results, width)
     assert max(map(len, text.splitlines())) <= width
@@ -36,7 +37,7 @@ def test_every_number_is_whole_at_usual_widths(results: Results, width: int) -> 
     for position in results["suites"]["heldout"]["positions"]:
         assert f"{position['success']:.2f}" in text
     assert text.count("pos ") == 4
-    assert "200 packs" in text
+    assert f"{NUM_PACKS} packs" in text
     assert NOTE in text
 
 
@@ -115,7 +116,7 @@ def adding(record: Any, ci95: list[float]) -> Any:
 ABOVE, AROUND, BELOW = [0.1, 0.3], [-0.1, 0.3], [-0.3, -0.1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("place", "change", "ci95", "claim"),
     [
         (0, adding, ABOVE, "Training adds transfer"),
@@ -138,7 +139,7 @@ def test_a_claim_goes_as_far_as_its_interval(results: Results, place: int, chang
     assert claim in sentences(change(results["suites"]["heldout"], ci95))[place]
 
 
-@pytest.mark.parametrize(("deviation", "claim"), [(0.05, "stays within 0.050"), (0.3, "more than half of the gain")])
+@each(("deviation", "claim"), [(0.05, "stays within 0.050"), (0.3, "more than half of the gain")])
 def test_a_rise_without_the_context_is_named_where_the_policy_gains(results, deviation, claim):
     gaining = {"gain_ci95": [0.4, 0.6], "blanked_max_deviation": deviation}
     assert claim in sentences(paired(results["suites"]["heldout"], **gaining) | {"cod_gain": 0.5})[2]
@@ -156,8 +157,8 @@ def test_a_policy_that_is_no_better_than_memoryless_does_not_rise(results: Resul
 
 def test_hidden_rules_are_counted_beside_packs_where_they_are_fewer(results: Results) -> None:
     record: Any = results["suites"]["heldout"]
-    assert "200 packs of 4" in rendered({"suites": {"a": record}}, 100)
-    assert "200 packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
+    assert f"{NUM_PACKS} packs of 4" in rendered({"suites": {"a": record}}, 100)
+    assert f"{NUM_PACKS} packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
 
 
 def test_the_share_of_malformed_answers_stands_in_the_table(results: Results) -> None:

@@ -10,6 +10,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from cod_lightning.forward import attention
 from cod_lightning.forward.attention import grouped_attention, use_grouped_attention
+from tests.cases import each
 
 SMALL = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 16, "head_dim": 4}
 
@@ -29,8 +30,8 @@ def _case(heads: int, kv_heads: int, width: int, columns: int = 11):
     return query, key, value, mask
 
 
-@pytest.mark.parametrize("width", [1, 5])
-@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (6, 1), (4, 4)])
+@each("width", [1, 5])
+@each(("heads", "kv_heads"), [(4, 2), (6, 1), (4, 4)])
 def test_it_equals_attention_with_repeated_keys_and_values(heads, kv_heads, width):
     query, key, value, mask = _case(heads, kv_heads, width)
     module = _module(heads // kv_heads)
@@ -40,8 +41,8 @@ def test_it_equals_attention_with_repeated_keys_and_values(heads, kv_heads, widt
     assert torch.allclose(found, wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (4, 4)])
-@pytest.mark.parametrize("chunk", [1, 2**19])
+@each(("heads", "kv_heads"), [(4, 2), (4, 4)])
+@each("chunk", [1, 2**19])
 def test_without_a_mask_it_is_causal_as_ever_and_so_are_its_gradients(heads, kv_heads, chunk, monkeypatch):
     monkeypatch.setattr(attention, "_CHUNK", chunk)
     inputs = [x.requires_grad_() for x in _case(heads, kv_heads, 11)[:3]]
@@ -106,7 +107,7 @@ def test_few_queries_in_half_precision_are_left_to_torch_too(monkeypatch):
     assert torch.allclose(found.float(), wanted, atol=0.05)
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "made", "kv_heads", "implementation", "expected"),
     [
         (Qwen3Config, Qwen3ForCausalLM, 2, "sdpa", "grouped_sdpa"),

@@ -19,6 +19,7 @@ from cod_lightning.forward.last_layer import predicting, read_only_at
 from cod_lightning.models import LoRAPolicy
 from cod_lightning.objective.logprobs import action_logprobs
 from tests.adapted import adapted, write_base
+from tests.cases import each
 from tests.forward.small import SMALL
 
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "decoder_sparse_step": 1}
@@ -66,7 +67,7 @@ def _gradients(model, loss):
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each("name", MODELS)
 def test_log_probs_and_gradients_are_those_of_the_whole_computation(name):
     model, (ids, mask) = MODELS[name]().eval(), _case()
     whole = _logprobs(model, ids, mask, torch.ones_like(mask))

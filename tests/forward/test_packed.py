@@ -3,7 +3,6 @@
 from unittest.mock import patch
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 from cod_lightning.forward import attention, packed
 from cod_lightning.forward.packed import Block, PackedForward, packs, width_class
 from cod_lightning.forward.slots import SlotCache
+from tests.cases import each
 from tests.forward.rows import rows_of
 from tests.forward.small import SMALL
 
@@ -85,7 +85,7 @@ def test_a_model_with_attention_of_its_own_is_not_packed():
     assert not packs(_model(attn_implementation="eager"))
 
 
-@pytest.mark.parametrize("slots", [[4, 5, 6], [6, 0, 3]])
+@each("slots", [[4, 5, 6], [6, 0, 3]])
 def test_rows_side_by_side_are_read_where_they_are(slots):
     store = torch.randn(8, 2, 9, 3)
     block = Block.of(rows_of(slots, [2, 3, 4], [[1], [1], [1]]), slice(0, 3), store.device, fused=False)
@@ -104,7 +104,7 @@ def test_rows_know_where_their_ids_go():
     assert (part.ids.tolist(), part.columns.tolist(), part.slots.tolist()) == ([1, 2, 3, 4, 5], [0, 1, 3, 4, 5], [1, 2])
 
 
-@pytest.mark.parametrize(
+@each(
     ("lengths", "expected"),
     [
         ([1, 1, 1], [3]),
@@ -124,7 +124,7 @@ def test_rows_of_one_width_class_are_alike(lengths):
         assert max(alike) == 1 or max(alike) <= 2 * min(alike) + 12
 
 
-@pytest.mark.parametrize(
+@each(
     ("used", "width", "expected"),
     [
         ([10] * 100 + [50] * 10, 1, [100, 10]),  # leaves out 100 x 40 columns
@@ -140,7 +140,7 @@ def test_rows_that_use_few_columns_are_a_block_of_their_own_where_it_pays(used, 
     assert [part.stop - part.start for part in rows.blocks()] == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("lengths", "columns", "expected"),
     [
         ([1, 2, 16, 17, 42, 43], 900, [6]),

@@ -2,12 +2,12 @@
 
 import copy
 
-import pytest
 import torch
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from cod_lightning.forward.rms_norm import RMSNorm, _Normed, use_rms_norm
+from tests.cases import each
 from tests.forward.small import SMALL
 
 
@@ -17,8 +17,8 @@ def _layer(size: int) -> Qwen3RMSNorm:
     return layer
 
 
-@pytest.mark.parametrize("shape", [(7, 12), (2, 3, 4, 6), (1, 1, 96), (5,)])
-@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
+@each("shape", [(7, 12), (2, 3, 4, 6), (1, 1, 96), (5,)])
+@each("size", [1e-4, 1.0, 1e4])
 def test_values_and_gradients_are_those_of_transformers(shape, size):
     torch.manual_seed(0)
     theirs = _layer(shape[-1])

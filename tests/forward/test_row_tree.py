@@ -16,6 +16,7 @@ from cod_lightning.forward import row_tree
 from cod_lightning.forward.attention import ROWS, use_grouped_attention
 from cod_lightning.forward.row_tree import RowTree, branches, split_by_nodes, takes_tree
 from cod_lightning.modules.policy import PolicyModule
+from tests.cases import each
 from tests.families import FAMILIES, every_day, made
 
 RECURRENT = {"qwen3_next", "qwen3_5_text"}
@@ -99,7 +100,7 @@ def _tokens_of_a_pass(model, rows, takes):
     return seen
 
 
-@pytest.mark.parametrize("shared", [0, 8])
+@each("shared", [0, 8])
 @pytest.mark.parametrize(
     "name",
     every_day(sorted(FAMILIES.keys() - RECURRENT - OWN_CODE), {"llama", "qwen3", "gemma2", "gemma3_text", "mixtral"}),
@@ -130,7 +131,7 @@ def test_they_are_where_activations_are_computed_again():
     _assert_alike(model, _rows())
 
 
-@pytest.mark.parametrize("name", ["qwen3", "mixtral"])
+@each("name", ["qwen3", "mixtral"])
 def test_flash_attention_is_told_where_rows_end(name):
     model, plain = _model(name, "flash"), _model(name)
     found, entropies, ours = _with_gradients(model, _rows(), True)

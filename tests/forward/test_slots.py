@@ -1,10 +1,10 @@
 """The cache of slots: what was written is where its slot and column say, and stays while others write and the store grows."""
 
 import numpy as np
-import pytest
 import torch
 
 from cod_lightning.forward.slots import SlotCache
+from tests.cases import each
 
 
 def _write(
@@ -19,7 +19,7 @@ def _write(
     return cache.update(packed, -packed, 0)
 
 
-@pytest.mark.parametrize("slots", [[0, 1, 2], [2, 3, 4], [4, 0, 2], [1, 0, 2]])
+@each("slots", [[0, 1, 2], [2, 3, 4], [4, 0, 2], [1, 0, 2]])
 def test_each_slot_has_what_it_was_given_so_far(slots):
     cache = SlotCache()
     first, second = torch.randn(3, 2, 4, 5), torch.randn(3, 2, 1, 5)

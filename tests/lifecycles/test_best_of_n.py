@@ -24,6 +24,7 @@ from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.types import AttemptKind, EpisodeKind
+from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.methods.test_attempts import live
 from tests.played import play
@@ -90,7 +91,7 @@ def by_definition(attempts, k):
     return sum(any(of) for of in subsets) / len(subsets) if subsets else math.nan
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 6])
+@each("k", [1, 2, 3, 6])
 def test_pass_at_k_is_the_share_of_subsets_that_hold_a_success(k):
     rng = np.random.default_rng(k)
     attempts = rng.choice([0.0, 1.0, math.nan], size=(20, 3, 6), p=[0.5, 0.3, 0.2])

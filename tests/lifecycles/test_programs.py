@@ -27,6 +27,7 @@ from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Split
+from tests.cases import each
 from tests.credit_tables import (
     AttemptTable,
     CreditTable,
@@ -98,7 +99,7 @@ def test_a_program_that_goes_on_after_a_failure_ends_the_run_before_it_has_fille
         play(env=WordWorld(raise_in=".1"), num_tasks=2, setting={"program": program})
 
 
-@pytest.mark.parametrize(
+@each(
     ("program", "expected"),
     [(Nothing(), "a program with a solve episode"), (Elsewhere(), "a program that waits for its agent alone")],
 )
@@ -182,7 +183,7 @@ def replaced(written):
     return structs.replace(written, position=7)
 
 
-@pytest.mark.parametrize("misuse", MISUSES)
+@each("misuse", MISUSES)
 def test_a_program_that_misuses_its_agent_ends_the_run_in_one_line(misuse):
     then, said = MISUSES[misuse]
     with pytest.raises(ConfigError, match=rf"data\.program is Misusing; expected a program that {said}"):
@@ -210,9 +211,7 @@ def test_a_program_that_raises_at_once_is_refused_before_anything_runs():
         asks(Raising(), 3)
 
 
-@pytest.mark.parametrize(
-    "program", [ConnectTheDots(every=2), ProposeAndSolve(), ProposeAndSolve(proposes=False)], ids=str
-)
+@each("program", [ConnectTheDots(every=2), ProposeAndSolve(), ProposeAndSolve(proposes=False)])
 def test_outside_training_nothing_is_proposed_and_every_task_is_one_of_the_pack_s_own(program):
     found = outline(program.held_out, 7)
     assert WRITE not in {step.kind for step in found}
@@ -233,12 +232,12 @@ TABLES = {
     ),
 }
 RULES = [EpisodeCredit(), EpisodeCredit(mean=False, discount=0.5), TrajectoryCredit(), TaskCredit()]
-tables = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+tables = each("table", TABLES.values())
 
 
 @tables
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("discount", [None, 0.6])
+@each("seed", range(5))
+@each("discount", [None, 0.6])
 def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_any_plan(table, seed, discount):
     table = table(seed)
     rule = EpisodeCredit() if discount is None else EpisodeCredit(mean=False, discount=discount)
@@ -254,7 +253,7 @@ def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_an
 
 
 @tables
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each("rule", RULES)
 def test_neither_role_is_paid_by_the_other(rule, table):
     table = table(4)
     proposals = torch.zeros_like(table.kinds).bool() if table.paid is None else table.paid
@@ -293,7 +292,7 @@ def attempted(table: CreditTable, places, same) -> CreditTable:
     return replace(table, attempts=attempts)
 
 
-@pytest.mark.parametrize("baseline", [GroupMean(), LeaveOneOut()], ids=str)
+@each("baseline", [GroupMean(), LeaveOneOut()])
 def test_a_context_is_measured_by_the_next_task_also_where_updates_are_rare(baseline):
     """Plan solve 0, solve 1, update 1, solve 2, ...: attempts without the context at solve 2 measure update 1."""
     table = random_table(2, tasks=4, missing=0.0, program=ConnectTheDots(every=2))
@@ -380,9 +379,7 @@ def test_a_program_may_look_at_what_came_of_episodes_and_its_ragged_lifecycles_t
     assert known.isnan().any(), "an episode that no sibling has at its place"
 
 
-@pytest.mark.parametrize(
-    ("context", "kinds"), [(TranscriptContext, [SOLVE] * 3), (HintContext, [SOLVE, UPDATE] * 2 + [SOLVE])]
-)
+@each(("context", "kinds"), [(TranscriptContext, [SOLVE] * 3), (HintContext, [SOLVE, UPDATE] * 2 + [SOLVE])])
 def test_a_context_that_is_written_within_tasks_is_not_rewritten_between_them(context, kinds):
     pack = Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
     (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, context())

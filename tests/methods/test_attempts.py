@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 
-import pytest
 import torch
 
 from cod_lightning.lifecycles import ConnectTheDots
@@ -19,6 +18,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import AttemptKind, EpisodeStatus, Split
+from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
 
@@ -80,7 +80,7 @@ def test_attempts_share_task_world_and_context_and_differ_by_their_noise():
     assert False in said
 
 
-@pytest.mark.parametrize("instead", ["previous", "empty"])
+@each("instead", ["previous", "empty"])
 def test_without_its_context_means_the_one_before_the_rewrite_or_none(instead):
     for life in lives(live(replace(EVERYWHERE, attempts=1, instead=instead))):
         others = [a.episode for a in life.attempts if a.kind is AttemptKind.WITHOUT_CONTEXT]

@@ -19,9 +19,10 @@ from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Message, Role, Split
 from tests.asked import LetterTokens
+from tests.cases import each
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+PROTOCOLS = each("protocol", ["natural", "compact"])
 TOKENS = LetterTokens({"<|im_end|>"})
 LONG = (
     Message(Role.SYSTEM, "lake"),
@@ -66,7 +67,7 @@ def test_below_the_budget_the_task_is_the_inner_mechanism_s_alone(protocol):
     assert beside(context, InTask).on_turn(state, "an answer", TOKENS) is None
 
 
-@pytest.mark.parametrize("summary", ["", "  ", "a b c", "<|im_end|>"])
+@each("summary", ["", "  ", "a b c", "<|im_end|>"])
 def test_a_summary_that_may_not_be_is_refused_and_the_one_before_stays(summary):
     context = compacting()
     asked = Compacted(context.inside.empty(), "first", "2=down", asked=True)

@@ -17,6 +17,7 @@ from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split
 from tests.asked import LetterTokens, answered, opened, shown
+from tests.cases import each
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 MARKS = {"natural": ("--- Start of state ---", "--- End of state ---"), "compact": ("<state>", "</state>")}
@@ -49,7 +50,7 @@ def test_the_environment_sees_what_follows_the_state_and_the_state_replaces_the_
 
 
 @PROTOCOLS
-@pytest.mark.parametrize(
+@each(
     ("state", "reason"),
     [
         ("a b c d e", "5 tokens of 4"),

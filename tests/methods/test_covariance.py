@@ -5,6 +5,7 @@ import torch
 
 from cod_lightning.methods.covariance import ClipCov, KLCov, covariances
 from cod_lightning.objective.losses import UpdateTokens
+from tests.cases import each
 
 
 def tokens(seed, rows=20, width=12):
@@ -24,7 +25,7 @@ def by_the_definition(x):
     return {i: (x.behaviour_logprobs[i].item() - mean_b) * (x.advantages[i].item() - mean_a) for i in at}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each("seed", range(5))
 def test_covariances_equal_their_definition(seed):
     x = tokens(seed)
     found = covariances(x)
@@ -33,7 +34,7 @@ def test_covariances_equal_their_definition(seed):
         assert found[i].item() == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("fraction", [1e-4, 0.02, 0.1])
+@each("fraction", [1e-4, 0.02, 0.1])
 def test_kl_cov_marks_the_largest_share_and_at_least_one(fraction):
     x = tokens(0)
     marked = KLCov(penalised_fraction=fraction).mark(x, seed=0)
@@ -53,7 +54,7 @@ def test_clip_cov_draws_its_share_between_the_bounds_by_seed():
     assert draws[0] == {tuple(i) for i in loss.mark(x, 0).nonzero().tolist()} != draws[1]
 
 
-@pytest.mark.parametrize("loss", [ClipCov(cov_low=50.0, cov_high=60.0), KLCov()])
+@each("loss", [ClipCov(cov_low=50.0, cov_high=60.0), KLCov()])
 def test_nothing_is_marked_where_there_is_nothing(loss):
     x = tokens(2)
     blank = UpdateTokens(

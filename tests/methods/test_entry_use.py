@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
@@ -14,6 +12,7 @@ from cod_lightning.rewards import rewards_of
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Split, Task
+from tests.cases import each
 
 TASK = Task(id="0", seed=1, spec=None)
 SHOWN, CAME, HELD = (
@@ -27,7 +26,7 @@ def solve(success, entries):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("success", "entries", "earned"),
     [
         (True, (HELD, SHOWN), 0.5),
@@ -43,7 +42,7 @@ def test_a_bonus_is_for_solved_tasks_that_were_shown_an_entry(success, entries, 
     assert asyncio.run(EntryUse(0.5)([solve(success, entries), other], TASK)) == [earned, 0.0]
 
 
-@pytest.mark.parametrize("mechanism", [SkillsContext("compact"), EpisodesContext("compact")])
+@each("mechanism", [SkillsContext("compact"), EpisodesContext("compact")])
 def test_played_packs_are_paid_for_use_from_the_second_task_on(mechanism):
     world = Levers(protocol="compact")
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(8)]

@@ -20,6 +20,7 @@ from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Split
+from tests.cases import each
 from tests.lived_tasks import lived, shown, solved
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
@@ -130,7 +131,7 @@ def test_worth_chooses_among_the_similar_alone():
     assert context.prepare(state, "", "red").state.shown == (0,)
 
 
-@pytest.mark.parametrize(("weight", "chosen"), [(0.4, 0), (0.6, 1)])
+@each(("weight", "chosen"), [(0.4, 0), (0.6, 1)])
 def test_the_weight_says_how_much_worth_counts_against_similarity(weight, chosen):
     context = EpisodesContext(select="utility", most=1, candidates=2, utility_weight=weight)
     state = EpisodesState((Record(0, "red", "", ""), Record(1, "blue", "", "")), (0.0, 1.0), num_tasks=2)

@@ -4,7 +4,6 @@ import math
 import random
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from cod_lightning.methods.evolution import Evolution, drawn_parent
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
+from tests.cases import each
 
 SECRET = "Pull with both hands"
 
@@ -53,7 +53,7 @@ def evolution(says=SECRET, mechanism=None, env=None, seed=0):
     )
 
 
-@pytest.mark.parametrize("mechanism", [HintContext(), NotebookContext()])
+@each("mechanism", [HintContext(), NotebookContext()])
 def test_a_rewrite_that_helps_becomes_a_candidate_and_the_best(mechanism):
     one = evolution(mechanism=mechanism)
     (first,) = one.rounds(1)

@@ -7,6 +7,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.growth import Growth
 from cod_lightning.training.packs import PackOutcomes, TrainingPacks
+from tests.cases import each
 from tests.credit_tables import plain_credit
 
 NOTHING = PackOutcomes(choices=[], credit=plain_credit(torch.zeros(0, 1, 1)))
@@ -19,9 +20,7 @@ def grown(num_rollouts, **options):
     return packs
 
 
-@pytest.mark.parametrize(
-    ("rollouts", "size", "turns"), [(0, 2, 1), (1, 2, 1), (2, 3, 2), (3, 3, 2), (4, 4, 2), (99, 4, 2)]
-)
+@each(("rollouts", "size", "turns"), [(0, 2, 1), (1, 2, 1), (2, 3, 2), (3, 3, 2), (4, 4, 2), (99, 4, 2)])
 def test_a_stage_bounds_tasks_and_turns_and_the_last_one_has_no_end(rollouts, size, turns):
     packs = grown(rollouts, rollouts_per_stage=2, num_tasks=[2, 3, 4], max_turns=[1, 2])
     for place, (choice, pack) in enumerate(packs.draw(7, 3)):

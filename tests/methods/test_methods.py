@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each
+
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "cod_lightning" / "methods").glob("[a-z]*.py"))
 WORDINGS = [file for file in FILES if file.stem.endswith("_wording")]
@@ -21,12 +23,12 @@ def hooks():
     return module
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@each("file", FILES)
 def test_a_method_is_a_short_file(file):
     assert len(file.read_text().splitlines()) <= MOST
 
 
-@pytest.mark.parametrize("file", METHODS, ids=lambda file: file.stem)
+@each("file", METHODS)
 def test_a_method_has_a_test_of_its_own(file):
     assert (ROOT / "tests" / "methods" / f"test_{file.stem}.py").is_file()
 

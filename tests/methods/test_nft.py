@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 
 from cod_lightning.methods.nft import NFT
 from cod_lightning.methods.sdpo import SDPO
+from tests.cases import each
 from tests.loss_inputs import gradient, inputs
 
 NOISE = 3e-8
 """What is left of an advantage of 0 in float32."""
 
 
-@pytest.mark.parametrize("loss", [NFT(), SDPO()], ids=str)
+@each("loss", [NFT(), SDPO()])
 def test_rounding_noise_in_place_of_an_advantage_is_no_success_and_no_failure(loss):
     """Such rows go through the model where a loss term wants them, or where a pack is kept whole."""
     x = inputs(0, width=400, episodes=(7, 7, 2, 4, 5))
@@ -26,7 +26,7 @@ def test_rounding_noise_in_place_of_an_advantage_is_no_success_and_no_failure(lo
     assert gradient(loss, signal)[1].abs().sum() > 0, "and what is no noise has a gradient"
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each("seed", range(5))
 def test_a_bound_at_a_ratio_of_1_does_not_count_rounding_as_clipped(seed):
     def num_clipped(spread):
         x = inputs(seed, episodes=tuple(range(8)), spread=spread)

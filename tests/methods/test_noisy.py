@@ -7,6 +7,7 @@ import pytest
 from cod_lightning.methods.noisy import NoisyJudge
 from cod_lightning.rewards.judge import Agreement
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
+from tests.cases import each
 
 NUM = 4000
 
@@ -31,7 +32,7 @@ def scores(part, solved, numbers=range(NUM)):
     return asyncio.run(all_of_them())
 
 
-@pytest.mark.parametrize(("false_positive", "false_negative"), [(0.0, 0.0), (0.1, 0.3), (0.4, 0.05)])
+@each(("false_positive", "false_negative"), [(0.0, 0.0), (0.1, 0.3), (0.4, 0.05)])
 def test_errors_are_as_frequent_as_asked_on_either_side(false_positive, false_negative):
     part = NoisyJudge(false_positive=false_positive, false_negative=false_negative)
     assert sum(scores(part, solved=False)) / NUM == pytest.approx(false_positive, abs=0.03)

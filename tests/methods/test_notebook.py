@@ -8,6 +8,7 @@ from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookState
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.asked import LetterTokens, answered, opened, shown
+from tests.cases import each
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 BLOCKS = {
@@ -67,7 +68,7 @@ def test_refused_operations_are_named_one_by_one_while_the_others_hold_and_cost_
 
 
 @PROTOCOLS
-@pytest.mark.parametrize(
+@each(
     ("settings", "text", "reason"),
     [
         ({"budget": 3}, "a b c", "would have 4 tokens of 3"),
@@ -85,7 +86,7 @@ def test_an_entry_that_may_not_be_is_refused_with_its_reason(protocol, settings,
     assert reason in found.reason
 
 
-@pytest.mark.parametrize("mark", ["#3", ";x ; y", "delete", "<ops>"])
+@each("mark", ["#3", ";x ; y", "delete", "<ops>"])
 def test_a_compact_entry_cannot_hold_a_mark_of_the_notebook(mark):
     found = answered(NotebookContext("compact"), f"<ops> add fact {mark} </ops>", state=state("old"))
     assert "fact" not in context_text(found) or mark == ";x ; y"
@@ -97,9 +98,7 @@ def context_text(found):
 
 
 @PROTOCOLS
-@pytest.mark.parametrize(
-    "response", ["", "nothing", "{0}", "{1}", "{0}{1}", "{1} {0}", "{0} add: x {1} more", "{0}{0}{1}"]
-)
+@each("response", ["", "nothing", "{0}", "{1}", "{0}{1}", "{1} {0}", "{0} add: x {1} more", "{0}{0}{1}"])
 def test_an_answer_without_one_block_of_operations_keeps_the_notebook_and_costs_the_penalty(protocol, response):
     marks = BLOCKS[protocol][0].partition("{}")[::2]
     before = state("1=up")

@@ -2,19 +2,19 @@
 
 import asyncio
 
-import pytest
 from msgspec import structs
 
 from cod_lightning.methods.overlong import OverlongReward
 from cod_lightning.rewards import rewards_of, scored
 from cod_lightning.types import EpisodeKind, Task
+from tests.cases import each
 from tests.records import solve, turn
 
 TASK = Task(id="t", seed=0, spec=None)
 
 
-@pytest.mark.parametrize(("longest", "expected"), [(1, 0.0), (10, 0.0), (20, -0.25), (30, -0.5), (500, -0.5)])
-@pytest.mark.parametrize("reward", [0.0, 1.0])
+@each(("longest", "expected"), [(1, 0.0), (10, 0.0), (20, -0.25), (30, -0.5), (500, -0.5)])
+@each("reward", [0.0, 1.0])
 def test_the_longest_response_of_any_episode_pays_for_its_length(longest, expected, reward):
     turns = tuple(turn(logprobs=(-1.0,) * tokens) for tokens in (5, longest))
     episode = structs.replace(solve(0, bool(reward)), turns=turns)

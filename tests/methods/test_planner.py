@@ -17,6 +17,7 @@ from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
+from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.methods.test_attempts import CHAT, Ledger, live, speak
 from tests.stubs import FunctionEngine
@@ -74,7 +75,7 @@ def test_a_response_without_a_word_is_no_plan_and_the_task_is_shown_none():
     assert not any("w6" in prompt for prompt in prompts(engine) if prompt.count("rules") == 1 and " w5" not in prompt)
 
 
-@pytest.mark.parametrize("shown", Shown)
+@each("shown", Shown)
 def test_a_control_shows_a_plan_as_much_of_the_context_as_its_task(shown):
     engine = FunctionEngine(speak)
     (life,) = live(program=Controlled(shown=shown, program=PLAN), engine=engine, siblings=1)[0].lifecycles
@@ -99,7 +100,7 @@ def test_words_that_the_policy_does_not_know_are_laid_to_the_program():
     assert {"Do", "plan"} <= set(PlanAndSolve().words())
 
 
-@pytest.mark.parametrize("program", [PLAN, BestOfN(n=3)], ids=["planner", "best of n"])
+@each("program", [PLAN, BestOfN(n=3)])
 def test_a_scripted_player_plays_every_task_once_and_writes_no_plan(program):
     pack = Levers().sample_pack(split=Split.TEST, index=0, num_tasks=3)
     (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, HintContext(), program=program)

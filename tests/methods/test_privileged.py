@@ -19,6 +19,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.scorers import CheckpointScorer, Played
 from cod_lightning.types import EpisodeKind, Split
+from tests.cases import each
 from tests.evaluation.echoes import Echo
 from tests.real_templates import CHATML, QWEN3_TOOLS, bpe_tokenizer
 from tests.stubs import FunctionEngine, WordWorld
@@ -57,7 +58,7 @@ def played(pack, mechanism, world, provided=None):
     return group, setting
 
 
-@pytest.mark.parametrize("protocol", ["compact", "natural"])
+@each("protocol", ["compact", "natural"])
 def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_with_it(protocol) -> None:
     world, mechanism = Levers(protocol=protocol), HintContext(protocol)
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
@@ -83,7 +84,7 @@ def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_wi
             assert (OraclePrompts(Played({5: group}, tight))(5, 0, e, ids) is not None) == fits
 
 
-@pytest.mark.parametrize("template", [QWEN3_TOOLS, CHATML], ids=["by the template", "by the system text"])
+@each("template", [QWEN3_TOOLS, CHATML])
 def test_in_an_environment_with_tools_the_prompt_lists_them_as_the_episode_s_own_does(template) -> None:
     world, mechanism, chat = Apps(actions="tools", quirks=0), HintContext(), Chat(bpe_tokenizer(template))
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)

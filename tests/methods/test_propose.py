@@ -31,6 +31,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split
+from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.hostile_texts import ENCODABLE
 
@@ -141,7 +142,7 @@ def test_a_proposal_comes_before_the_solve_episodes_that_play_its_task_from_one_
         pytest.param(WORLDS["levers"], marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         ENCODABLE,
@@ -259,7 +260,7 @@ class Breaks(Doors):
         return super().step(action)
 
 
-@pytest.mark.parametrize(
+@each(
     ("where", "says"),
     [("proposed", "gone"), ("given", "gave a str, not a Task or None"), ("offer", "showed a int, not a string")],
 )
@@ -280,7 +281,7 @@ def test_a_proposal_whose_task_was_not_played_to_the_end_has_no_reward_and_the_f
 
 
 @both
-@pytest.mark.parametrize("name", ["doors", "levers"])
+@each("name", ["doors", "levers"])
 def test_scripted_policies_and_demonstrators_propose_every_task_about_as_often(name, protocol):
     world = WORLDS[name](protocol)
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)

@@ -21,6 +21,7 @@ from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import REC, RLOO
 from cod_lightning.rollout import transcript
 from cod_lightning.training.packs import TrainingPacks
+from tests.cases import each
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
@@ -183,7 +184,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@each("damage", DAMAGES)
 def test_a_lifecycle_that_no_rollout_makes_is_refused_before_it_is_trained_on(other, tmp_path, damage):
     lines = (other[1] / "train.jsonl").read_text().splitlines()
     record = json.loads(lines[0])

@@ -17,6 +17,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.methods.revisits import Revisits, worth
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.credit_tables import CreditTable, plain_credit
 
 SIZE, SIBLINGS = 3, 4
@@ -82,7 +83,7 @@ def test_the_worth_of_a_pack_is_that_of_the_loop_over_positions_with_two_sibling
         assert found[p] == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("back", ["same", "near", "continued"])
+@each("back", ["same", "near", "continued"])
 def test_half_of_a_rollout_comes_back_new_packs_are_the_next_ones_and_nothing_is_twice_in_one(back):
     packs = source(by="variance", back=back)
     for number, rollout in enumerate(played(packs, 4)):
@@ -204,7 +205,7 @@ def test_a_replacement_within_a_rollout_is_a_new_pack():
     assert [choice for choice, _ in packs.draw(16, 3)] == [PackChoice(16), PackChoice(17), PackChoice(18)]
 
 
-@pytest.mark.parametrize("back", ["same", "near", "continued"])
+@each("back", ["same", "near", "continued"])
 def test_asking_twice_changes_nothing_and_a_state_in_json_goes_on_as_the_other_would(back):
     one, other = source(back=back, by="failure"), source(back=back, by="failure")
     played(one, 3)

@@ -1,12 +1,11 @@
 """Replay for packs without signal, where a source brings packs back: they are the same packs under other ids."""
 
-import pytest
-
 from cod_lightning.envs.levers import Levers
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.training.packs import PackChoice, TrainingPacks, without_visit
 from cod_lightning.training.scorers import ScorerByWorld
+from tests.cases import each
 from tests.methods.test_revisits import played
 from tests.training.test_replay import Again, Everything, Story, of_rollout, recorded, row_key, updates
 from tests.training.test_scorers import Says
@@ -42,7 +41,7 @@ def test_a_stored_pack_takes_the_place_of_each_pack_without_signal_with_the_adva
     assert replay.choose(stored, of_rollout(updates=((0,),))) == [[]]
 
 
-@pytest.mark.parametrize("only", [False, True])
+@each("only", [False, True])
 def test_the_same_pack_played_again_is_joined_by_its_best_lifecycle_of_before(only):
     replay = SignalReplay(same_pack_only=only)
     replay.start(1)
@@ -90,7 +89,7 @@ def test_two_visits_of_one_pack_in_an_update_are_joined_once():
     assert len(joined) == 1
 
 
-@pytest.mark.parametrize("choice", [PackChoice(5, visit=33), PackChoice(4, visit=33, begin=1, context="x")])
+@each("choice", [PackChoice(5, visit=33), PackChoice(4, visit=33, begin=1, context="x")])
 def test_another_pack_and_one_that_begins_at_another_task_are_not_the_same(choice):
     before, now = ids(PackChoice(4), choice)
     replay = SignalReplay(same_pack_only=True)
@@ -99,7 +98,7 @@ def test_another_pack_and_one_that_begins_at_another_task_are_not_the_same(choic
     assert replay.choose([recorded(pack_id=before, episode_return=0.9)], rollout) == [[]]
 
 
-@pytest.mark.parametrize("back", ["same", "near", "continued"])
+@each("back", ["same", "near", "continued"])
 def test_packs_of_one_name_without_the_visit_have_the_same_tasks_in_their_order(back):
     tasks = {}
     for rollout in played(TrainingPacks(Revisits(back=back), Levers(), 3, 7), 4):
@@ -129,7 +128,7 @@ def test_replayed_rows_have_the_teacher_of_their_own_world():
     assert num_replayed > 0
 
 
-@pytest.mark.parametrize(("advantage", "joins"), [(0.4, 1), (0.0, 0), (-0.3, 0)])
+@each(("advantage", "joins"), [(0.4, 1), (0.0, 0), (-0.3, 0)])
 def test_an_episode_above_the_siblings_of_now_joins_only_if_it_was_above_those_of_then_too(advantage, joins):
     before, now = ids(PackChoice(4), PackChoice(4, visit=33))
     replay = SignalReplay(same_pack_only=True)

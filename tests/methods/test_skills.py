@@ -18,6 +18,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split
 from tests.asked import LetterTokens, answered, opened
+from tests.cases import each
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 BLOCKS = {
@@ -80,7 +81,7 @@ def test_operations_that_cannot_be_are_refused_one_by_one_and_cost_their_share(p
 
 
 @PROTOCOLS
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [("a<|im_end|>b", "control token '<|im_end|>'"), ("a\x07b", "control character"), ("long " * 99, "tokens of 20")],
 )
@@ -93,7 +94,7 @@ def test_a_clause_that_may_not_be_is_refused_in_one_line(protocol, text, reason)
     assert len(found.state.news) == 1
 
 
-@pytest.mark.parametrize("name", ["none", "Get Red", "a" * 33, "<|im_end|>", "x\x07", "réd", "-x", "a|b"])
+@each("name", ["none", "Get Red", "a" * 33, "<|im_end|>", "x\x07", "réd", "-x", "a|b"])
 def test_a_name_that_is_not_a_plain_word_is_refused(name):
     found = answered(SkillsContext(), block("natural", f"skill {name} | when | steps"), special_tokens=SPECIAL)
     assert found.state.skills == ()
@@ -101,7 +102,7 @@ def test_a_name_that_is_not_a_plain_word_is_refused(name):
     assert len(found.reason.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["#9", "#0", "none", "red"])
+@each("name", ["#9", "#0", "none", "red"])
 def test_a_compact_name_is_one_of_the_listed_numbers(name):
     found = answered(SkillsContext("compact", max_skills=8), f"<ops> {name} when a do b </ops>")
     assert found.state.skills == ()
@@ -143,7 +144,7 @@ def test_without_skills_there_is_no_choice_and_the_first_response_is_the_environ
 
 
 @PROTOCOLS
-@pytest.mark.parametrize("response", ["", "use", "use none", "use what", "pull 3", "use #77", "\ud800"])
+@each("response", ["", "use", "use none", "use what", "pull 3", "use #77", "\ud800"])
 def test_any_other_choice_uses_none_and_the_task_goes_on(protocol, response):
     context = SkillsContext(protocol)
     given = beside(context, InTask).on_turn(begun(context, state(protocol)).state, response, LetterTokens())
@@ -184,7 +185,7 @@ def test_a_skill_that_was_tried_and_is_not_worth_its_place_goes_and_the_next_upd
 
 
 @PROTOCOLS
-@pytest.mark.parametrize("response", ["", "nothing", "{0}", "{1}", "{0}{1}", "{1} {0}", "{0}{0}{1}"])
+@each("response", ["", "nothing", "{0}", "{1}", "{0}{1}", "{1} {0}", "{0}{0}{1}"])
 def test_an_answer_without_one_block_of_operations_keeps_the_library_and_costs_the_penalty(protocol, response):
     marks = BLOCKS[protocol][0].partition("{}")[::2]
     found = answered(SkillsContext(protocol), response.format(*marks), state=state(protocol))

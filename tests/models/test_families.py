@@ -15,6 +15,7 @@ from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import packs
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.modules.policy import PolicyModule
+from tests.cases import each
 from tests.dense_logprobs import token_logprobs
 from tests.families import FAMILIES, made
 
@@ -33,7 +34,7 @@ def own_logits(model, ids):
         model.set_attn_implementation(before)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@each("name", FAMILIES)
 def test_turns_of_the_engine_have_the_log_probs_of_the_model_s_own_logits(name):
     model, drawn = made(name), random.Random(0)
     engine = TransformersEngine()
@@ -65,7 +66,7 @@ def test_turns_of_the_engine_have_the_log_probs_of_the_model_s_own_logits(name):
                 assert behaviour == pytest.approx(float(logprobs[t - 1, token]), abs=1e-3)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@each("name", FAMILIES)
 def test_the_training_forward_has_the_log_probs_and_gradients_of_the_model_s_own_logits(name):
     model = made(name)
     ids = torch.randint(3, 64, (3, 24), generator=torch.Generator().manual_seed(0))

@@ -14,6 +14,7 @@ from cod_lightning.errors import CodLightningError, DataError
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.pretrained import read_model
 from cod_lightning.rollout.chat import Chat
+from tests.cases import each
 from tests.random_checkpoint import saved_checkpoint
 
 
@@ -95,7 +96,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_a_policy_folder_that_cannot_be_used_as_it_is_written_is_refused_in_one_line(name, whole, tmp_path, capsys):
     damage, said = REFUSED[name]
     folder = tmp_path / "policy"

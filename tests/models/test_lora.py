@@ -27,8 +27,9 @@ from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
 from cod_lightning.models.lora import merged
 from cod_lightning.modules import GRPOModule
 from tests.adapted import adapted, step, write_base
+from tests.cases import each
 
-KINDS = pytest.mark.parametrize("kind", [LoRAPolicy, QLoRAPolicy])
+KINDS = each("kind", [LoRAPolicy, QLoRAPolicy])
 IDS = torch.randint(6, 40, (2, 60), generator=torch.Generator().manual_seed(1))
 
 
@@ -168,7 +169,7 @@ def test_an_adapter_that_was_not_synced_whole_is_found_out(kind, base):
         SelfTest()(engine, model, window=256)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "said"),
     [
         ({"targets": ["q_prj"]}, "model.policy.targets is q_prj; expected of down_proj, gate_proj"),
@@ -180,8 +181,8 @@ def test_a_setting_that_cannot_work_is_named(options, said, base):
         adapted(LoRAPolicy, base, **options)
 
 
-@pytest.mark.parametrize(("package", "kind"), [("peft", LoRAPolicy), ("bitsandbytes", QLoRAPolicy)])
-@pytest.mark.parametrize("installed", [None, "0.1"])
+@each(("package", "kind"), [("peft", LoRAPolicy), ("bitsandbytes", QLoRAPolicy)])
+@each("installed", [None, "0.1"])
 def test_a_missing_or_old_package_is_named_before_a_model_is_made(package, kind, installed, monkeypatch):
     monkeypatch.setattr(extras, "version", pretended({package: installed}))
     policy = kind(path="anywhere")
@@ -197,7 +198,7 @@ def test_an_optimizer_whose_package_is_missing_is_refused_before_anything_is_tra
         module.check_strategy("SingleDeviceStrategy")
 
 
-@pytest.mark.parametrize(("rank", "room"), [(1, 8), (8, 8), (12, 16), (512, 512)])
+@each(("rank", "room"), [(1, 8), (8, 8), (12, 16), (512, 512)])
 def test_vllm_is_started_with_room_for_the_rank(rank, room):
     assert room_for(rank) == room
     with pytest.raises(ConfigError, match=r"model.policy.rank is 513; expected at most 512"):

@@ -12,6 +12,7 @@ from cod_lightning.forward.row_tree import MOST_ALIKE, RowTree
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
 from cod_lightning.models.memory_plan import GIB, activations, plan_memory
 from cod_lightning.models.sizes import RunSizes, sizes_of
+from tests.cases import each
 
 QWEN3_8B = {
     "vocab_size": 151_936,
@@ -158,7 +159,7 @@ def test_activations_are_within_15_percent_of_what_autograd_saves(kind, dtype, a
     assert planned[1] - planned[0] == pytest.approx(measured[1] - measured[0], rel=0.15)
 
 
-@pytest.mark.parametrize("num_siblings", [1, MOST_ALIKE])
+@each("num_siblings", [1, MOST_ALIKE])
 def test_a_tree_of_rows_keeps_about_what_is_planned(num_siblings, monkeypatch):
     monkeypatch.setattr(attention, "_ROW", -1)  # scores that are written out are kept, too
     kept, lengths = [], torch.full((num_siblings,), 240)

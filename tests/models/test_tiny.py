@@ -5,6 +5,7 @@ import torch
 
 from cod_lightning.errors import CodLightningError, ConfigError, DataError
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
+from tests.cases import each
 
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 
@@ -65,9 +66,7 @@ def test_with_induction_an_untrained_model_goes_on_as_after_the_last_two_words_b
     assert said["after the last"] <= 1
 
 
-@pytest.mark.parametrize(
-    "changed", [{"num_layers": 1}, {"num_heads": 2, "num_kv_heads": 2}, {"num_kv_heads": 2}, {"hidden_size": 32}]
-)
+@each("changed", [{"num_layers": 1}, {"num_heads": 2, "num_kv_heads": 2}, {"num_kv_heads": 2}, {"hidden_size": 32}])
 def test_sizes_without_room_for_induction_heads_are_refused_by_name(changed):
     with pytest.raises(ConfigError) as caught:
         TinyPolicy(**INDUCTION | changed)
@@ -75,7 +74,7 @@ def test_sizes_without_room_for_induction_heads_are_refused_by_name(changed):
     assert "induction" in caught.value.expected + caught.value.remedy
 
 
-@pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
+@each("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
 def test_weights_of_another_vocabulary_are_refused_also_where_it_is_as_large(words, tmp_path):
     policy = TinyPolicy(**SMALL)
     tokenizer = policy.tokenizer(["a", "b"])
@@ -90,7 +89,7 @@ def test_weights_of_another_vocabulary_are_refused_also_where_it_is_as_large(wor
     other.model(other.tokenizer(["a", "b"]))
 
 
-@pytest.mark.parametrize("size", ["hidden_size", "num_layers", "intermediate_size"])
+@each("size", ["hidden_size", "num_layers", "intermediate_size"])
 def test_weights_of_other_sizes_are_refused_since_sizes_would_be_those_of_the_weights(size, tmp_path):
     policy = TinyPolicy(**SMALL)
     tokenizer = policy.tokenizer(["a", "b"])

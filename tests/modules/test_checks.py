@@ -14,22 +14,23 @@ from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus
+from tests.cases import each
 from tests.training.test_rollouts import data, module
 
 
-@pytest.mark.parametrize("loss", [RLOO(), REC(clip="none")], ids=str)
+@each("loss", [RLOO(), REC(clip="none")])
 def test_several_passes_are_refused_for_a_loss_in_which_the_ratio_has_no_say(loss):
     with pytest.raises(ConfigError, match=r"data\.passes_per_rollout is 2; expected left out with model\.loss"):
         check_combination(module(loss=loss), data(passes_per_rollout=2))
     check_combination(module(loss=loss), data())
 
 
-@pytest.mark.parametrize("loss", [REC(), REC(clip="none", importance_weights=True), GRPO(), LOOP(), OPMD()], ids=str)
+@each("loss", [REC(), REC(clip="none", importance_weights=True), GRPO(), LOOP(), OPMD()])
 def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
     check_combination(module(loss=loss), data(passes_per_rollout=3))
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "of_data", "said"),
     [
         (
@@ -72,7 +73,7 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
         check_combination(module(**options), data(**of_data))
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "of_data"),
     [
         ({"trained_kinds": ["update"]}, {"program": Counterfactual(program=Anchored())}),
@@ -89,6 +90,6 @@ def test_options_that_have_a_meaning_together_are_taken(options, of_data):
     check_combination(module(**options), data(**of_data))
 
 
-@pytest.mark.parametrize("baseline", [TermsAlone(), Accepted(at_least=1.0)], ids=str)
+@each("baseline", [TermsAlone(), Accepted(at_least=1.0)])
 def test_a_single_lifecycle_a_pack_goes_with_a_baseline_that_compares_nothing(baseline):
     check_combination(module(baseline=baseline, scale="none", terms=[EntropyBonus()]), data(group_size=1))

@@ -18,6 +18,7 @@ from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.terms import JSD, KL, EntropyBonus
 from cod_lightning.training.scorers import CheckpointScorer, Played, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
+from tests.cases import each
 from tests.credit_tables import advantage, kept_credit
 from tests.loss_inputs import LOSSES
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
@@ -204,7 +205,7 @@ def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_ou
     assert ratio == pytest.approx(num_tokens / kept, rel=1e-4)
 
 
-@pytest.mark.parametrize(
+@each(
     ("made", "key"),
     [
         (

@@ -57,7 +57,7 @@ def trainer(folder, precision, *callbacks, **options):
     return quiet_trainer(folder, *callbacks, precision=precision, **options)
 
 
-def online(folder, precision, **module) -> tuple[Any, Any, L.Trainer, "Watch"]:
+def online(folder, precision, val_packs=2, **module) -> tuple[Any, Any, L.Trainer, "Watch"]:
     """Module, DataModule, Trainer, what was watched, and the weights before."""
     L.seed_everything(3, verbose=False)
     grpo = GRPOModule(TinyPolicy(**TINY), **({"lr": 1e-2, "loss": Watched()} | module))
@@ -70,7 +70,7 @@ def online(folder, precision, **module) -> tuple[Any, Any, L.Trainer, "Watch"]:
         packs_per_rollout=4,
         updates_per_rollout=2,
         rollouts_per_epoch=2,
-        val_packs=300,
+        val_packs=val_packs,
         max_new_tokens=3,
         suites=[Suite(name="heldout", num_packs=5, pack_size=2)],
     )
@@ -86,7 +86,7 @@ def weights(model):
 @pytest.mark.slow
 @HALF
 def test_fit_validate_and_test_run_in_half_precision(tmp_path, precision):
-    module, data, lightning, watch = online(tmp_path, precision, terms=[KL(coefficient=0.1)])
+    module, data, lightning, watch = online(tmp_path, precision, val_packs=300, terms=[KL(coefficient=0.1)])
     lightning.fit(module, data)
     trained = weights(module.model)
     assert trained.isfinite().all()

@@ -21,6 +21,7 @@ from cod_lightning.types import (
     Turn,
 )
 from tests import records
+from tests.cases import each
 from tests.credit_tables import credit_table, cube_table, plain_credit, stamped
 
 
@@ -134,7 +135,7 @@ def test_everything_in_a_batch_goes_to_another_device_with_it(batch):
     assert {tensor.device.type for tensor in (*found, *moved.scores.values())} == {"meta"}
 
 
-@pytest.mark.parametrize(("groups", "siblings", "tasks"), [(3, 2, 4), (2, 5, 2), (4, 3, 3)])
+@each(("groups", "siblings", "tasks"), [(3, 2, 4), (2, 5, 2), (4, 3, 3)])
 def test_rows_of_one_episode_have_one_number_and_those_of_one_place_in_a_pack_another(groups, siblings, tasks):
     """Sizes that differ, so that no two of them can be taken for one another."""
     played = [records.group(f"p{g}", [[True] * tasks for _ in range(siblings)]) for g in range(groups)]

@@ -18,6 +18,7 @@ from cod_lightning.objective.losses import (
     UpdateTokens,
 )
 from cod_lightning.objective.terms import kl_to_reference
+from tests.cases import each
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "library_losses.json").read_text())
 OURS = {
@@ -41,7 +42,7 @@ def test_every_recorded_case_is_compared():
     assert OURS.keys() == GOLDEN["cases"].keys()
 
 
-@pytest.mark.parametrize("name", OURS)
+@each("name", OURS)
 def test_a_loss_has_the_value_and_gradient_of_the_library(name):
     expected, loss = GOLDEN["cases"][name], OURS[name]
     behaviour, reference = (torch.tensor(GOLDEN[key], dtype=torch.float64) for key in ("behaviour", "reference"))

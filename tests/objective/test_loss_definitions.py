@@ -4,19 +4,19 @@ import pkgutil
 from dataclasses import replace
 from importlib import import_module
 
-import pytest
 import torch
 
 from cod_lightning.methods import covariance, nft, sdpo
 from cod_lightning.objective import losses
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.losses.base import units_of
+from tests.cases import each
 from tests.loss_inputs import LOSSES, gradient, inputs, rows_of
 
 ROOMS = [import_module(f"{losses.__name__}.{one.name}") for one in pkgutil.iter_modules(losses.__path__)]
 PUBLIC = [value for room in (*ROOMS, nft, sdpo, covariance) for value in vars(room).values() if isinstance(value, type)]
 CLASSES = {value for value in PUBLIC if issubclass(value, PolicyLoss)} - {PolicyLoss}
-EVERY = pytest.mark.parametrize("name", LOSSES)
+EVERY = each("name", LOSSES)
 
 
 def test_every_loss_has_a_definition_here():
@@ -33,7 +33,7 @@ def test_options_of_one_name_have_one_default():
 
 
 @EVERY
-@pytest.mark.parametrize("seed", range(4))
+@each("seed", range(4))
 def test_a_loss_equals_its_definition_gradients_included(name, seed):
     loss, definition = LOSSES[name]
     x = inputs(seed)
@@ -45,7 +45,7 @@ def test_a_loss_equals_its_definition_gradients_included(name, seed):
 
 
 @EVERY
-@pytest.mark.parametrize("stored", [0.0, float("inf"), -float("inf"), float("nan")])
+@each("stored", [0.0, float("inf"), -float("inf"), float("nan")])
 def test_what_is_not_an_action_has_no_gradient_whatever_stands_there(name, stored):
     loss, _ = LOSSES[name]
     x = inputs(4)
@@ -91,8 +91,8 @@ UNCLIPPED = covariance.KLCov | losses.OPMD | losses.RLOO | sdpo.SDPO
 CLIPPED = [name for name, (loss, _) in LOSSES.items() if not isinstance(loss, UNCLIPPED)]
 
 
-@pytest.mark.parametrize("name", [n for n in CLIPPED if not n.startswith("rec none")])
-@pytest.mark.parametrize("far", [200.0, float("inf")])
+@each("name", [n for n in CLIPPED if not n.startswith("rec none")])
+@each("far", [200.0, float("inf")])
 def test_a_ratio_that_overflows_upwards_is_clipped_without_a_nan(name, far):
     loss, _ = LOSSES[name]
     x = inputs(1)

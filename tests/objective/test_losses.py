@@ -7,6 +7,7 @@ import torch
 
 from cod_lightning.objective.losses import REC, LossInputs
 from cod_lightning.objective.terms import kl_to_reference
+from tests.cases import each
 
 
 def inputs(seed, rows=4, width=6, dtype=torch.float64, spread=0.5):
@@ -37,8 +38,8 @@ ESTIMATORS = {
 }
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("seed", range(5))
+@each("estimator", ESTIMATORS)
+@each("seed", range(5))
 def test_an_estimator_equals_its_definition_gradients_included(estimator, seed):
     x = inputs(seed)
     value, slope = ESTIMATORS[estimator]
@@ -87,8 +88,8 @@ def two_tokens(gap, advantage):
     )
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("gap", "advantage"), [(200.0, 1.0), (float("inf"), 1.0), (200.0, 0.0), (float("inf"), 0.0)])
+@each("weighted", [False, True])
+@each(("gap", "advantage"), [(200.0, 1.0), (float("inf"), 1.0), (200.0, 0.0), (float("inf"), 0.0)])
 def test_a_token_that_does_not_count_may_have_an_infinite_ratio(gap, advantage, weighted):
     x = two_tokens(gap, advantage)
     out = REC(importance_weights=weighted)(x)
@@ -98,7 +99,7 @@ def test_a_token_that_does_not_count_may_have_an_infinite_ratio(gap, advantage, 
     assert out.num_clipped == (advantage != 0)
 
 
-@pytest.mark.parametrize("stored", [float("inf"), -float("inf"), float("nan")])
+@each("stored", [float("inf"), -float("inf"), float("nan")])
 def test_the_divergence_has_no_gradient_at_masked_places_whatever_stands_there(stored):
     policy = torch.tensor([[-1.0, stored, -2.0]], requires_grad=True)
     reference = torch.tensor([[-1.5, -1.0, stored]])

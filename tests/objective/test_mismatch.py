@@ -15,6 +15,7 @@ from cod_lightning.objective.mismatch import (
     corrected,
     mismatch_sums,
 )
+from tests.cases import each
 from tests.loss_inputs import LOSSES, inputs, rows_of
 
 
@@ -57,7 +58,7 @@ def old_of(x, seed=5, spread=0.4):
     return torch.where(x.action_mask, x.behaviour_logprobs + noise, 7.0)  # whatever stands elsewhere
 
 
-@pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda c: type(c).__name__)
+@each("correction", CORRECTIONS)
 def test_weights_are_those_of_the_definition_and_0_elsewhere(correction):
     x = inputs(1)
     old = old_of(x)
@@ -71,7 +72,7 @@ def test_weights_are_those_of_the_definition_and_0_elsewhere(correction):
     assert not found[~x.action_mask].any()
 
 
-@pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda c: type(c).__name__)
+@each("correction", CORRECTIONS)
 def test_micro_batches_that_hold_whole_episodes_change_no_weight(correction):
     x = inputs(2)
     old = old_of(x)
@@ -101,7 +102,7 @@ def test_no_gradient_reaches_the_old_policy():
     assert not y.behaviour_logprobs.requires_grad
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@each("name", LOSSES)
 def test_where_engine_and_training_agree_no_loss_notices_a_correction(name):
     x, (loss, _) = inputs(4, spread=0.0), LOSSES[name]
     for correction in CORRECTIONS:

@@ -10,6 +10,7 @@ import torch
 from cod_lightning.credit.baselines import LeaveOneOut
 from cod_lightning.credit.returns import Returns
 from cod_lightning.objective.losses import LOOP, LossInputs
+from tests.cases import each
 
 RETURNS = [1.0, 0.25, 0.0, 1.0]
 """Of the rollouts of one task."""
@@ -42,7 +43,7 @@ def padded(rows: list[list[float]]) -> torch.Tensor:
     return torch.tensor([[0.0, *row, *[0.0] * (6 - len(row))] for row in rows], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("level", ["token", "episode"])
+@each("level", ["token", "episode"])
 def test_loss_and_gradient_are_those_of_the_source(level):
     mask = torch.tensor([[False, *[True] * len(row), *[False] * (6 - len(row))] for row in OLD])
     policy = padded(NEW).requires_grad_()

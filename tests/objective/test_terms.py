@@ -107,7 +107,7 @@ def test_observations_are_what_comes_after_the_first_action_and_the_policy_did_n
 
     updates = Updates()
     module = {"terms": [ObservationLoss(coefficient=1.0)], "baseline": TermsAlone(), "reweight": None}
-    small_fit(tmp_path, WeightSync(), updates, world=Alike(max_turns=3), module=module, rollouts_per_epoch=12)
+    small_fit(tmp_path, WeightSync(), updates, world=Alike(max_turns=3), module=module, lr=3e-2, rollouts_per_epoch=5)
     for batch in updates.batches:
         for row in range(len(batch)):
             ids, mask = batch.token_ids[row, : batch.lengths[row]], batch.action_mask[row]

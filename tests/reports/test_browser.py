@@ -19,6 +19,7 @@ from tests.hostile_texts import ENCODABLE, RAW
 from tests.records import group, turn
 from tests.reports.conftest import Opened
 from tests.reports.made_runs import saying, varied_groups, write_logprobs, write_run
+from tests.speed import slowness
 
 pytestmark = pytest.mark.slow
 GROUPS = [group("a", [[True, False], [False, True]], context="left is up"), group("b", [[False, True], [True, None]])]
@@ -28,14 +29,19 @@ def _focused(page: Any) -> str:
     return page.evaluate("document.activeElement.getAttribute('role') || document.activeElement.type")
 
 
+def seconds_to_open(page: Any) -> float:
+    """As on a machine of 3 GHz."""
+    slow, begun = slowness(), time.perf_counter()
+    page.reload()
+    page.wait_for_selector(".row")
+    return (time.perf_counter() - begun) / max(slow, slowness())
+
+
 def test_two_thousand_lifecycles_open_in_under_three_seconds(opened: Opened, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", varied_groups(500, 4, words=12), group_size=4)
     page = opened(folder)
     assert (tmp_path / "report.html").stat().st_size < 4e6
-    begun = time.perf_counter()
-    page.reload()
-    page.wait_for_selector(".row")
-    assert time.perf_counter() - begun < 3
+    assert seconds_to_open(page) < 3
     assert page.locator(".row").count() < 40
     assert "2,000 of 2,000" in page.locator(".count").inner_text()
 

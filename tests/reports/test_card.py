@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from markdown_it import MarkdownIt
 
 from cod_lightning.reports.card import Facts, base_policy, render, settings
+from tests.cases import each
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SPEC = {"class_path": "pkg.Thing", "init_args": {"size": 3}}
@@ -143,7 +143,7 @@ def test_hostile_texts_are_shown_and_do_nothing(tmp_path: Path) -> None:
     assert "49" not in page
 
 
-@pytest.mark.parametrize("text", ["one line", "two\nlines\n", HOSTILE, "\udcff \u2028 \x00 深", ""])
+@each("text", ["one line", "two\nlines\n", HOSTILE, "\udcff \u2028 \x00 深", ""])
 def test_the_programs_prompt_is_the_worlds(text: str) -> None:
     (program,) = re.findall(r"(`{3,})python\n(.*?)\n\1", render(facts(prompt=(("user", text),))), flags=re.S)
     assignment = program[1].partition("messages = ")[2].partition("options = ")[0]

@@ -16,6 +16,7 @@ from cod_lightning.rollout import transcript
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, Split
+from tests.cases import each
 from tests.records import group, solve, update
 from tests.reports.made_runs import write_run
 
@@ -39,7 +40,7 @@ def test_a_context_of_one_entry_is_replaced_even_by_other_words() -> None:
     assert changed("all is well", "turn back") == [("replaced", "all is well", "turn back")]
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "one\n\ntwo"])
+@each("text", ["", "\n\n", "one\n\ntwo"])
 def test_the_same_text_has_no_changes(text: str) -> None:
     assert {kind for kind, _, _ in changed(text, text)} <= {"kept"}
 

@@ -15,6 +15,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.reports.page import embedded
 from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
+from tests.cases import each
 from tests.records import group
 from tests.reports.made_runs import saying, varied_groups, write_config, write_evaluation, write_metrics, write_run
 
@@ -98,7 +99,7 @@ def test_values_of_the_wrong_kind_are_left_out_and_noted(tmp_path):
     assert len(report_data(read_runs([tmp_path]))[1]["lifecycles"]) == 3
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"suites": 3}', '{"suites": {"held_out": {}}}', "[]"])
+@each("text", ["", "{", '{"suites": 3}', '{"suites": {"held_out": {}}}', "[]"])
 def test_a_damaged_evaluation_is_noted(tmp_path, text):
     write_run(tmp_path, GROUPS)
     (tmp_path / "evaluation.json").write_text(text)
@@ -137,7 +138,7 @@ def test_an_evaluation_without_an_oracle_and_a_change_has_neither(tmp_path):
     assert suite["regret"] is suite["recovery"] is None
 
 
-@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("")])
+@each("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("")])
 def test_a_folder_that_is_no_run_is_refused(tmp_path, make):
     make(tmp_path / "odd")
     with pytest.raises(ConfigError, match="expected the folder of a run") as caught:
@@ -145,10 +146,8 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, make):
     assert caught.value.key == "report RUN_DIR"
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "evaluation.json", "metrics.csv", "lifecycles/train.jsonl"])
-@pytest.mark.parametrize(
-    "make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path)]
-)
+@each("name", ["config.yaml", "evaluation.json", "metrics.csv", "lifecycles/train.jsonl"])
+@each("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path)])
 def test_what_is_no_file_is_refused_and_not_read_for_ever(tmp_path, name, make):
     folder = write_run(tmp_path, [group("a", [[True, False]])])
     (folder / name).unlink(missing_ok=True)

@@ -1,7 +1,5 @@
 """The way across a lake, reconstructed from responses."""
 
-import pytest
-
 from cod_lightning.contexts.hint import HintContext
 from cod_lightning.envs.frozen_lake.world import FrozenLakeObscure
 from cod_lightning.evaluation.references import play_reference
@@ -9,6 +7,7 @@ from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.reports.records import lake_of, path_of
 from cod_lightning.rollout import transcript
 from cod_lightning.types import Group, Split
+from tests.cases import each
 
 SPEC = {"rows": ["SFF", "HFF", "FFG"], "mapping": ["right", "down", "left", "up"]}
 
@@ -30,7 +29,7 @@ def test_answers_that_cannot_be_read_move_nowhere():
     assert path_of(lake_of(SPEC) or {}, ["?", *_go(1)]) == [(0, 0), (0, 1)]
 
 
-@pytest.mark.parametrize(
+@each(
     "spec",
     [
         None, [], {"goal": "red"}, {"rows": ["SG"], "mapping": ["up"]}, SPEC | {"rows": ["SFF", "HF", "FFG"]},
@@ -41,7 +40,7 @@ def test_what_is_no_lake_is_told_from_one(spec):
     assert lake_of(spec) is None
 
 
-@pytest.mark.parametrize("protocol", ["compact", "natural"])
+@each("protocol", ["compact", "natural"])
 def test_played_lakes_end_where_the_world_says_they_did(protocol):
     world = FrozenLakeObscure(protocol=protocol)
     packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=2) for index in range(6)]

@@ -12,6 +12,7 @@ from cod_lightning.methods.noisy import NoisyPairwiseJudge
 from cod_lightning.rewards import Pairwise, PairwiseJudge
 from cod_lightning.rewards.pairwise import pairs_of, verdict_of
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason, Task
+from tests.cases import each
 from tests.chat_server import ChatServer, said
 
 TASK = Task(id="0", seed=1, spec=None)
@@ -63,8 +64,8 @@ def by_definition(num, verdicts, opponents):
     return scores
 
 
-@pytest.mark.parametrize("opponents", [None, 2, 4, 6])
-@pytest.mark.parametrize("num", [2, 3, 4, 5, 8])
+@each("opponents", [None, 2, 4, 6])
+@each("num", [2, 3, 4, 5, 8])
 def test_scores_are_the_mean_over_opponents_of_both_orders(num, opponents):
     choices = (1.0, 0.5, 0.0, 1.0, None)
     verdicts = {(a, b): choices[(7 * a + 3 * b + a * b) % 5] for a, b in permutations(range(num), 2)}
@@ -105,7 +106,7 @@ def test_agreement_is_that_on_pairs_of_which_one_was_solved():
     assert Table({}).report() == ""
 
 
-@pytest.mark.parametrize("error", [0.0, 0.1, 0.4])
+@each("error", [0.0, 0.1, 0.4])
 def test_the_noisy_judge_errs_as_often_as_asked(error):
     part, again, other = (NoisyPairwiseJudge(error=error, seed=seed) for seed in (0, 0, 1))
 
@@ -171,7 +172,7 @@ def test_the_model_sees_both_as_quotes_in_both_orders_and_each_missing_pair_is_c
     assert "6 pairs compared, 0 decided by their order alone, 2 without verdict" in part.report()
 
 
-@pytest.mark.parametrize(
+@each(
     ("better", "score"),
     [('"first"', 1.0), ('"second"', 0.0), ('"tie"', 0.5), ('"third"', None), ("1", None), ('["first"]', None)],
 )

@@ -31,6 +31,7 @@ from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, StopReason, Task, Turn
 from examples.studies.new_facts import NewFacts
+from tests.cases import each
 
 ROOT = Path(__file__).parents[2]
 TASK = Task(id="0", seed=1, spec=None)
@@ -125,7 +126,7 @@ def test_an_episode_without_a_reward_is_never_scored():
     assert score(episode, bonus=raising(AssertionError("asked"))) is episode
 
 
-@pytest.mark.parametrize(
+@each(
     "part",
     [
         raising(ValueError("no")),
@@ -180,7 +181,7 @@ def test_a_part_that_raises_or_hangs_is_broken_off_and_its_traceback_logged(capl
     assert "in ask" in caplog.text
 
 
-@pytest.mark.parametrize("error", [EngineRefused("a wrong key"), Stopped(15)])
+@each("error", [EngineRefused("a wrong key"), Stopped(15)])
 def test_only_a_refusal_or_a_signal_ends_the_run(error):
     with pytest.raises(type(error)):
         score(solved(), bonus=raising(error))
@@ -267,7 +268,7 @@ def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_
         assert score(episode, new=NewFacts("[0-9]=[a-z]+", bonus=0.1)).parts["new"] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "key"),
     [
         (lambda: rewards_of({"Bad name": Does(lambda: 1)}), "data.rewards.Bad name"),

@@ -26,6 +26,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import count_faults
 from cod_lightning.types import Episode, EpisodeKind, Split, Task
+from tests.cases import each
 
 TASK = Task(id="0", seed=1, spec=None)
 NUM_SIBLINGS, NUM_TASKS = 4, 3
@@ -111,7 +112,7 @@ def test_a_lifecycle_without_siblings_is_compared_with_nothing():
     assert play(num_siblings=1, order=Does(raising(AssertionError("asked")))) == play(num_siblings=1)
 
 
-@pytest.mark.parametrize(
+@each(
     "work",
     [
         raising(ValueError("no")),
@@ -145,7 +146,7 @@ def test_a_sibling_without_a_score_is_missing_and_the_others_keep_theirs():
         assert group.lifecycles[0].solves[0].error == "RewardFailure: order gave this sibling no score"
 
 
-@pytest.mark.parametrize(("most", "scores"), [(2, [0.0, 1.0]), (3, [])])
+@each(("most", "scores"), [(2, [0.0, 1.0]), (3, [])])
 def test_episodes_that_failed_are_left_out_and_one_alone_has_nothing_to_be_compared_with(most, scores):
     lost: list[int] = []
 
@@ -195,10 +196,9 @@ def test_siblings_of_other_lengths_are_compared_where_there_are_several():
         play(num_packs=1, program=FirstSiblingOnly(NUM_TASKS + 1), order=Does(numbered))
 
 
-@pytest.mark.parametrize(
+@each(
     "program",
     [Anchored(), Counterfactual(), BestOfN(), ProposeAndSolve(), ProposeAndSolve(proposes=False)],
-    ids=lambda one: type(one).__name__,
 )
 def test_attempts_and_proposed_tasks_which_no_sibling_shares_are_refused_beside_it(program):
     check_siblings(rewards_of({"form": FormatReward()}), program, 4)

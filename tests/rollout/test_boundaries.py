@@ -19,6 +19,7 @@ from cod_lightning.rollout.between_tasks import MOST_UPDATE_TURNS
 from cod_lightning.rollout.boundaries import check_reward
 from cod_lightning.rollout.stats import count_faults
 from cod_lightning.types import EpisodeStatus, Message, Role
+from tests.cases import each
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 from tests.word_play import SAY_W1, play
 
@@ -97,7 +98,7 @@ def raising(error):
     return does
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "error"),
     [
         *(("step", error) for error in ERRORS),
@@ -111,7 +112,7 @@ def test_whatever_an_environment_raises_costs_its_lifecycles_alone(method, error
     assert others_are_the_same(found)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "error"), [("reset", KeyboardInterrupt), *(("step", error) for error in (*ERRORS, StopAsyncIteration))]
 )
 def test_what_an_environment_raises_in_a_thread_costs_its_lifecycles_alone(method, error):
@@ -123,10 +124,8 @@ def test_what_an_environment_raises_in_a_thread_costs_its_lifecycles_alone(metho
     assert others_are_the_same(found)
 
 
-@pytest.mark.parametrize(
-    "text", [None, 7, b"w1", "\ud800", "w" * 1_000_001], ids=["none", "int", "bytes", "half", "huge"]
-)
-@pytest.mark.parametrize("method", ["reset", "step", "rules"])
+@each("text", [None, 7, b"w1", "\ud800", "w" * 1_000_001])
+@each("method", ["reset", "step", "rules"])
 def test_what_no_tokenizer_takes_is_the_environment_s_failure(method, text):
     found = groups(BadWorld(method, lambda: text))
     assert count_faults(found) == {"EnvironmentFailure": 2}
@@ -202,7 +201,7 @@ class BadContext(PlainContext):
         return super().update(state, rules, episode, tokens)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "error"),
     [
         *(("update", error) for error in ERRORS),
@@ -260,7 +259,7 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize("name", NONSENSE)
+@each("name", NONSENSE)
 def test_what_no_mechanism_may_give_is_a_context_failure(name):
     found = groups(mechanism=BadContext(*NONSENSE[name]), num_packs=1)
     assert count_faults(found) == {"ContextFailure": 2}
@@ -269,7 +268,7 @@ def test_what_no_mechanism_may_give_is_a_context_failure(name):
         assert [e.kind for e in found[0].lifecycles[0].episodes if e.status is EpisodeStatus.FAILED] == ["solve"]
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@each("error", ERRORS)
 def test_whatever_an_engine_raises_costs_the_lifecycle_that_asked(error):
     def answer(request):
         if "/1#0." in request.dialogue:

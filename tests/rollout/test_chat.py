@@ -10,6 +10,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.text_cache import word_ids
 from cod_lightning.types import Message, Role
+from tests.cases import each
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
 
 OPENING = (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "Which way?"))
@@ -135,13 +136,12 @@ NO_SYSTEM = CHATML.replace("{{- '<|im_start|>'", "{%- if message.role != 'system
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("template", "said"),
     [
         ("{%- if messages[0].role == 'system' %}{{ raise_exception('no system') }}{%- endif %}" + CHATML, "no system"),
         (NO_SYSTEM, "is one that leaves system messages out"),
     ],
-    ids=["raises", "leaves out"],
 )
 def test_a_template_without_a_system_role_is_refused_since_rules_and_contexts_would_be_lost(template, said):
     with pytest.raises(ConfigError, match=r"chat template is one that .* expected one with a system role") as refused:

@@ -3,13 +3,13 @@
 import dataclasses
 
 import msgspec
-import pytest
 from msgspec import structs
 
 from cod_lightning.contexts.base import InTask, Intervention, Stored, TextState, beside
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.rollout import transcript
 from cod_lightning.types import EpisodeStatus, Split
+from tests.cases import each
 from tests.stubs import PlainContext, WordWorld
 from tests.word_play import CHAT, play
 
@@ -37,7 +37,7 @@ def lives(max_turns=None, context=None, mechanism=PlainContext()):  # noqa: B008
     return play(env=world, mechanism=mechanism, num_siblings=2)
 
 
-@pytest.mark.parametrize("bound", [1, 2, 3, 9, None])
+@each("bound", [1, 2, 3, 9, None])
 def test_a_task_is_cut_off_at_its_bound_with_reward_0_and_what_was_said_is_kept(bound):
     for life in lives(max_turns=bound)[0].lifecycles:
         for solve in life.solves:
@@ -49,7 +49,7 @@ def test_a_task_is_cut_off_at_its_bound_with_reward_0_and_what_was_said_is_kept(
                 assert (solve.status, solve.reward) == (EpisodeStatus.COMPLETED, 1.0)
 
 
-@pytest.mark.parametrize("bound", [1, 2, None])
+@each("bound", [1, 2, None])
 def test_what_a_mechanism_answers_within_a_task_is_no_turn_of_the_environment_and_not_counted(bound):
     for life in lives(bound, mechanism=Choosing())[0].lifecycles:
         for solve in life.solves:

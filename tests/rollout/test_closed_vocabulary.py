@@ -22,6 +22,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.own_worlds import own_worlds
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "env"
@@ -53,7 +54,7 @@ def test_a_shipped_world_says_its_own_words_only_whatever_it_is_answered():
     ]
     assert len(compact) > 9
     for world, mechanism in product(compact, (HintContext("compact"), NotebookContext("compact"))):
-        live(world, mechanism, num_packs=3)
+        live(world, mechanism)
 
 
 class Begins(Levers):
@@ -92,7 +93,7 @@ class Asks(HintContext):
         yield "jackpot"
 
 
-@pytest.mark.parametrize(
+@each(
     ("world", "mechanism", "said"),
     [
         (Begins, HintContext, "data.env is Begins, whose reset() says the word 'once'"),

@@ -8,6 +8,7 @@ from cod_lightning.engines.base import Completion
 from cod_lightning.errors import BadCompletion
 from cod_lightning.rollout.boundaries import check_completion
 from cod_lightning.types import StopReason
+from tests.cases import each
 
 GOOD = Completion(
     action_ids=(3, 9),
@@ -22,7 +23,7 @@ def check(**changes):
     return check_completion(structs.replace(GOOD, **changes), max_new_tokens=2, num_ids=10, prompt_digest=77)
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {},
@@ -38,7 +39,7 @@ def test_what_can_be_passes_unchanged(changes):
     assert check(**changes) == structs.replace(GOOD, **changes)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "complaint"),
     [
         ({"action_ids": (), "behaviour_logprobs": ()}, "no tokens"),

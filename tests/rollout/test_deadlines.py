@@ -7,6 +7,7 @@ import time
 import pytest
 
 from cod_lightning.rollout.deadlines import EXIT_STALLED, Liveness, Watchdog
+from tests.cases import each
 
 HANGS = """
 import sys, time
@@ -60,7 +61,7 @@ def test_who_moves_now_and_then_is_left_alone(tmp_path):
     assert not (tmp_path / "stalled.txt").exists()
 
 
-@pytest.mark.parametrize("stall_s", [None, 1800.0])
+@each("stall_s", [None, 1800.0])
 def test_it_costs_no_wait_at_the_end(tmp_path, stall_s):
     begun = time.perf_counter()
     with Watchdog(Liveness(), stall_s, tmp_path / "stalled.txt", "x"):

@@ -27,6 +27,7 @@ from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.entries import entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from tests.cases import each
 from tests.methods.test_episodes import solved
 
 TOKENS = byte_chat()
@@ -144,7 +145,7 @@ def test_the_parts_of_a_stack_have_entries_of_their_own() -> None:
     assert events[2][:2] == ("came", "EpisodesContext task 0")
 
 
-@pytest.mark.parametrize("context", ALL, ids=lambda context: type(context).__name__)
+@each("context", ALL)
 def test_all_entries_of_a_note_are_named_where_nothing_is_known_of_them_and_none_is_new(context: Any) -> None:
     state = beside(context, Scripted).adopt("alpha=1\nbeta=2")
     episode = structs.replace(solved("task"), state_before=state, state_after=state)

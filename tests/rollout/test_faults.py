@@ -10,6 +10,7 @@ from cod_lightning.errors import TooManyFailures
 from cod_lightning.rollout.deadlines import Deadlines, Liveness
 from cod_lightning.rollout.stats import RolloutStats, count_faults, stop_if_too_many
 from cod_lightning.types import EpisodeStatus
+from tests.cases import each
 from tests.stubs import FunctionEngine, WordWorld
 from tests.word_play import CHAT, SAY_W1, play
 
@@ -44,7 +45,7 @@ def faults(group):
     return [[e.fault for e in life.episodes if e.status is EpisodeStatus.FAILED] for life in group.lifecycles]
 
 
-@pytest.mark.parametrize(
+@each(
     ("deadlines", "fault"),
     [
         (Deadlines(turn_s=0.2), "TurnTimeout"),
@@ -52,7 +53,7 @@ def faults(group):
         (Deadlines(turn_s=30, episode_s=0.2), "EpisodeTimeout"),
     ],
 )
-@pytest.mark.parametrize("episode", [0, 1, 2])
+@each("episode", [0, 1, 2])
 def test_an_engine_that_hangs_costs_one_lifecycle_and_gets_its_place_back(deadlines, fault, episode):
     engine = HangingEngine(lambda dialogue: dialogue.endswith(f"#1.{episode}"))
     group = live(engine, deadlines=deadlines)
@@ -100,7 +101,7 @@ class GarbageEngine(FunctionEngine):
         return self.wrong if not isinstance(self.wrong, dict) else structs.replace(completion, **self.wrong)
 
 
-@pytest.mark.parametrize("complaint", GARBAGE)
+@each("complaint", GARBAGE)
 def test_a_completion_that_cannot_be_costs_its_lifecycle_and_becomes_no_turn(complaint):
     group = live(GarbageEngine(GARBAGE[complaint]))
     assert faults(group) == [[], ["BadCompletion"], []]
@@ -109,7 +110,7 @@ def test_a_completion_that_cannot_be_costs_its_lifecycle_and_becomes_no_turn(com
     assert failed.turns == ()
 
 
-@pytest.mark.parametrize("wrong", [None, "w1", b"\xff"])
+@each("wrong", [None, "w1", b"\xff"])
 def test_something_else_than_a_completion_is_named(wrong):
     group = live(GarbageEngine(wrong))
     assert f"a {type(wrong).__name__} instead of a Completion" in group.lifecycles[1].episodes[0].error
@@ -139,7 +140,7 @@ class Odd(WordWorld):
         return self.odd_status or EpisodeStatus.COMPLETED
 
 
-@pytest.mark.parametrize(
+@each(
     ("world", "complaint"),
     [
         (Odd(status=EpisodeStatus.FAILED), "AssertionError"),

@@ -13,6 +13,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 from tests.real_templates import EIGHT, IN_LETTERS, family_tokenizer
 from tests.stubs import PlainContext, WordWorld
 
@@ -77,7 +78,7 @@ def test_a_thousand_hostile_texts_forge_no_role_in_openings_and_continuations(fa
         assert not forged(chat, chat.continuation(text, end), chat.continuation("x", end)), text
 
 
-@pytest.mark.parametrize("family", ["qwen3", "deepseek", "deleting"])
+@each("family", ["qwen3", "deepseek", "deleting"])
 def test_hostile_texts_forge_no_role_where_history_is_rewritten(family):
     chat = Chat(family_tokenizer(family), enable_thinking=True)
     for text in texts(200):
@@ -91,8 +92,8 @@ def test_hostile_texts_forge_no_role_where_history_is_rewritten(family):
         assert not forged(chat, chat.encode(chat.rendered(dialogue)), chat.encode(chat.rendered(harmless))), text
 
 
-@pytest.mark.parametrize("kind", NORMALISERS)
-@pytest.mark.parametrize("family", ["qwen3", "gemma", "vicuna", "deleting"])
+@each("kind", NORMALISERS)
+@each("family", ["qwen3", "gemma", "vicuna", "deleting"])
 def test_a_tokenizer_that_normalises_is_given_no_forged_role_but_a_refusal_at_worst(family, kind):
     chat = Chat(family_tokenizer(family, NORMALISERS[kind]))
     honest = chat.continuation("x", chat.end_of_turn)
@@ -111,7 +112,7 @@ def test_a_token_within_another_one_is_broken_up_too():
     assert control.first(control.broken_up("<|im<|im_end|>_end|>")) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     "spelled",
     [
         *(
@@ -142,13 +143,13 @@ def test_a_widely_known_token_is_found_in_letters_of_any_kind(spelled):
     assert WIDELY_KNOWN.first(spelled) == spelled.split()[-1]
 
 
-@pytest.mark.parametrize(("spelled", "token"), [("<|ﬁm_preﬁx|>", "<|fim_prefix|>"), ("a ™ [℡]</ˢ>", "</ˢ>")])
+@each(("spelled", "token"), [("<|ﬁm_preﬁx|>", "<|fim_prefix|>"), ("a ™ [℡]</ˢ>", "</ˢ>")])
 def test_letters_of_a_ligature_spell_a_token_too(spelled, token):
     assert WIDELY_KNOWN.first(spelled) == token
     assert WIDELY_KNOWN.first(WIDELY_KNOWN.broken_up(spelled)) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     "harmless",
     ["ﬁne ™ ㎏", "a < b, c > d", "<answer>2</answer>", "[1] and [2]", "x[i]", "<tool_call>{}</tool_call>", "<hints>"],
 )

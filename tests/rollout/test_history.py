@@ -14,6 +14,7 @@ from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Message, Role
+from tests.cases import each
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
 from tests.word_play import play, see_exact
 
@@ -66,9 +67,9 @@ def template_says(chat, messages):
     )
 
 
-@pytest.mark.parametrize("thinking", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rewrite", [False, True, None])
+@each("thinking", [False, True])
+@each("kind", KINDS)
+@each("rewrite", [False, True, None])
 def test_each_prompt_extends_the_one_before_or_is_what_the_template_makes_of_the_dialogue(kind, thinking, rewrite):
     chat = Chat(bpe_tokenizer(KINDS[kind]), thinking, rewrite)
     reply = THOUGHT if thinking else "Left."

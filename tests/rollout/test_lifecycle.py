@@ -3,7 +3,6 @@
 import threading
 from dataclasses import replace
 
-import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import HintContext
@@ -14,6 +13,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.types import EpisodeKind, EpisodeStatus, StopReason
+from tests.cases import each
 from tests.stubs import FunctionEngine, WordWorld
 from tests.word_play import CHAT, SAY_W1, play
 
@@ -127,13 +127,13 @@ def test_the_monitor_hears_of_every_episode():
     assert monitor.calls == [("begin", 1, 2), solve, update, solve, "lifecycle"]
 
 
-@pytest.mark.parametrize("num_tasks", [1, 5])
+@each("num_tasks", [1, 5])
 def test_packs_of_any_length_run(num_tasks):
     group = live(FunctionEngine(lambda _: SAY_W1), num_tasks=num_tasks)
     assert len(group.lifecycles[0].episodes) == 2 * num_tasks - 1
 
 
-@pytest.mark.parametrize("method", ["step", "close"])
+@each("method", ["step", "close"])
 def test_worlds_that_wait_for_something_outside_wait_at_the_same_time(method):
     together, inside = threading.Event(), []
 
@@ -174,7 +174,7 @@ class ScriptedWorld(WordWorld):
         return self.feedback, self.reward, True, False, {}
 
 
-@pytest.mark.parametrize(("reward", "solved"), [(0.0, True), (0.4, False), (1.0, True), (0.0, False)])
+@each(("reward", "solved"), [(0.0, True), (0.4, False), (1.0, True), (0.0, False)])
 def test_whether_a_task_was_solved_is_the_worlds_to_say_whatever_the_reward_is(reward, solved):
     (life,) = live(FunctionEngine(lambda _: SAY_W1), ScriptedWorld(reward, solved)).lifecycles
     assert [(e.reward, e.success) for e in life.solves] == [(reward, solved)] * 3
@@ -186,14 +186,14 @@ def test_the_last_observation_of_a_task_is_its_feedback_and_what_the_update_is_s
     assert [e.turns[0].observation for e in life.updates] == ["w7 w8 w9"] * 2
 
 
-@pytest.mark.parametrize("reward", [-0.001, 1.001, float("nan"), float("-inf")])
+@each("reward", [-0.001, 1.001, float("nan"), float("-inf")])
 def test_a_reward_below_or_above_the_range_or_no_number_is_a_failure_of_the_world(reward):
     (life,) = live(FunctionEngine(lambda _: SAY_W1), ScriptedWorld(reward)).lifecycles
     assert life.episodes[0].fault == "EnvironmentFailure"
     assert life.episodes[0].reward is None
 
 
-@pytest.mark.parametrize("reward", [0.0, 1.0])
+@each("reward", [0.0, 1.0])
 def test_a_reward_at_either_end_of_the_range_is_one(reward):
     (life,) = live(FunctionEngine(lambda _: SAY_W1), ScriptedWorld(reward)).lifecycles
     assert not life.failed
@@ -210,7 +210,7 @@ class OpenVocabulary(WordWorld):
     companions = (OpenVocabularyVocabulary, *WordWorld.companions)
 
 
-@pytest.mark.parametrize("world", [WordWorld, OpenVocabulary])
+@each("world", [WordWorld, OpenVocabulary])
 def test_a_turn_that_the_window_cut_off_ends_the_episode_and_keeps_its_tokens(world):
     engine = FunctionEngine(lambda _: CHAT.encode("w1 w2 w3 w4"))
     first = len(live(engine, world(), num_tasks=1).lifecycles[0].episodes[0].turns[0].new_ids)
@@ -245,7 +245,7 @@ def live_with_hint(says, context, world=None, num_tasks=2, **sampler):
 END = HINT_CHAT.decode((HINT_CHAT.end_of_turn, 0))[: -len(HINT_CHAT.decode((0,)))].strip()
 
 
-@pytest.mark.parametrize(("on_failure", "kept"), [("keep", "w3"), ("lose", "")])
+@each(("on_failure", "kept"), [("keep", "w3"), ("lose", "")])
 def test_an_update_that_does_not_parse_leaves_to_the_next_task_what_the_mechanism_says(on_failure, kept):
     said = {"1": f"<hints> w3 </hints> {END}", "3": f"w3 {END}"}
     context = HintContext("compact", on_failure=on_failure)

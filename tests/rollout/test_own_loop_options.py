@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.dataset import ExactMatch
 from cod_lightning.envs.programs import ProgramWorld
@@ -13,6 +11,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.agent_programs import TWO_TURNS, program, tasks_file
+from tests.cases import each
 from tests.real_templates import QWEN3_TOOLS, bpe_tokenizer
 from tests.stubs import FunctionEngine
 
@@ -34,7 +33,7 @@ def played(folder, frozen=(), max_turns=None):
     return group.lifecycles[0]
 
 
-@pytest.mark.parametrize("frozen", [(), ("solve",), ("update",)])
+@each("frozen", [(), ("solve",), ("update",)])
 def test_a_program_asks_the_policy_that_plays_solve_episodes(tmp_path, frozen):
     life = played(tmp_path, tuple(map(EpisodeKind, frozen)))
     for episode in life.episodes:
@@ -42,9 +41,7 @@ def test_a_program_asks_the_policy_that_plays_solve_episodes(tmp_path, frozen):
         assert {turn.response for turn in episode.turns} == {"w7" if episode.kind in frozen else "w0"}
 
 
-@pytest.mark.parametrize(
-    ("most", "status"), [(1, "truncated"), (2, "completed"), (99, "completed"), (None, "completed")]
-)
+@each(("most", "status"), [(1, "truncated"), (2, "completed"), (99, "completed"), (None, "completed")])
 def test_a_task_that_is_cut_off_earlier_than_the_environment_ends_it_ends_a_program_too(tmp_path, most, status):
     for solve in played(tmp_path, max_turns=most).solves:
         assert solve.status is EpisodeStatus(status), solve.error

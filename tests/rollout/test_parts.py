@@ -31,6 +31,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import count_faults
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import EpisodeStatus, Group, Image, Message, Role, Split, Text, text_of
+from tests.cases import each
 from tests.chat_server import ChatServer, said
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
@@ -152,7 +153,7 @@ def test_an_engine_that_reads_text_alone_fails_the_lifecycle_where_nothing_refus
     assert groups[1].lifecycles[0].episodes[0].error.startswith("EngineFailure: FunctionEngine was shown an image")
 
 
-@pytest.mark.parametrize(
+@each(
     ("parts", "words"),
     [
         (("words",), "a str among its parts"),
@@ -264,7 +265,7 @@ def test_what_is_sent_spells_no_control_token_in_a_text_or_around_an_image():
 LINE = "data.engine is TransformersEngine; expected an engine that takes media, since {} shows images"
 
 
-@pytest.mark.parametrize("world", [PicturedLake(), Mixture({"text": FrozenLakeObscure(), "seen": PicturedLake()})])
+@each("world", [PicturedLake(), Mixture({"text": FrozenLakeObscure(), "seen": PicturedLake()})])
 def test_an_engine_that_reads_text_alone_is_refused_before_anything_is_played(world):
     data = RolloutDataModule(world, HintContext(), TransformersEngine())
     with pytest.raises(ConfigError, match=LINE.format(type(world).__name__)):
@@ -276,7 +277,7 @@ class Blind(OpenAIEngine):
     takes_media = False
 
 
-@pytest.mark.parametrize(("key", "engines"), [("engine", (Blind(), None)), ("baseline", (OpenAIEngine(), Blind()))])
+@each(("key", "engines"), [("engine", (Blind(), None)), ("baseline", (OpenAIEngine(), Blind()))])
 def test_an_engine_that_reads_text_alone_is_refused_a_suite_that_shows_images(key, engines):
     suite = Suite(name="seen", env=PicturedLake(), num_packs=2, controls=[])
     data = RolloutDataModule(FrozenLakeObscure(), HintContext(), engines[0], suites=[suite], baseline=engines[1])

@@ -3,16 +3,15 @@
 import random
 from collections.abc import Sequence
 
-import pytest
-
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Scripted, beside
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.rollout.player import Player
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 from tests.asked import answered, opened, shown
+from tests.cases import each
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+PROTOCOLS = each("protocol", ["natural", "compact"])
 
 
 class Recorder(TextPolicy):

@@ -3,7 +3,6 @@
 import asyncio
 import random
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +19,7 @@ from cod_lightning.rollout.episode import MOST_INTERVENTIONS
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.types import EpisodeStatus, Message, Role
+from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
 from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
@@ -145,8 +145,8 @@ def test_an_engine_with_a_model_gives_the_log_probs_of_the_rows_that_are_trained
     see_exact(groups, model, 1e-4)
 
 
-@pytest.mark.parametrize("thinking", [False, True])
-@pytest.mark.parametrize("template", [CHATML, LLAMA3, QWEN3], ids=["chatml", "llama3", "qwen3"])
+@each("thinking", [False, True])
+@each("template", [CHATML, LLAMA3, QWEN3])
 def test_templates_of_real_models_render_the_new_history_as_their_own(template, thinking):
     chat = Chat(bpe_tokenizer(template), thinking)
     said = (*chat.encode("w1"), chat.stop_id)
@@ -215,7 +215,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@each("wrong", WRONG)
 def test_a_history_that_no_template_takes_costs_the_lifecycle(wrong):
     groups = played(Within(WRONG[wrong]), num_packs=1)
     assert count_faults(groups) == {"ContextFailure": 2}

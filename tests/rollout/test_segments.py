@@ -2,12 +2,12 @@
 
 import random
 
-import pytest
 from msgspec import structs
 
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.types import Attempt, AttemptKind, StopReason
 from tests import records
+from tests.cases import each
 
 
 def random_turns(rng, num):
@@ -45,7 +45,7 @@ def group_of(episodes, attempts=()):
     return structs.replace(group, lifecycles=(life,))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_rows_are_the_turns_that_extend_one_another_with_the_oldest_version_of_their_tokens(seed):
     rng = random.Random(seed)
     turns = [random_turns(rng, rng.randrange(6)) for _ in range(3)]

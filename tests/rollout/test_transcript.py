@@ -29,6 +29,7 @@ from cod_lightning.types import (
     Task,
     Turn,
 )
+from tests.cases import each
 from tests.records import group, lifecycle, pack
 
 texts = st.text(max_size=20)
@@ -175,7 +176,7 @@ def test_writing_appends_or_begins_anew(tmp_path: Path) -> None:
     assert read(path) == [one]
 
 
-@pytest.mark.parametrize(
+@each(
     ("damage", "said"),
     [
         (lambda line: line[:40], "JSONDecodeError"),

@@ -19,6 +19,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Message, Role, Split, StopReason
+from tests.cases import each
 from tests.random_checkpoint import TAGS
 from tests.real_templates import CHATML, bpe_tokenizer
 from tests.stubs import PlainContext, WordWorld
@@ -57,7 +58,7 @@ def ask(engine, **more):
     return answer
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_a_turn_ends_at_the_first_token_after_which_its_text_holds_the_string(chat, seed):
     drawn = random.Random(seed)
     ids = tuple(drawn.randrange(3, chat.num_ids) for _ in range(80))

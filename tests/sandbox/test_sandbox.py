@@ -15,6 +15,7 @@ import pytest
 from cod_lightning.errors import GradingFailed
 from cod_lightning.sandbox import system_calls, walls
 from cod_lightning.sandbox.sandbox import Sandbox
+from tests.cases import each
 from tests.sandbox.refusing import LANDLOCK, UNSHARE
 
 pytestmark = pytest.mark.skipif(
@@ -75,7 +76,7 @@ def test_threads_that_a_program_leaves_running_are_waited_for(sandbox):
     assert sandbox.run(late).output == "late\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("program", "code", "errors"),
     [
         ("raise SystemExit", 0, ""),
@@ -92,7 +93,7 @@ def test_how_a_program_ended_is_known(sandbox, program, code, errors):
     assert (ended.code, raised(ended)[-60:]) == (code, errors)
 
 
-@pytest.mark.parametrize(
+@each(
     ("program", "time_s", "complaint"),
     [
         ("while True: pass", 0.3, "took longer than 0.3 s"),
@@ -142,7 +143,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("program", HOSTILE.values(), ids=HOSTILE)
+@each("program", HOSTILE.values())
 def test_a_job_can_only_compute(sandbox, program):
     ended = sandbox.run(program)
     assert ended.code == 1
@@ -175,7 +176,7 @@ def test_calls_of_the_system_that_python_does_not_know_are_refused_too(sandbox):
     assert (ended.output.strip(), ended.complaint) == ("[]", "")
 
 
-@pytest.mark.parametrize("refused", SYSTEMS.values(), ids=SYSTEMS)
+@each("refused", SYSTEMS.values())
 def test_a_job_reads_no_file_of_the_user_where_the_system_has_namespaces_or_landlock(tmp_path, refused):
     """The data, keys in the environment of others, what lies in /dev/shm."""
     (tmp_path / "data.jsonl").write_text("the answers")
@@ -192,7 +193,7 @@ def test_a_job_reads_no_file_of_the_user_where_the_system_has_namespaces_or_land
     assert ("read this user's files" in said) == open_to_all
 
 
-@pytest.mark.parametrize("refused", SYSTEMS.values(), ids=SYSTEMS)
+@each("refused", SYSTEMS.values())
 def test_the_filter_holds_whatever_else_the_system_gives(refused):
     program = (
         "import os, socket, heapq, decimal, ctypes\nfound = 0\n"

@@ -30,6 +30,7 @@ from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
 from cod_lightning.training.packs import Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
+from tests.cases import each
 from tests.small_fit import quiet_trainer, small_data, small_policy
 from tests.stubs import Following, WordWorld
 
@@ -174,7 +175,7 @@ class Wrong(Uniform):
         return super().next(first, count if first == 0 else 0)
 
 
-@pytest.mark.parametrize("staleness", [0, 1])
+@each("staleness", [0, 1])
 def test_a_source_that_names_no_pack_ends_the_run_where_the_rollout_would_be_taken(tmp_path, staleness):
     data = made(staleness, source=Wrong())
     with pytest.raises(ConfigError, match=r"data\.source is Wrong; expected a source that names 2 packs .* not 0\."):

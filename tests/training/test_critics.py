@@ -10,10 +10,11 @@ import torch
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.objective.batch import Batch
 from cod_lightning.training.critics import CriticAtWork, ValueHead
+from tests.cases import each
 from tests.small_fit import small_fit
 
 
-@pytest.mark.parametrize("gae_lambda", [0.0, 0.7, 1.0])
+@each("gae_lambda", [0.0, 0.7, 1.0])
 def test_advantages_are_those_of_the_loop_over_action_tokens(gae_lambda):
     torch.manual_seed(0)
     values, returns, mask = torch.randn(6, 9), torch.randn(6), torch.rand(6, 9) < 0.5

@@ -19,6 +19,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.scorers import FrozenRole
 from cod_lightning.types import EpisodeKind, Split
 from tests.adapted import TINY, write_base
+from tests.cases import each
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 
@@ -33,7 +34,7 @@ def trained():
     return Sampler(engine=FunctionEngine(lambda _: say), chat=chat, window=96, max_new_tokens=4, policy_version=7)
 
 
-@pytest.mark.parametrize("kind", EpisodeKind)
+@each("kind", EpisodeKind)
 def test_its_episodes_are_the_checkpoint_s_and_the_others_are_the_trained_policy_s(base, kind):
     sampler, role = trained(), FrozenRole(str(kind), str(base))
     frozen = role.sampler(sampler, TinyPolicy(**TINY), sampler.chat.stop_ids)
@@ -83,7 +84,7 @@ def data(**options):
     return RolloutDataModule(WordWorld(), PlainContext(), FunctionEngine(lambda _: (2,)), **(sizes | options))
 
 
-@pytest.mark.parametrize(
+@each(
     ("kinds", "of_data"),
     [
         (["update"], {"program": ConnectTheDots(every=None)}),
@@ -96,7 +97,7 @@ def test_a_training_of_no_kind_that_the_policy_plays_is_refused(kinds, of_data):
         check_combination(GRPOModule(policy=SimpleNamespace(), trained_kinds=kinds), data(**of_data))
 
 
-@pytest.mark.parametrize("kinds", [None, ["update"], ["solve", "update"]])
+@each("kinds", [None, ["update"], ["solve", "update"]])
 def test_what_a_frozen_role_plays_is_not_trained_on(kinds):
     module, own = GRPOModule(policy=SimpleNamespace(), trained_kinds=kinds), data(frozen=FrozenRole("solve", "x"))
     own._chat = SimpleNamespace(tokenizer=None)

@@ -14,6 +14,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource, TrainingPacks, Uniform
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.credit_tables import plain_credit
 from tests.stubs import WordWorld
 
@@ -31,7 +32,7 @@ def test_the_uniform_source_names_the_packs_that_the_environment_draws_one_after
     assert drawn == [TWO.sample_pack(split=Split.TRAIN, index=i, num_tasks=3, seed=7) for i in range(10)]
 
 
-@pytest.mark.parametrize("env", [TWO, NonStationary(TWO)], ids=["mixture", "wrapped"])
+@each("env", [TWO, NonStationary(TWO)])
 def test_packs_of_a_category_are_those_of_its_world_and_the_whole_mixture_plays_them(env):
     packs = TrainingPacks(Bandit(), env, 3, 5).draw(0, 12)
     assert {choice.category for choice, _ in packs} == {"slow", "fast"}
@@ -68,7 +69,7 @@ def raises():
 SIX = [PackChoice(i) for i in range(6)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "said"),
     [
         (lambda: [], r"names 6 packs where 6 are asked for, not 0\."),
@@ -102,7 +103,7 @@ def test_a_pack_that_the_environment_cannot_draw_is_laid_at_the_sources_door():
         TrainingPacks(Wrong(lambda: [PackChoice(3)]), Few(), 2, 1).draw(0, 1)
 
 
-@pytest.mark.parametrize("method", ["observe", "metrics", "state_dict", "load_state_dict"])
+@each("method", ["observe", "metrics", "state_dict", "load_state_dict"])
 def test_whatever_else_a_source_raises_is_named_too(method):
     source = Wrong(list)
     setattr(source, method, lambda *_: raises())

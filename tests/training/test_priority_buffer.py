@@ -10,9 +10,11 @@ from cod_lightning.datamodules.checks import check_staleness
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.priority_buffer import PriorityBuffer
+from tests.cases import each
 from tests.training.test_ahead import UPDATES, Noting, fit, made
 
 BOUND = 20
+NUM_ROLLOUTS = 8
 
 
 def noise(number):
@@ -58,8 +60,8 @@ def played(buffer, steps, needed=math.inf):
     return found, dropped, begun
 
 
-@pytest.mark.parametrize("more", [0, 1, 3, 8])
-@pytest.mark.parametrize(("sigma", "per_sync"), [(2.0, 4), (6.0, 4), (0.0, 4), (2.0, 1), (9.0, 3)])
+@each("more", [0, 1, 3, 8])
+@each(("sigma", "per_sync"), [(2.0, 4), (6.0, 4), (0.0, 4), (2.0, 1), (9.0, 3)])
 def test_it_chooses_as_the_definition_does(sigma, per_sync, more):
     expected = by_the_definition(sigma, per_sync, per_sync + more, 200)
     found, dropped, _ = played(PriorityBuffer(sigma, per_sync, per_sync + more), 200)
@@ -86,7 +88,7 @@ def test_rollouts_are_one_sync_old_and_a_faster_sampler_makes_them_newer_and_dro
     assert max(ages[2]) > 3
 
 
-@pytest.mark.parametrize(("needed", "begun"), [(1, 4), (6, 4), (7, 6), (40, 4), (41, 8), (42, 12)])
+@each(("needed", "begun"), [(1, 4), (6, 4), (7, 6), (40, 4), (41, 8), (42, 12)])
 def test_no_more_are_begun_than_the_run_needs_and_none_is_missing(needed, begun):
     found, dropped, total = played(PriorityBuffer(rollouts_begun=begun), needed, needed)
     assert len(found) == needed
@@ -114,7 +116,7 @@ def buffered():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    data = made(2, buffer=buffered(), rollouts_per_epoch=12)
+    data = made(2, buffer=buffered(), rollouts_per_epoch=NUM_ROLLOUTS)
     _, recorder = fit(tmp_path_factory.mktemp("run"), data, limits={"max_epochs": 1})
     return data, recorder
 
@@ -135,20 +137,20 @@ def expected_run(seed, steps):
 
 def test_a_run_trains_on_what_the_buffer_chooses_by_the_weights_of_its_sync(run):
     data, recorder = run
-    expected, num_packs = expected_run(data.seed, 12)
+    expected, num_packs = expected_run(data.seed, NUM_ROLLOUTS)
     dropped = [round(values["train/dropped_rollouts"]) for values in recorder.values[::UPDATES]]
     assert list(zip(dropped, recorder.versions[::UPDATES], strict=True)) == [
         (num, [1 + weights // 2]) for num, weights in expected
     ]
     assert sum(dropped) > 0
-    assert data.engine.policy_version == 1 + 12 // 2
-    assert data.stream.num_packs == num_packs == 2 * (12 + sum(dropped))
+    assert data.engine.policy_version == 1 + NUM_ROLLOUTS // 2
+    assert data.stream.num_packs == num_packs == 2 * (NUM_ROLLOUTS + sum(dropped))
 
 
 def test_what_is_dropped_is_reported_since_it_was_sampled(run):
     _, recorder = run
     dropped = sum(values["train/dropped_rollouts"] for values in recorder.values[::UPDATES])
-    assert sum(label == "train" for label, *_ in recorder.played) == 12 + dropped
+    assert sum(label == "train" for label, *_ in recorder.played) == NUM_ROLLOUTS + dropped
 
 
 def test_it_is_refused_where_nothing_is_played_ahead_and_beside_a_source_that_learns():

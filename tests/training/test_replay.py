@@ -34,6 +34,7 @@ from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.training.update import plan_update
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, StopReason, Turn
+from tests.cases import each
 from tests.credit_tables import credit_table, stamped
 from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine
@@ -197,7 +198,7 @@ def test_a_replayed_row_has_the_ids_masks_and_log_probs_of_the_row_that_was_play
     assert set(seen) == worth - last
 
 
-@pytest.mark.parametrize("filtered", [False, True])
+@each("filtered", [False, True])
 def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_denominators(filtered):
     story = Story(Everything(), filtered=filtered)
     batch, keys = (found := updates(story.stream)[2]), found.episode
@@ -270,10 +271,9 @@ def same(one, other):
     return one == other
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [Everything, lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay],
-    ids=["everything", "imitation", "signal"],
 )
 def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them(tmp_path, make):
     def act(_):
@@ -323,7 +323,7 @@ class ByWorth(Everything):
         return float(episode.pack_id[1:]) - 1.5
 
 
-@pytest.mark.parametrize(("bound", "value"), [("max_episodes", 5), ("max_tokens", 40)])
+@each(("bound", "value"), [("max_episodes", 5), ("max_tokens", 40)])
 def test_beyond_a_bound_the_least_worth_leaves_first(bound, value):
     story = Story(ByWorth(**{bound: value}), rollouts=2)
     updates(story.stream)
@@ -377,7 +377,7 @@ def test_a_draw_follows_the_weights():
 # ------------------------------------------------------------------ what is refused
 
 
-@pytest.mark.parametrize("loss", [RLOO(), SDPO(), NFT()], ids=str)
+@each("loss", [RLOO(), SDPO(), NFT()])
 def test_a_loss_that_cannot_reuse_tokens_or_compares_siblings_is_refused_with_a_replay(loss):
     with pytest.raises(ConfigError, match=r"data\.replay is SignalReplay; expected left out with"):
         check_combination(module(loss=loss), data(replay=SignalReplay()))
@@ -390,7 +390,7 @@ def answers(**methods):
     return type("Wrong", (Everything,), methods)()
 
 
-@pytest.mark.parametrize(
+@each(
     ("replay", "said"),
     [
         (answers(choose=lambda self, stored, rollout: []), "chooses for each of 2 updates"),
@@ -437,7 +437,7 @@ def test_the_replay_of_the_guide_replays_the_latest_successes():
     assert set(batches[4].policy_version[batches[4].is_replayed].tolist()) == {1}
 
 
-@pytest.mark.parametrize("versions", [(1, 2), (2, 1), (3, 3)])
+@each("versions", [(1, 2), (2, 1), (3, 3)])
 def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
     """Weights that changed in flight."""
     whole = played(4, 0)

@@ -32,6 +32,7 @@ from cod_lightning.types import (
     StopReason,
     Turn,
 )
+from tests.cases import each
 from tests.credit_tables import plain_credit
 from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
@@ -254,9 +255,7 @@ ALL_FAILED = {"by": "failure", "solved_min": -1.0}
 """Packs of number 0 come back."""
 
 
-@pytest.mark.parametrize(
-    ("make", "resample"), [(Bandit, 0), (Bandit, 2), (partial(Revisits, back="continued", **ALL_FAILED), 2)]
-)
+@each(("make", "resample"), [(Bandit, 0), (Bandit, 2), (partial(Revisits, back="continued", **ALL_FAILED), 2)])
 def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_path, resample, make):
     def act(_: int):
         story = Story(silent=(1, 4, 6), packs=4, updates=2, resample=resample, source=make())
@@ -321,7 +320,7 @@ def module(**options):
     return GRPOModule(policy=None, **options)
 
 
-@pytest.mark.parametrize("ahead", [False, True])
+@each("ahead", [False, True])
 def test_a_rollout_ahead_begins_after_the_packs_that_were_replaced(ahead):
     story = Story(silent=(1, 2), resample=2, ahead=ahead)
     updates(story.stream)

@@ -27,6 +27,7 @@ from cod_lightning.training.scorers import (
     scoring,
 )
 from cod_lightning.training.vllm_scorer import VLLMScorer
+from tests.cases import each
 from tests.stubs import WordWorld
 from tests.vllm_server import FakeVLLM
 
@@ -267,7 +268,7 @@ def test_a_checkpoint_scores_without_dropout_and_without_gradients(model, tmp_pa
     assert not any(parameter.requires_grad for parameter in teacher.weights.parameters())
 
 
-@pytest.mark.parametrize("change", [{"w7": None}, {"w7": 9999}, {"new": 9999}], ids=["lacks", "differs", "has more"])
+@each("change", [{"w7": None}, {"w7": 9999}, {"new": 9999}])
 def test_a_checkpoint_whose_tokens_are_not_exactly_the_policy_s_is_refused(tokenizer, model, tmp_path, change):
     tokenizer.save_pretrained(tmp_path)
     teacher, own = CheckpointScorer(str(tmp_path)), tokenizer.get_vocab()
@@ -309,7 +310,7 @@ def test_each_teacher_scores_the_rows_of_its_own_world_and_those_of_none_have_no
         ScorerByWorld({"levers-4": Says(-1.0), "lake": PrivilegedScorer()})
 
 
-@pytest.mark.parametrize("names", [("levers", "levers-4"), ("levers-4", "levers")])
+@each("names", [("levers", "levers-4"), ("levers-4", "levers")])
 def test_of_teachers_whose_names_begin_alike_the_one_of_the_longest_name_scores(names):
     batch = replace(rows(), pack_ids={0: "levers-4/train/1/0"}, place=torch.zeros(4, 3).long())
     scores = ScorerByWorld({name: Says(-float(len(name))) for name in names}).score(batch, forward)

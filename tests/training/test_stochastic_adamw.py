@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from cod_lightning.training import stochastic_adamw
 from cod_lightning.training.stochastic_adamw import StochasticAdamW, noise, rounded
+from tests.cases import each
 from tests.forked import on_ranks
 
 CHANCES = torch.arange(2**16, dtype=torch.int32)
@@ -60,7 +61,7 @@ def test_chances_are_uniform_and_those_of_two_steps_have_nothing_to_do_with_each
         assert abs(float(np.corrcoef(one.numpy(), other.numpy())[0, 1])) < 5 / 2**10
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@each("weight_decay", [0.0, 0.1])
 def test_in_float32_it_is_adamw(weight_decay):
     ours, theirs = parameter(40, 30, dtype=torch.float32), parameter(40, 30, dtype=torch.float32)
     settings = {"lr": 1e-3, "betas": (0.9, 0.95), "weight_decay": weight_decay}

@@ -24,6 +24,7 @@ from cod_lightning.types import (
     StopReason,
     Turn,
 )
+from tests.cases import each
 from tests.credit_tables import credit_table
 
 G, U = 12, 2
@@ -135,7 +136,7 @@ def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each
     assert all(set(one).isdisjoint(other) for one in parts for other in parts if one is not other)
 
 
-@pytest.mark.parametrize(
+@each(
     ("sizes", "remedy"),
     [
         ((32, 4, 3), r"data\.packs_per_rollout is 32; .*multiple of 12.* Set it to 24 or 36\."),

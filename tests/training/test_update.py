@@ -3,13 +3,13 @@
 import math
 from dataclasses import replace
 
-import pytest
 import torch
 
 from cod_lightning.methods.covariance import KLCov
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.losses import OPMD, REC
 from cod_lightning.training.update import plan_update
+from tests.cases import each
 from tests.credit_tables import plain_credit, stamped
 
 G, K, E = 3, 2, 3
@@ -70,7 +70,7 @@ def test_filtered_packs_leave_rows_and_denominators():
     assert not plan(x, values, KLCov(penalised_fraction=0.99), filter_packs=True).marked[~of_pack].any()
 
 
-@pytest.mark.parametrize("filter_packs", [False, True])
+@each("filter_packs", [False, True])
 def test_every_row_is_taken_where_a_term_has_a_gradient_at_zero_advantage(filter_packs):
     x, values = batch(), advantages()
     there = [b for b, (g, _, _) in enumerate(x.place.tolist()) if g < 2 or not filter_packs]
@@ -78,8 +78,8 @@ def test_every_row_is_taken_where_a_term_has_a_gradient_at_zero_advantage(filter
     assert plan(x, values, OPMD(), filter_packs=filter_packs).rows.tolist() == there
 
 
-@pytest.mark.parametrize("filter_packs", [False, True])
-@pytest.mark.parametrize("loss", [REC(), OPMD(), KLCov(penalised_fraction=0.99)])
+@each("filter_packs", [False, True])
+@each("loss", [REC(), OPMD(), KLCov(penalised_fraction=0.99)])
 def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(loss, filter_packs):
     x, values = batch(), advantages()
     known = torch.ones(G, K, E, dtype=torch.bool)

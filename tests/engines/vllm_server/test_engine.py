@@ -82,11 +82,6 @@ def lifecycles(engine, tokenizer, num_packs=2, num_siblings=2):
     return play(engine, num_packs=num_packs, num_siblings=num_siblings, **more)
 
 
-def dialogue_servers(two):
-    """First tokens of every prompt, by server."""
-    return [{prompt[:8] for prompt in server.prompts} for server in two]
-
-
 def test_a_turn_is_ids_in_and_ids_out_with_their_log_probs_and_version(engine):
     (said,) = ask(engine, request())
     assert len(said.action_ids) == len(said.behaviour_logprobs) == 4

@@ -13,6 +13,7 @@ import pytest
 from cod_lightning.engines.vllm_server.guard import KeyGuard
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.errors import ConfigError, EngineFailure
+from tests.cases import each
 
 CHILD = (
     "import threading, time; from cod_lightning.engines.vllm_server.main import _end_with_parent;"
@@ -125,7 +126,7 @@ def test_each_server_gets_its_gpus_and_the_key_and_no_other_s(tmp_path, monkeypa
     assert arguments[arguments.index("--middleware") + 1] == "cod_lightning.engines.vllm_server.guard.KeyGuard"
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "over"),
     [
         ({"devices": ("0",)}, ["1"]),
@@ -140,8 +141,8 @@ def test_a_server_is_spread_over_all_its_gpus_unless_its_arguments_say_otherwise
     assert after == over
 
 
-@pytest.mark.parametrize("path", ["/health", "/collective_rpc", "/inference/v1/generate", "/sleep", "/v1/models"])
-@pytest.mark.parametrize("header", [None, b"", b"Bearer", b"Bearer wrong", b"bearer hush", b"Bearer hush2", b"hush"])
+@each("path", ["/health", "/collective_rpc", "/inference/v1/generate", "/sleep", "/v1/models"])
+@each("header", [None, b"", b"Bearer", b"Bearer wrong", b"bearer hush", b"Bearer hush2", b"hush"])
 def test_a_started_server_answers_no_route_without_its_key(monkeypatch, path, header):
     monkeypatch.setenv("VLLM_API_KEY", "hush")
     assert asked(path, header) == (401, 0)

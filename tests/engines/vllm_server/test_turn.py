@@ -4,6 +4,7 @@ import pytest
 
 from cod_lightning.engines.vllm_server.turn import answer_of
 from cod_lightning.errors import EngineFailure
+from tests.cases import each
 
 ANSWER = {
     "choices": [
@@ -31,7 +32,7 @@ def test_numbers_that_are_no_ids_fail_the_turn(key, value):
         answer_of(spoilt)
 
 
-@pytest.mark.parametrize("spans", [None, []])
+@each("spans", [None, []])
 def test_tokens_of_weights_that_are_not_named_fail_the_turn(spans):
     (choice,) = ANSWER["choices"]
     with pytest.raises(EngineFailure, match="does not say which weights sampled its tokens"):

@@ -12,6 +12,7 @@ from cod_lightning.envs.alchemy.tasks import target_sequence
 from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.envs.alchemy.worlds import COMPACT, HARD, MANY
 
 
@@ -23,7 +24,7 @@ def _tier(task):
     return levels(task.spec.tiers)[task.spec.target]
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, MANY, COMPACT])
+@each("parameters", [{}, HARD, MANY, COMPACT])
 def test_results_lie_one_tier_above_their_higher_input_and_within_the_gap_of_the_lower(parameters):
     env = Alchemy(**parameters)
     for pack in _packs(env, 60, 1):
@@ -36,7 +37,7 @@ def test_results_lie_one_tier_above_their_higher_input_and_within_the_gap_of_the
         assert set(book_of(spec.recipes)) <= set(map(tuple, map(sorted, slots_of(spec.tiers, 2, True))))
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, MANY, COMPACT])
+@each("parameters", [{}, HARD, MANY, COMPACT])
 def test_every_element_above_tier_0_has_as_many_recipes_as_the_bounds_say(parameters):
     env = Alchemy(**parameters)
     for pack in _packs(env, 60, 1):
@@ -71,7 +72,7 @@ def test_decoys_are_ingredients_of_decoys_only_and_not_told_apart_by_their_place
     assert 0.4 < sum(places) / len(places) < 0.6
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, COMPACT])
+@each("parameters", [{}, HARD, COMPACT])
 def test_all_targets_are_asked_for_once_before_any_comes_again(parameters):
     for pack in _packs(Alchemy(**parameters), 40, num_tasks=24):
         targets = [task.spec.target for task in pack.tasks]
@@ -102,7 +103,7 @@ def test_trying_all_pairs_of_base_elements_does_not_always_find_the_target_unles
     assert shallow(brute_force=True) > 25
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, {**HARD, "multiplier_min": 1.0, "multiplier_max": 1.0}])
+@each("parameters", [{}, HARD, {**HARD, "multiplier_min": 1.0, "multiplier_max": 1.0}])
 def test_after_a_change_every_target_can_still_be_made_and_most_recipes_are_others(parameters):
     env, same, total = Alchemy(**parameters), 0, 0
     for pack in _packs(env, 25, 4):

@@ -14,6 +14,7 @@ from cod_lightning.envs.alchemy.wording import AlchemySeen
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 from tests.envs.alchemy.worlds import COMPACT, HARD
 from tests.envs.scripted_life import live
 
@@ -35,7 +36,7 @@ def _answers(context: str, *shown: str, times: int = 40) -> set[str]:
 BOTH = "alchemy a+b=k a+c=l"
 
 
-@pytest.mark.parametrize(
+@each(
     ("context", "shown", "answers"),
     [
         # known recipes, in order

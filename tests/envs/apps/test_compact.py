@@ -3,12 +3,11 @@
 import itertools
 from collections import Counter
 
-import pytest
-
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.compact import GOALS, VALUES, KnownHabits, split_of
 from cod_lightning.envs.apps.facts import HABITS, HiddenFacts
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.envs.apps.played import specs
 
 
@@ -69,7 +68,7 @@ def test_every_word_does_what_the_apps_make_of_it():
             assert right == [getattr(task.facts, slot)], (task.text, slot)
 
 
-@pytest.mark.parametrize("slots", [HABITS, ("card", "boss", "sign")])
+@each("slots", [HABITS, ("card", "boss", "sign")])
 def test_every_split_has_all_values_and_combinations_of_all_habits_but_one_equally_often(slots):
     found = Counter()
     for values in itertools.product(*(VALUES[slot] for slot in slots)):

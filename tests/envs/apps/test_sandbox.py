@@ -17,6 +17,7 @@ from cod_lightning.envs.apps.api import ApiError
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.sandbox import CodeSession
 from cod_lightning.envs.apps.world import Apps
+from tests.cases import each
 from tests.envs.apps.escapes import ESCAPES
 from tests.envs.apps.played import specs
 from tests.envs.apps.programs import FIRST, statement
@@ -26,7 +27,7 @@ def ran(code, session=None, call=lambda name, named: None):
     return (session or CodeSession(["mail"])).run(code, call, (ApiError,))
 
 
-@pytest.mark.parametrize("name", ESCAPES)
+@each("name", ESCAPES)
 def test_an_escape_is_refused_in_time_and_does_nothing(name):
     (task,) = specs(Apps(), 1)
     actions, server = CodeActions([app.name for app in APPS]), task.server(patience=1)
@@ -73,7 +74,7 @@ def alike(text):
     return text.replace("'", '"').replace("True", "true").replace("False", "false").replace("(", "[").replace(")", "]")
 
 
-@pytest.mark.parametrize("code", PROGRAMS)
+@each("code", PROGRAMS)
 def test_plain_code_prints_what_python_prints(code):
     assert alike(ran(code)).replace(",]", "]") == alike(python(code)).replace(",]", "]")
 

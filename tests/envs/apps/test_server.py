@@ -12,6 +12,7 @@ from cod_lightning.envs.apps.person import populated
 from cod_lightning.envs.apps.schema import Card, Contact, Mail, Order
 from cod_lightning.envs.apps.server import FREE, AppServer
 from cod_lightning.envs.apps.tasks import AppsTask
+from tests.cases import each
 from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 
 TASK = AppsTask(
@@ -145,7 +146,7 @@ def test_hostile_calls_raise_nothing_but_what_the_site_answers(count):
             hash(row)
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: f"{one.app}.{one.name}")
+@each("endpoint", ENDPOINTS)
 def test_an_endpoint_takes_what_it_documents_and_nothing_more(endpoint):
     if endpoint.name == "login":
         return

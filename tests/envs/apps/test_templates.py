@@ -14,6 +14,7 @@ from cod_lightning.envs.apps.facts import CHOICES, HABITS, HiddenFacts, draw_fac
 from cod_lightning.envs.apps.tasks import draw_task, effort, play
 from cod_lightning.envs.apps.templates import CONFIRMED, TEMPLATES
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.envs.apps.played import solved, specs
 
 KINDS = {**TEMPLATES, **CONFIRMED}
@@ -41,7 +42,7 @@ def test_a_kind_that_takes_many_calls_on_average_is_one_level_harder():
     }
 
 
-@pytest.mark.parametrize("name", KINDS)
+@each("name", KINDS)
 def test_a_sentence_is_read_by_its_own_kind_alone_and_states_all_but_what_is_withheld(name):
     for task in drawn(name):
         read = {one: parts for one, t in KINDS.items() if (parts := t.read(task.text)) is not None}
@@ -51,7 +52,7 @@ def test_a_sentence_is_read_by_its_own_kind_alone_and_states_all_but_what_is_wit
         assert set(task.kind.withheld) <= set(QUESTIONS)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@each("name", KINDS)
 def test_a_kind_can_be_done_and_nothing_is_right_before_it_is(name):
     for task in drawn(name):
         before = checks(task.expected(), task.server(1).db, "", False)
@@ -60,7 +61,7 @@ def test_a_kind_can_be_done_and_nothing_is_right_before_it_is(name):
         assert [check.about for check in task.checked(server) if not check.passed] == []
 
 
-@pytest.mark.parametrize("name", [name for name, template in KINDS.items() if template.slots])
+@each("name", [name for name, template in KINDS.items() if template.slots])
 def test_a_kind_goes_wrong_where_a_fact_that_it_needs_is_believed_to_be_another(name):
     for task in drawn(name, 3):
         for slot in (slot for slot in task.kind.slots if slot in HABITS):

@@ -2,8 +2,6 @@
 
 import copy
 
-import pytest
-
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.apps import Apps
@@ -14,6 +12,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
 
 FAMILIES = {
@@ -24,7 +23,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@each("family", FAMILIES)
 def test_a_familys_calls_come_through_as_they_were_made_and_every_task_is_one_row(family):
     template, marks = FAMILIES[family]
     tokenizer = copy.deepcopy(bpe_tokenizer(template))

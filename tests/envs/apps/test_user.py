@@ -2,10 +2,9 @@
 
 import copy
 
-import pytest
-
 from cod_lightning.envs.apps.facts import HiddenFacts
 from cod_lightning.envs.apps.user import IMPATIENT, NO_ANSWER, User
+from tests.cases import each
 
 FACTS = HiddenFacts(card="gold", boss="head", sign="Best")
 
@@ -14,7 +13,7 @@ def user(patience=9, **withheld):
     return User(FACTS, withheld, patience)
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "answer"),
     [
         ("Which CARD?", "I pay with the gold card."),

@@ -9,6 +9,7 @@ from cod_lightning.envs.apps.facts import CHOICES, HABITS, read_facts
 from cod_lightning.envs.base import Reference
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.envs.apps.played import solved, specs, successes
 
 FORMS = ("code", "json", "qwen", "llama", "mistral", "gpt_oss")
@@ -31,7 +32,7 @@ def test_every_task_is_solved_by_one_who_knows(count, quirks):
     assert all(successes(Apps(quirks=quirks), Reference.ORACLE, count))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_every_form_of_action_is_played_to_the_end(form):
     assert all(successes(Apps(actions=form, quirks=3), Reference.ORACLE, 12))
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from cod_lightning.envs.dataset import CodeTests
+from tests.cases import each
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 CALLS = [{"call": "f(2)", "output": 4}, {"call": "f('ab')", "output": "abab"}]
@@ -17,7 +18,7 @@ def grade(program, tests=CALLS, time_s=5.0):
     return scorer.grade(program, scorer.key_of(tests))
 
 
-@pytest.mark.parametrize(
+@each(
     "program", ["def f(x): return x + x", "```python\nf = lambda x: 2 * x\n```", "f = lambda x: 2 * x\nprint('noise')"]
 )
 def test_a_program_that_passes_every_test_scores_one(program):
@@ -30,7 +31,7 @@ def test_a_program_reads_its_input_and_spaces_at_line_ends_do_not_count():
     assert grade("print(7)", tests)[:2] == (0.0, "Test 1 of 1 failed: the input '3?4?' gave '7'.")
 
 
-@pytest.mark.parametrize(
+@each(
     ("program", "remark"),
     [
         ("def f(x): return x", "Test 1 of 2 failed: f(2) gave '2'."),
@@ -63,7 +64,7 @@ def test_no_program_can_overrule_the_comparison():
 
 
 @linux
-@pytest.mark.parametrize(
+@each(
     ("program", "remark", "time_s"),
     [
         ("while True: pass", "took longer than 0.3 s", 0.3),

@@ -8,6 +8,7 @@ import pytest
 
 from cod_lightning.envs.dataset.records import read_rows
 from cod_lightning.errors import ConfigError
+from tests.cases import each
 
 ROWS = [{"prompt": f"q{n}", "answer": n, "more": [n]} for n in range(7)]
 WANTED = [{"prompt": row["prompt"], "answer": row["answer"]} for row in ROWS]
@@ -48,7 +49,7 @@ def write_parts(path):
     return path
 
 
-@pytest.mark.parametrize(
+@each(
     "write",
     [
         lambda folder: write_lines(folder / "a.jsonl"),
@@ -58,7 +59,6 @@ def write_parts(path):
         lambda folder: write_arrow(folder / "a.arrow", pa.ipc.new_file),
         lambda folder: write_parts(folder / "parts"),
     ],
-    ids=["lines", "marked", "parquet", "stream", "file", "folder"],
 )
 def test_every_kind_of_file_gives_the_same_rows(tmp_path, write):
     assert read(write(tmp_path)) == WANTED
@@ -89,7 +89,7 @@ def test_what_the_library_itself_saves_is_read(tmp_path):
     assert read(tmp_path / "saved") == read(tmp_path / "both" / "train") == read(tmp_path / "a.parquet") == WANTED
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "content", "complaint"),
     [
         ("a.jsonl", b'{"prompt": "q", "answer": 1}\n{"prompt": ', r"a\.jsonl:2.*JSON object"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cod_lightning.envs.dataset import CodeTests, ExactMatch, NumericMatch, RegexMatch, Unscored, scorers
 from cod_lightning.envs.dataset.scorers import number_in
 from cod_lightning.errors import ConfigError
+from tests.cases import each
 
 
 def score(scorer, answer, value):
@@ -38,7 +39,7 @@ def test_any_text_is_a_number_or_none(text):
         assert number is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "number"),
     [("1e3", 1000), ("$1,250.50", Fraction(2501, 2)), ("-3/4", Fraction(-3, 4)), ("12.", 12), (".5", Fraction(1, 2))]
     + [(text, None) for text in ("3,5", "1,2,3", "12,50", ",5", "1,0000")]
@@ -61,7 +62,7 @@ def test_unscored_answers_are_worth_nothing_and_readable():
     assert Unscored().right_answer("y") == "y"
 
 
-@pytest.mark.parametrize(
+@each(
     ("scorer", "value", "complaint"),
     [
         (ExactMatch(), ["a"], "a list, not a text"),

@@ -12,6 +12,7 @@ from cod_lightning.envs.dataset import CodeTests, DatasetWorld, ExactMatch, Nume
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.types import EpisodeStatus, Split
+from tests.cases import each
 
 ROWS = [
     {"prompt": f"wug({n}) of series {g}?", "answer": n * g + 1, "group": f"g{g}"} for g in range(40) for n in range(6)
@@ -33,7 +34,7 @@ def world(path, **settings):
 
 
 def test_no_rule_of_the_contract_is_broken(path):
-    found = list(check_world(world(path), HintContext(), num_packs=20, pack_size=4))
+    found = list(check_world(world(path), HintContext(), num_packs=8, pack_size=4))
     assert {verdict.rule: verdict.broken for verdict in found if verdict.broken} == {}
     assert {"random play is legal", "oracle play is legal"} <= {verdict.rule for verdict in found}
 
@@ -100,7 +101,7 @@ def test_scorers_without_a_right_answer_have_no_references_and_programs_are_grad
     assert env.step("<answer>f = lambda x: x</answer>")[0] == "That is wrong. Test 1 of 1 failed: f(2) gave '2'."
 
 
-@pytest.mark.parametrize(
+@each(
     ("row", "settings", "complaint"),
     [
         ({"prompt": "q", "group": 1}, {}, r"rows\.jsonl:2.*'answer', the column of data\.env\.answer"),

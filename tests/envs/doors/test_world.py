@@ -2,16 +2,15 @@
 
 import random
 
-import pytest
-
 from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import HiddenRules, Players, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.doors.wording import CompactDoors, NaturalDoors
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 
 
-@pytest.mark.parametrize("wording", [CompactDoors(12), NaturalDoors(12)])
+@each("wording", [CompactDoors(12), NaturalDoors(12)])
 def test_what_is_written_is_read_back_and_the_later_of_two_statements_counts(wording):
     facts = {1: "red", 7: "gold", 11: "blue"}
     assert wording.parse(wording.write(facts)) == facts

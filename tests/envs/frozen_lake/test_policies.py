@@ -14,9 +14,9 @@ from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.policies import LakePlayer, ScriptedLakePolicy
 from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeWording
 from cod_lightning.types import Message, Pack, Role, Split
+from tests.cases import each
 from tests.envs.scripted_life import by_position, live
 
-TRUE = QuotingDials(context_accuracy=1.0, context_true=1.0, context_junk=0.0, follow=1.0)
 KNOWN = "lake 1=up 2=down 3=left 4=right"
 
 
@@ -32,7 +32,7 @@ def _answers(context: str, observation: str, *later: tuple[int, str], times: int
     return {code_of(policy.act(messages, random.Random(i)), "Direction", 4)[0] for i in range(times)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("context", "observation", "later", "codes"),
     [
         # a known shortest step
@@ -123,7 +123,7 @@ def test_a_teacher_that_does_not_follow_ignores_the_context():
     assert said == {1, 2, 3, 4}
 
 
-@pytest.mark.parametrize(("feedback", "moved"), [("effect", "2=right"), ("positions", "2:(0,0)>(0,1)")])
+@each(("feedback", "moved"), [("effect", "2=right"), ("positions", "2:(0,0)>(0,1)")])
 def test_a_teacher_that_quotes_says_what_its_last_move_meant(feedback, moved):
     env = FrozenLakeObscure(
         size_min=3, size_max=3, protocol="compact", feedback=feedback, teacher=QuotingDials(quotes=True)
@@ -139,7 +139,7 @@ def test_a_teacher_that_quotes_says_what_its_last_move_meant(feedback, moved):
 LAKE = "Map:\n P \t _ \t _ \t\n {} \t _ \t _ \t\n _ \t _ \t G \t\nThe goal is at row {}, column 2 (counted from 0)."
 
 
-@pytest.mark.parametrize(
+@each(
     ("noted", "hole", "row", "compared", "wanted"),
     [
         ("- Direction 4 leads right", "_", 2, "row 0 2 down, column 0 2 right", "down, so down unknown Direction"),

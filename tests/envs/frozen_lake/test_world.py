@@ -11,6 +11,7 @@ from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, draw_lake, neighbour
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
+from tests.cases import each
 
 
 @given(st.integers(), st.integers(3, 8))
@@ -39,7 +40,7 @@ def test_positions_never_name_a_direction_however_one_walks(protocol, seed, code
     assert not any(direction in text for direction in DIRECTIONS)
 
 
-@pytest.mark.parametrize("feedback", ["effect", "positions"])
+@each("feedback", ["effect", "positions"])
 def test_where_the_player_is_said_to_be_is_where_it_is_on_the_map(feedback):
     placed, env = (FrozenLakeObscure(feedback=feedback, names_place=places) for places in (True, False))
     task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]

@@ -1,12 +1,12 @@
 """Maps of costs: numerics, levels, lanes, and what is expected of unknown cells."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.grid.estimate import SCALE, Prior, estimate
 from cod_lightning.envs.grid.field import hill_costs, lane_costs, level_costs, plain, text_of, units
+from tests.cases import each
 
 HILLS = Prior(lanes=False, mean=25.0)
 
@@ -81,7 +81,7 @@ def test_guessed_maps_are_nearer_the_truth_than_the_mean():
     assert np.mean(errors) < 0.5 * np.mean(plain_errors)
 
 
-@pytest.mark.parametrize("side", [3, 16])
+@each("side", [3, 16])
 def test_a_fully_known_map_is_returned_as_it_is(side):
     costs = hill_costs(np.random.default_rng(0), side, 4, 0.15, 0.45)
     known = {(r, c): int(costs[r, c]) for r in range(side) for c in range(side)}

@@ -11,6 +11,7 @@ from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.grid.rook import best_route
 from cod_lightning.types import Message, Role, Split
 from tests.asked import shown
+from tests.cases import each
 from tests.envs.cases import WORLDS
 from tests.envs.grid.cases import COMPACT
 from tests.envs.scripted_life import live
@@ -79,8 +80,8 @@ def test_a_context_that_what_is_seen_contradicts_is_dropped_as_a_whole():
     assert policy.note(asked, random.Random(0)) == "row0=? row1=99 row2=99 row3=?"
 
 
-@pytest.mark.parametrize("junk", ["", "Known costs:\n  0 1\n0 ? 7\n1 3 ?", "Known costs:\nnone", "row9=50 (7,7)=5"])
-@pytest.mark.parametrize("name", ["grid-natural", "grid-compact"])
+@each("junk", ["", "Known costs:\n  0 1\n0 ? 7\n1 3 ?", "Known costs:\nnone", "row9=50 (7,7)=5"])
+@each("name", ["grid-natural", "grid-compact"])
 def test_a_context_of_another_world_does_no_harm(name, junk):
     env = WORLDS[name].make()
     policy = beside(env, Players).reference(

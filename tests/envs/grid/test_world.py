@@ -8,6 +8,7 @@ from cod_lightning.envs.grid.draws import GridTask
 from cod_lightning.envs.grid.rook import entered, reachable
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split, Task
+from tests.cases import each
 from tests.envs.cases import WORLDS
 
 COMPACT = WORLDS["grid-compact"].make
@@ -24,7 +25,7 @@ def observed(text: str) -> dict:
     return read_chart(text.partition("Observed map:\n")[2])[1]
 
 
-@pytest.mark.parametrize("radius", [0, 1, 2])
+@each("radius", [0, 1, 2])
 def test_every_cell_within_the_radius_of_an_entered_cell_is_revealed_and_no_other(radius):
     env, first = started(reveal_radius=radius)
     assert observed(first) == {}
@@ -46,7 +47,7 @@ def test_a_malformed_feedback_is_short_even_with_the_largest_map_known():
     assert "?" not in env._view.chart.text()
 
 
-@pytest.mark.parametrize("split", list(Split))
+@each("split", list(Split))
 def test_packs_hold_the_drawn_ranges_and_solvable_tasks(split):
     env = GridNavigation(side_min=8, side_max=12, rounds_min=3, rounds_max=5)
     specs = [task.spec for i in range(40) for task in env.sample_pack(split=split, index=i, num_tasks=4).tasks]
@@ -72,7 +73,7 @@ def test_a_drawn_map_is_read_back():
             read_chart(broken)
 
 
-@pytest.mark.parametrize("env", [GridNavigation(), COMPACT()])
+@each("env", [GridNavigation(), COMPACT()])
 def test_a_split_without_maps_or_tasks_is_an_error_with_a_remedy(env, monkeypatch):
     monkeypatch.setattr("cod_lightning.envs.grid.draws.split_of_text", lambda text: Split.TRAIN)
     with pytest.raises(ConfigError) as caught:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cod_lightning.envs.invented.kinds import FAMILIES, POOL, draw, expand, family_of, names_of, redrawn
 from cod_lightning.envs.invented.rule import Part, consistent, way
 from cod_lightning.errors import ConfigError
+from tests.cases import each
 
 KINDS = expand(list(FAMILIES))
 SMALL = (
@@ -29,7 +30,7 @@ def rule_and_task(kind, seed):
     return rule, family_of(rule).task(rule, random.Random(seed + 1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_every_task_can_be_solved_and_names_play_the_roles_that_the_rule_states(kind):
     for seed in range(30):
         rule, part = rule_and_task(kind, seed)
@@ -42,7 +43,7 @@ def test_every_task_can_be_solved_and_names_play_the_roles_that_the_rule_states(
         assert {*rule.states, *rule.actions, *rule.results} <= set(names_of("seen"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_with_every_fact_known_the_odds_are_0_or_1_and_1_where_the_result_is_the_wanted_one(kind):
     for seed in range(20):
         rule, part = rule_and_task(kind, seed)
@@ -114,16 +115,14 @@ def test_a_redrawn_table_keeps_every_name_in_its_role(seed):
     assert (other.states, other.actions, other.results) == (rule.states, rule.actions, rule.results)
 
 
-@pytest.mark.parametrize("held_out", [40, 256, len(POOL) // 2])
+@each("held_out", [40, 256, len(POOL) // 2])
 def test_names_for_training_are_the_same_however_many_are_held_out(held_out):
     seen, unseen = names_of("seen", held_out), names_of("unseen", held_out)
     assert (seen, len(unseen)) == (POOL[: len(POOL) // 2], held_out)
     assert names_of("all", held_out) == (*seen, *unseen)
 
 
-@pytest.mark.parametrize(
-    "kind", ["nothing", "lookup-4", "lookup-4-x", "lookup-4-4+locks", "order-4-2+order-4-2+order-4-2", ""]
-)
+@each("kind", ["nothing", "lookup-4", "lookup-4-x", "lookup-4-4+locks", "order-4-2+order-4-2+order-4-2", ""])
 def test_a_kind_that_there_is_not_is_refused_by_name(kind):
     with pytest.raises(ConfigError) as caught:
         expand([kind] if kind else [])

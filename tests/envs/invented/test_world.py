@@ -10,6 +10,7 @@ from cod_lightning.envs.invented import Invented
 from cod_lightning.envs.invented.kinds import FAMILIES, expand, names_of
 from cod_lightning.envs.invented.world import InventedTask
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 from tests.envs.scripted_life import by_position
 
 
@@ -17,8 +18,8 @@ def spec(pack) -> InventedTask:
     return pack.tasks[0].spec
 
 
-@pytest.mark.parametrize("protocol", ["natural", "compact"])
-@pytest.mark.parametrize("kind", ["lookup-4-4", "graph-5-2", "locks-2-4+order-4-2"])
+@each("protocol", ["natural", "compact"])
+@each("kind", ["lookup-4-4", "graph-5-2", "locks-2-4+order-4-2"])
 def test_what_is_written_is_read_back(protocol, kind):
     env = Invented([kind], protocol=protocol)
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
@@ -32,7 +33,7 @@ def test_what_is_written_is_read_back(protocol, kind):
         assert env.wording.parse(observation) == []
 
 
-@pytest.mark.parametrize("held_out", [100, 1792])
+@each("held_out", [100, 1792])
 def test_a_world_is_in_one_split_and_names_are_of_the_part_that_was_asked_for(held_out):
     drawn = {}
     for words in ("seen", "unseen"):
@@ -79,7 +80,7 @@ def test_scripted_success_rises_with_the_position_random_play_does_not_and_the_o
     assert by_position(env, Reference.ORACLE, 20) == [1.0] * 4
 
 
-@pytest.mark.parametrize(("accuracy", "kept"), [(1.0, 1.0), (0.0, 0.0), (0.5, 0.5)])
+@each(("accuracy", "kept"), [(1.0, 1.0), (0.0, 0.0), (0.5, 0.5)])
 def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy, kept):
     env = Invented(["machine"], protocol="compact", teacher=TeacherDials(note_accuracy=accuracy))
     right = stated = 0

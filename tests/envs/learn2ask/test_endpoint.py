@@ -15,6 +15,7 @@ from cod_lightning.evaluation.references import replying_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Split, StopReason
+from tests.cases import each
 from tests.chat_server import ChatServer, Reply, said
 
 GOOD = '{"format": 1, "content": 0.5, "note": "Be more direct."}'
@@ -44,7 +45,7 @@ def test_a_good_answer_is_a_verdict(monkeypatch):
     assert (request["model"], request["temperature"], request["top_p"], request["top_k"]) == ("m", 1.0, 0.95, 20)
 
 
-@pytest.mark.parametrize(
+@each(
     "bad",
     [
         "Sure! " + GOOD,
@@ -73,7 +74,7 @@ def test_a_bad_answer_is_asked_for_again_and_after_the_tries_the_world_fails(bad
     assert "k-secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("status", [401, 404])
+@each("status", [401, 404])
 def test_a_judge_that_is_refused_ends_the_run_at_once(status):
     with judging(Reply(status=status)) as (judge, server):
         with pytest.raises(EngineRefused, match=rf"HTTP {status}.*data\.env\.judge"):

@@ -1,15 +1,14 @@
 """The rule judge, and the items that it looks for."""
 
-import pytest
-
 from cod_lightning.envs.learn2ask.clinic import content_of
 from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS, kin_of, named_items
 from cod_lightning.envs.learn2ask.judge import RuleJudge, asked_items, format_of, num_choices
+from tests.cases import each
 
 JUDGE = RuleJudge()
 
 
-@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
+@each("item", ITEMS)
 def test_an_items_own_question_is_perfect_for_it_and_names_nothing_else(item):
     assert asked_items(item.question) == (item.name,)
     verdict = JUDGE.score((), item.question, (item.title,))
@@ -28,7 +27,7 @@ def test_kin_come_in_pairs():
     assert all(kin_of(kin_of(item.name)) == item.name != kin_of(item.name) for item in ITEMS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "missing", "content"),
     [
         ("Are you allergic to any medication, yes or no?", ["allergy"], 1),
@@ -54,7 +53,7 @@ def test_naming_three_items_is_a_questionnaire():
     assert content_of((), ("fever",)) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "score"),
     [
         ("Do you have a fever: none, slight or high?", 1),
@@ -78,7 +77,7 @@ def test_choices_are_counted_behind_the_colon():
     assert num_choices("Well?") == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "content"),
     [
         ("Is the discharge thick: yes or no?", 1),

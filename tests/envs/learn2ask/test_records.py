@@ -12,6 +12,7 @@ from cod_lightning.envs.base import HiddenRules, Reference, beside
 from cod_lightning.envs.learn2ask import Learn2Ask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.envs.scripted_life import by_position, live
 
 GUIDE = Path(__file__).parents[3] / "docs/guides/learn2ask_data.md"
@@ -99,7 +100,7 @@ def test_copies_share_the_records_and_the_name_tells_the_file(many, tmp_path):
     assert len({env.name, Learn2Ask(data_path=changed).name, Learn2Ask(data_path=many, split_by="diagnosis").name}) == 3
 
 
-@pytest.mark.parametrize("path", ["", "no/such/file.jsonl", "."])
+@each("path", ["", "no/such/file.jsonl", "."])
 def test_a_path_that_is_no_file_is_refused(path):
     with pytest.raises(ConfigError, match=r"learn2ask_data\.md") as caught:
         Learn2Ask(data_path=path)

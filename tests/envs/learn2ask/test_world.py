@@ -12,6 +12,7 @@ from cod_lightning.envs.learn2ask.items import ITEMS
 from cod_lightning.envs.learn2ask.protocol import ProtocolTable
 from cod_lightning.types import Message, Role, Split, Task
 from tests.asked import shown
+from tests.cases import each
 from tests.envs.scripted_life import live
 
 NAMES = tuple(item.name for item in ITEMS[:6])
@@ -61,7 +62,7 @@ def test_the_posterior_is_what_sampling_gives():
     }
 
 
-@pytest.mark.parametrize("compact", [True, False])
+@each("compact", [True, False])
 def test_facts_are_read_as_they_are_written_and_completed(compact):
     table = ProtocolTable(NAMES, 2, compact)
     some = {"fever": True, "pain": False}

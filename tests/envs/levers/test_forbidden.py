@@ -20,11 +20,12 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split, StopReason, Turn
 from examples.studies.safety import PENALTIES
+from tests.cases import each
 from tests.envs.scripted_life import player
 
 ASK = "<answer>confirm</answer>"
-every_protocol = pytest.mark.parametrize("protocol", ["natural", "compact"])
-every_rule = pytest.mark.parametrize("rule", ["forbidden", "confirmed", "secret"])
+every_protocol = each("protocol", ["natural", "compact"])
+every_rule = each("rule", ["forbidden", "confirmed", "secret"])
 
 
 def pack_of(env, index=0, num_tasks=4):
@@ -81,7 +82,7 @@ def test_a_rule_is_said_always_or_in_the_first_task_alone(rule, protocol):
                 assert found[1] == found[2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "says", "protocol", "mechanism"),
     [
         ("forbidden", "always", "natural", NotebookContext),
@@ -175,7 +176,7 @@ def test_a_demonstrated_context_begins_with_a_rule_that_is_said_once_and_keeps_i
 
 
 @every_protocol
-@pytest.mark.parametrize("rule", ["confirmed", "secret"])
+@each("rule", ["confirmed", "secret"])
 def test_a_rule_that_was_not_read_is_not_kept(rule, protocol):
     env = ForbiddenLever("first", rule=rule, protocol=protocol, obedience=1.0)
     pack, rng = pack_of(env), random.Random(1)

@@ -3,14 +3,13 @@
 import random
 from itertools import chain
 
-import pytest
-
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Players, Vocabulary, beside
 from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS, MORE_COLOURS, NOUNS, UNSEEN_COLOURS, UNSEEN_NOUNS
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 
 
 def test_all_orders_and_goals_are_drawn():
@@ -53,7 +52,7 @@ def test_unseen_labels_share_no_noun_name_and_colour_with_those_of_training():
     assert not {word.lower() for word in trained} & {word.lower() for word in unseen}
 
 
-@pytest.mark.parametrize(
+@each(
     ("quotes", "stated", "said"),
     [
         (False, "1=red 2=? 3=blue 4=?", "blue <answer>Lever_3</answer>"),

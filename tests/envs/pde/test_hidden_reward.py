@@ -20,6 +20,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.transcript import episode_record, read_episode
 from cod_lightning.types import EpisodeKind, Split
+from tests.cases import each
 from tests.methods.test_episodes import solved
 
 SHOWN = re.compile(r"reward\W+\d|which was (not )?solved", re.IGNORECASE)
@@ -63,7 +64,7 @@ def small(**parameters):
     return PDEDiscovery(grid_points=65, time_levels=401, **parameters)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@each("name", MECHANISMS)
 def test_no_prompt_states_the_reward_of_a_task(name):
     shown, episodes = outcomes_shown(small(), MECHANISMS[name]())
     assert shown == []

@@ -1,7 +1,6 @@
 """The library of terms, the families of reactions, the reading of equations and of actions."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from cod_lightning.envs.pde.library import (
     template_of,
     written,
 )
+from tests.cases import each
 
 EQUATIONS = st.dictionaries(st.sampled_from(TERMS), st.floats(-9, 9).filter(lambda c: abs(c) > 0.01), min_size=1).map(
     equation_of
@@ -60,7 +60,7 @@ def test_an_equation_that_is_shown_is_read_back(equation):
     assert parse_equation(written(equation)) == (equation, "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("u", {"u": 1.0}),
@@ -74,9 +74,7 @@ def test_sums_of_number_times_term_are_read(text, expected):
     assert parse_equation(text) == (equation_of(expected), "")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0*u", "c1*u", "u*2", "2u", "u u", "u**6", "u+", "1e3*u", "__import__('os')", "u;u", "9" * 500]
-)
+@each("text", ["", "0*u", "c1*u", "u*2", "2u", "u u", "u**6", "u+", "1e3*u", "__import__('os')", "u;u", "9" * 500])
 def test_anything_else_is_no_equation(text):
     assert parse_equation(text)[0] == ()
     assert parse_equation(text)[1]
@@ -95,7 +93,7 @@ def test_no_text_breaks_the_reader_of_actions(text):
         assert (command is None) == bool(complaint)
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         '<!DOCTYPE a [<!ENTITY x "y">]><summarize_pack_evidence/>',

@@ -11,6 +11,7 @@ from cod_lightning.envs.pde.numerics import LIMIT, highest_amplitude, measured, 
 from cod_lightning.envs.pde.packs import MAGNITUDES
 from cod_lightning.envs.pde.regression import Reading, regress, supports_of
 from cod_lightning.envs.pde.verdicts import CANDIDATES, judged
+from tests.cases import each
 
 LOGISTIC = (("u", 1.5), ("u**3", -0.8))
 
@@ -54,7 +55,7 @@ def test_a_measurement_lies_on_the_reaction_unless_it_was_cut():
     assert measured(u, 2001, 0.5, 0.0)[1] == -LIMIT
 
 
-@pytest.mark.parametrize(("family", "most"), [("physical_full_train", 2), ("physical_full_eval_4000", 3)])
+@each(("family", "most"), [("physical_full_train", 2), ("physical_full_eval_4000", 3)])
 def test_the_highest_amplitude_separates_stable_from_unstable_corners(family, most):
     templates = eligible(family, 1, most)
     highest = highest_amplitude(templates, MAGNITUDES)

@@ -8,6 +8,7 @@ from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.pde.policies import Note, read_note, write_note
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 from tests.envs.scripted_life import live
 
 
@@ -16,10 +17,8 @@ def natural(**parameters) -> PDEDiscovery:
     return PDEDiscovery(**{"grid_points": 65, "time_levels": 401, **parameters})
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"show_samples": False}, {"max_turns": 3}, {"point_budget": 1}, {"max_turns": 4}]
-)
-@pytest.mark.parametrize("kind", Reference)
+@each("parameters", [{"show_samples": False}, {"max_turns": 3}, {"point_budget": 1}, {"max_turns": 4}])
+@each("kind", Reference)
 def test_references_finish_in_tight_worlds(parameters, kind):
     env = natural(**parameters)
     for index in range(3):

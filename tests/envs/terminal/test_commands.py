@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from cod_lightning.envs.terminal.goals import set_up
 from cod_lightning.envs.terminal.machine import MOST_NODES, Archive, File, count
 from cod_lightning.envs.terminal.quirks import Quirks, Site
 from cod_lightning.envs.terminal.shell import Shell
 from cod_lightning.envs.terminal.tasks import TerminalTask
+from tests.cases import each
 
 
 def shell(system: str = "linux", **quirks: str) -> Shell:
@@ -50,13 +49,13 @@ def sessions():
             title = line.removeprefix("# ")
         elif line.startswith("@ "):
             found.append([])
-            yield pytest.param(line, found[-1], id=f"{title}: {line}")
+            yield title, line, found[-1]
         elif line:
             found[-1].append(line)
 
 
-@pytest.mark.parametrize(("begins", "lines"), list(sessions()))
-def test_a_session_goes_as_it_was_recorded(begins, lines):
+@each(("title", "begins", "lines"), sessions())
+def test_a_session_goes_as_it_was_recorded(title, begins, lines):
     system, _, quirk = begins.removeprefix("@ ").partition(" ")
     session, shown = shell(system, **({quirk.partition("=")[0]: quirk.partition("=")[2]} if quirk else {})), []
     for line in (line for line in lines if not line.startswith("  ")):

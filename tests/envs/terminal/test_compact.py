@@ -12,6 +12,7 @@ from cod_lightning.envs.terminal.compact import SLOT_OF, WAYS, Known, attempt, c
 from cod_lightning.envs.terminal.quirks import draw_site
 from cod_lightning.envs.terminal.tasks import draw_task
 from cod_lightning.types import Split
+from tests.cases import each
 
 
 def _site(ways: tuple[str, ...], seed: int = 0):
@@ -54,7 +55,7 @@ def test_no_task_is_in_two_splits_and_all_ways_are_in_each(quirks, number):
     assert sum(map(len, found.values())) == len(set.union(*found.values()))
 
 
-@pytest.mark.parametrize(
+@each(
     ("observation", "noted"),
     [
         ("", ""),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.envs.terminal.machine import Machine, ShellError
 from cod_lightning.envs.terminal.parser import expand, parse
+from tests.cases import each
 
 
 def _machine(system: str = "linux") -> Machine:
@@ -26,7 +27,7 @@ def _words(line: str, system: str = "linux") -> list[list[str]]:
     return [[text for word in command.words for text in expand(word, machine, 3)] for command in commands]
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "words"),
     [
         ("ls 'a b' \"c d\"", ["ls", "a b", "c d"]),
@@ -44,7 +45,7 @@ def test_words_are_what_a_shell_makes_of_them(line, words):
     assert _words(line) == [words]
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "words"),
     [
         ('type "C:\\Users\\user\\my file.txt"', ["type", "C:\\Users\\user\\my file.txt"]),
@@ -57,7 +58,7 @@ def test_on_windows_a_backslash_is_no_escape_and_quotes_do_not_stay(line, words)
     assert _words(line, "windows") == [words]
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "found"),
     [
         ("*.txt", ["a.txt", "b.txt", "my file.txt"]),
@@ -80,7 +81,7 @@ def test_joints_are_told_apart():
     assert [command.joint for command in parse("a && b; c && d;")] == ["", "&&", ";", "&&"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "named"),
     [
         ("ls | wc", "pipes"),
@@ -116,7 +117,7 @@ def test_any_line_is_read_or_rejected(line, windows):
                 assert all(isinstance(text, str) for text in expand(word, machine))
 
 
-@pytest.mark.parametrize("unit", ["*/", "*a", "[", "[a-", "*/../", "?*", "'\"", "\\", "${", "a&&", "$PWD"])
+@each("unit", ["*/", "*a", "[", "[a-", "*/../", "?*", "'\"", "\\", "${", "a&&", "$PWD"])
 def test_reading_a_long_line_takes_no_longer_than_its_length(unit):
     machine = _machine()
     for n in range(300):

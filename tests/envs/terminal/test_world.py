@@ -20,6 +20,7 @@ from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, draw_tas
 from cod_lightning.envs.terminal.wording import read_view, view_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role, Split, Task
+from tests.cases import each
 from tests.envs.scripted_life import by_position, live, solve
 
 
@@ -33,8 +34,8 @@ def _task(kind: str, seed: int = 0, num_quirks: int = 0, system: str = ""):
 # ---------------------------------------------------------------------- tasks and goals
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("num_quirks", [0, 1, 3, 6])
+@each("kind", TYPES)
+@each("num_quirks", [0, 1, 3, 6])
 def test_every_task_begins_unsolved_and_its_plan_solves_it_under_any_quirks(kind, num_quirks):
     for seed in range(8):
         task = _task(kind, seed, num_quirks)
@@ -50,7 +51,7 @@ def test_every_task_begins_unsolved_and_its_plan_solves_it_under_any_quirks(kind
         assert len(lived.messages) // 2 == num_lines(view_of(task), task.site.quirks, 8) <= 2
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@each("kind", TYPES)
 def test_every_step_of_a_plan_is_needed(kind):
     for seed in range(12):
         task = _task(kind, seed, seed % 3 * 2)
@@ -79,7 +80,7 @@ def test_a_goals_sentence_and_the_facts_of_a_site_read_back(kind, seed, num_quir
     assert len(task.site.quirks.found) == num_quirks
 
 
-@pytest.mark.parametrize("system", ["linux", "mac", "windows"])
+@each("system", ["linux", "mac", "windows"])
 def test_local_windows_has_no_chmod_and_only_zip(system):
     for seed in range(60):
         assert _task("chmod", seed, system=system).side == "remote" or system != "windows"
@@ -130,7 +131,7 @@ def test_wild_lines_are_bounded_work(lines):
 # ---------------------------------------------------------------------- packs
 
 
-@pytest.mark.parametrize("split", list(Split))
+@each("split", list(Split))
 def test_a_pack_is_one_site_of_its_split_with_the_asked_number_of_quirks(split):
     env = Terminal(quirks=2)
     for index in range(60):
@@ -174,7 +175,7 @@ def test_without_a_hidden_rule_there_is_none_to_change():
 HARD = {"quirks": 3, "max_turns": 4, "max_commands": 4}
 
 
-@pytest.mark.parametrize(
+@each(
     "parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 6}, HARD, {"quirks": 6, "max_turns": 9, "max_commands": 1}]
 )
 def test_the_oracle_solves_every_task(parameters):
@@ -185,12 +186,12 @@ def test_the_oracle_solves_every_task(parameters):
             assert all(lived.success for lived in live(env, pack, Reference.ORACLE))
 
 
-@pytest.mark.parametrize("parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 2}])
+@each("parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 2}])
 def test_with_turns_enough_the_scripted_player_finds_every_quirk_out(parameters):
     assert by_position(Terminal(**parameters), Reference.SCRIPTED, 30) == [1.0] * 4
 
 
-@pytest.mark.parametrize("slot", SLOTS)
+@each("slot", SLOTS)
 def test_each_quirk_costs_turns_at_first_and_none_once_it_is_noted(slot):
     env = Terminal(quirks=1)
     first, later = [], []
@@ -217,7 +218,7 @@ def test_a_rule_change_is_survived():
     assert sum(solved) / len(solved) > 0.95
 
 
-@pytest.mark.parametrize("accuracy", [0.0, 1.0])
+@each("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
     env = Terminal(
         teacher=TeacherDials(note_accuracy=accuracy, context_accuracy=1.0, context_true=1.0, context_junk=0.0)

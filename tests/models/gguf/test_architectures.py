@@ -5,14 +5,13 @@ import torch
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy
+from tests.cases import each
 from tests.tiny_gguf import byte_tokens, character_tokens, tiny_file, tiny_model, write_gguf
 
 pytest.importorskip("gguf", reason="gguf is not installed")
 
 
-@pytest.mark.parametrize(
-    ("architecture", "tie"), [("llama", False), ("qwen2", True), ("qwen3", False), ("gemma3", True)]
-)
+@each(("architecture", "tie"), [("llama", False), ("qwen2", True), ("qwen3", False), ("gemma3", True)])
 def test_a_model_that_was_written_comes_back_with_its_weights_and_its_logits(architecture, tie, tmp_path):
     model = tiny_model(architecture, tie=tie)
     pre = "qwen2" if architecture.startswith("qwen") else "smollm"
@@ -41,7 +40,7 @@ def test_biases_of_llama_come_back_in_their_order(tmp_path):
         assert torch.equal(found.get_parameter(name), right), name
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "said"),
     [
         ({"general.architecture": "mamba"}, "of the architectures gemma3, llama, qwen2, qwen3, and it is of mamba"),

@@ -7,6 +7,7 @@ import pytest
 from cod_lightning.models.gguf.architectures import config_of, named_weights
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
 from cod_lightning.models.gguf.vocabulary import vocabulary_of
+from tests.cases import each
 from tests.tiny_gguf import tiny_file
 
 pytest.importorskip("gguf", reason="gguf is not installed")
@@ -40,7 +41,7 @@ def test_a_damaged_header_is_refused_or_harmless_and_never_raises_anything_else(
     rng = random.Random(0)
     refused = 0
     header = whole.index(b"blk.1.ffn_up.weight")
-    for _ in range(400):
+    for _ in range(150):
         damaged = bytearray(whole)
         place = rng.randrange(header) if rng.random() < 0.5 else rng.randrange(2_000)
         damaged[place] ^= 1 << rng.randrange(8)
@@ -49,10 +50,10 @@ def test_a_damaged_header_is_refused_or_harmless_and_never_raises_anything_else(
             read(path)
         except Unreadable:
             refused += 1
-    assert refused > 100
+    assert refused > 35
 
 
-@pytest.mark.parametrize(
+@each(
     ("at", "value", "said"),
     [
         (4, 1, "GGUF of version 2 or 3 in little-endian, not 1"),

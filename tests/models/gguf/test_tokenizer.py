@@ -10,6 +10,7 @@ from cod_lightning.models.gguf.tokenizer import fast_tokenizer
 from cod_lightning.models.gguf.vocabulary import CUTS, vocabulary_of
 from cod_lightning.models.pretrained import read_tokenizer
 from cod_lightning.rollout.chat import Chat
+from tests.cases import each
 from tests.models.gguf.reference import NUM_TEXTS, differing, reference_ids, sample_texts
 from tests.tiny_gguf import TEMPLATE, byte_tokens, character_tokens, tiny_file
 
@@ -25,7 +26,7 @@ def spelled(vocabulary, text):
     return [vocabulary.tokens[number] for number in reference_ids(vocabulary, text)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("pre", "text", "tokens"),
     [
         ("smollm", "12", ["1", "2"]),
@@ -54,7 +55,7 @@ def test_the_rules_by_which_bytes_are_merged(pre, text, tokens, tmp_path):
     assert built.convert_ids_to_tokens(built(text, add_special_tokens=False)["input_ids"]) == tokens
 
 
-@pytest.mark.parametrize(
+@each(
     ("space_prefix", "text", "tokens"),
     [
         (True, "the", ["▁the"]),
@@ -96,7 +97,7 @@ def test_a_thousand_texts_have_the_ids_of_the_rules_and_come_back(pre, tmp_path)
         assert all(tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text for text in texts)
 
 
-@pytest.mark.parametrize("space_prefix", [True, False])
+@each("space_prefix", [True, False])
 def test_a_thousand_texts_have_the_ids_of_the_scores(space_prefix, tmp_path):
     path = tiny_file(tmp_path / "tiny.gguf", vocabulary=character_tokens(space_prefix))
     _, vocabulary = opened(path)
@@ -127,14 +128,14 @@ def test_template_and_special_tokens_come_along(tmp_path):
     assert Chat(tokenizer).decode(Chat(tokenizer).encode("<|im_start|>user\n 1 2  3")) == "<|im_start|>user\n 1 2  3"
 
 
-@pytest.mark.parametrize("begins", [True, False])
+@each("begins", [True, False])
 def test_a_text_begins_with_the_token_that_the_file_says(begins, tmp_path):
     path = tiny_file(tmp_path / "tiny.gguf", **{"tokenizer.ggml.add_bos_token": begins})
     tokenizer = read_tokenizer(str(path), "model.policy.path")
     assert (tokenizer("the")["input_ids"][0] == tokenizer.bos_token_id) == begins
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "said"),
     [
         ({"tokenizer.ggml.tokens": None}, "a tokenizer, and it lacks tokenizer.ggml.tokens"),

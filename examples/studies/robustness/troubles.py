@@ -1,7 +1,7 @@
 """Full disks, clocks that go back and commands typed twice, against `fit`, `deploy`, `sweep` and `launch`; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/troubles.py [--times 10] [--commands fit deploy sweep launch] [--troubles no_room clock_back
-        two_at_once] [--out docs/results/troubles.json]
+    PYTHONPATH=. python examples/studies/robustness/troubles.py [--times 10] [--commands fit deploy sweep launch]
+        [--troubles no_room clock_back two_at_once] [--out docs/results/troubles.json]
 
 *no_room*: the folder's file system, a small one in memory, fills up at a random moment and stays full until the command ends;
 then there is room, and it is typed again. *clock_back*: the clock goes back by a day four times a second, files get times at
@@ -32,9 +32,9 @@ from typing import Any
 
 from cod_lightning.cli import main as command_line
 from cod_lightning.deployment import ContextStore
+from examples.studies.robustness.job_kills import CELLS, MARK, ROOT, cells_that_differ, kill_some, marked, until_gone
 from tests import fake_slurm
 from tests.forked_fit import EVERY, SMALL, assert_the_same
-from tests.soak.job_kills import CELLS, MARK, ROOT, cells_that_differ, kill_some, marked, until_gone
 
 SIZE_MIB, NUM_TASKS = 48, 60
 _LAST = "error: "

@@ -17,7 +17,7 @@ from cod_lightning.rewards.base import Reward
 from cod_lightning.types import Episode, Task
 from tests.command_line import cod
 
-HERE, ROOT = "tests.planted_causes", Path(__file__).parents[1]
+HERE, ROOT = "examples.studies.planted_causes", Path(__file__).parents[2]
 SMALL = {
     "torch_threads": 1,
     "trainer.max_epochs": 1,

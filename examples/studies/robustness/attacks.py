@@ -1,6 +1,6 @@
 """Attacks, counted: damaged stores and runs, hostile texts, garbage of worlds, starts at once, long texts. 0 of each is the aim.
 
-PYTHONPATH=. python tests/soak/attacks.py --out docs/results/attacks.json [--attacks written_texts ...]
+PYTHONPATH=. python examples/studies/robustness/attacks.py --out docs/results/attacks.json [--attacks written_texts ...]
 
 What is not asked for stays as `--out` has it.
 """
@@ -33,16 +33,16 @@ from cod_lightning.envs.dataset.records import read_rows
 from cod_lightning.errors import ForgedRole
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Group, Message, Role
+from examples.studies.robustness import attacks_by_load as by_load
+from examples.studies.robustness import attacks_by_neighbours as by_neighbours
+from examples.studies.robustness import attacks_by_text as by_text
+from examples.studies.robustness.damages import absurd, damage, refused
 from tests.hostile_texts import HOSTILE, RAW
 from tests.real_templates import EIGHT, family_tokenizer
 from tests.records import group, turn
 from tests.reports.made_runs import write_logprobs, write_run
 from tests.rollout.test_forged_roles import NORMALISERS, forged
 from tests.rollout.test_forged_roles import texts as spelling_texts
-from tests.soak import attacks_by_load as by_load
-from tests.soak import attacks_by_neighbours as by_neighbours
-from tests.soak import attacks_by_text as by_text
-from tests.soak.damages import absurd, damage, refused
 
 _NUM_TASKS = 12
 

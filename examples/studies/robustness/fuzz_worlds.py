@@ -1,6 +1,6 @@
 """Feeds every world cut, soiled, adversarial and unicode responses, and checks what a world promises; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/fuzz_worlds.py [--outputs 20000] [--out docs/results/fuzz_worlds.json]
+    PYTHONPATH=. python examples/studies/robustness/fuzz_worlds.py [--outputs 20000] [--out docs/results/fuzz_worlds.json]
 
 Exits with 1 at the first world that breaks a promise: an exception, a reward outside its range, a task that outlives its turns,
 an observation outside its space, or a response that takes longer than 2 seconds.

@@ -1,6 +1,7 @@
 """Kills jobs of `launch` and `sweep`s at random moments, lets them go on, and compares what comes out; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/job_kills.py [--kills 100] [--commands launch sweep] [--out docs/results/job_kills.json]
+    PYTHONPATH=. python examples/studies/robustness/job_kills.py [--kills 100] [--commands launch sweep]
+        [--out docs/results/job_kills.json]
 
 A job of `launch` runs under a stand-in of Slurm, on one node and with a checkpoint after each of its 8 updates. SIGKILL goes to the
 batch script, the step, torchrun's agent or the rank, or to all at once; then the same job is queued again. A `sweep` of two cells
@@ -29,7 +30,7 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from tests import fake_slurm
 from tests.forked_fit import NUM_UPDATES, SMALL
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 300.0
 MARK = "COD_LIGHTNING_KILLED"
 """Environment variable by which the processes of a command are found."""

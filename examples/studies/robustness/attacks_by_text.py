@@ -17,11 +17,11 @@ from cod_lightning.envs.tool_calls import STYLES, BadCalls
 from cod_lightning.errors import GradingFailed
 from cod_lightning.rewards.judge import score_of
 from cod_lightning.types import StopReason
+from examples.studies.robustness.damages import ABSURD
 from tests.contexts.test_checked import rewritten
 from tests.contexts.test_provenance import FORGED
 from tests.envs.test_verifiers_worker import ANSWERS, left_running, reward, world_in
 from tests.sandbox.test_sandbox import HOSTILE
-from tests.soak.damages import ABSURD
 from tests.test_normal_form import SPELLINGS
 
 _PATTERNS = ("(?:" * 90 + "a?" + ")+?" * 90, "(?:" * 30 + "a?" + ")+?" * 30, ("(?:" * 90 + "a?" + ")+?" * 90) * 110)

@@ -1,6 +1,6 @@
 """A training with so many lifecycles of each planted fault, and an evaluation at a server that dies; part of `make soak`.
 
-PYTHONPATH=. python tests/soak/faults.py [--lifecycles 1000] [--out docs/results/faults.json]
+PYTHONPATH=. python examples/studies/robustness/faults.py [--lifecycles 1000] [--out docs/results/faults.json]
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Kills deployed agents at random moments and looks at what their stores hold; part of `make soak`.
 
-PYTHONPATH=. python tests/soak/deploy_kills.py [--kills 200] [--tasks 200] [--out docs/results/deploy_kills.json]
+PYTHONPATH=. python examples/studies/robustness/deploy_kills.py [--kills 200] [--tasks 200] [--out docs/results/deploy_kills.json]
 
 First ten agents with a hint, a tenth of the kills each. Then, for each memory with entries, an agent in a house of 32 doors that is
 killed until it has solved `--tasks` tasks, beside one that never is: its store has to end the same. Both are scripted, so that

@@ -1,6 +1,6 @@
 """Kills short trainings at random moments, lets them go on, and compares what comes out; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/train_kills.py [--kills 100] [--seed 1] [--out docs/results/train_kills.json]
+    PYTHONPATH=. python examples/studies/robustness/train_kills.py [--kills 100] [--seed 1] [--out docs/results/train_kills.json]
 
 A run checkpoints after each of its 8 updates. It is killed again and again, at any moment from its first line to its last, each
 time to go on with `--ckpt_path auto`, until it ends; then the next run begins. Exits with 1 where a restart finds no usable

@@ -1,6 +1,6 @@
 """Stops short trainings on two ranks by SIGTERM at random moments and lets them go on; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/rank_stops.py [--stops 20] [--out docs/results/rank_stops.json]
+    PYTHONPATH=. python examples/studies/robustness/rank_stops.py [--stops 20] [--out docs/results/rank_stops.json]
 
 DDP and FSDP2 in turn. The signal goes to one rank or to both, at any moment between the first line of the log and the end of
 the run. Exits with 1 where a rank is not gone after 30 s, where ranks end with different codes, where no checkpoint is left

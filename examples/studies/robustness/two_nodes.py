@@ -1,6 +1,6 @@
 """Trains on two network namespaces of this machine, kills one, and lets the run go on; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/two_nodes.py [--vllm .venv-vllm/bin/python] [--out docs/results/two_nodes.json]
+    PYTHONPATH=. python examples/studies/robustness/two_nodes.py [--vllm .venv-vllm/bin/python] [--out docs/results/two_nodes.json]
 
 Every node is a namespace with an address of its own on one bridge. The job is the one that `launch` renders for Slurm, run by
 stand-ins of sbatch and srun that put each task into its node. For DDP and FSDP2: an undisturbed run; the same with the
@@ -33,7 +33,7 @@ from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of
 from tests import fake_slurm, namespaces, stand_in_vllm
 from tests.command_line import by_strategy
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 600.0
 UPDATES = 8
 SMALL = [
