@@ -160,7 +160,7 @@ def began_with(*runs, **asked):
         "trainer": {"accelerator": "cpu", "precision": None},
         "torch_threads": 1,
     }
-    cli = SimpleNamespace(asked=CONFIG | begun | asked, _own=lambda: SimpleNamespace(seed_everything=9))
+    cli = SimpleNamespace(asked=CONFIG | begun | asked, config=SimpleNamespace(seed_everything=9))
     checkpoints = [SimpleNamespace(content={"run_config": {"config": CONFIG | begun | run}}) for run in runs]
     return TrainCLI._began_with(cli, checkpoints)  # pyright: ignore
 

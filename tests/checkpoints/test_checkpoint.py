@@ -80,7 +80,6 @@ RUN = {"config": {"data": {}, "model": {}}, "num_processes": 1}
         ({"run_config": [1]}, r"\$\.run_config"),
         ({"run_config": RUN | {"config": {"data": 7, "model": {}}}}, r"\$\.run_config\.config\.data"),
         ({"run_config": RUN | {"num_processes": "two"}}, r"num_processes"),
-        ({"run_config": RUN | {"code": [1]}}, r"\$\.run_config\.code"),
         ({"base": {"name": 1}}, r"\$\.base"),
         ({"base": "x"}, r"\$\.base"),
     ],

@@ -38,6 +38,7 @@ def test_advantages_equal_the_definition_written_as_a_loop(returns):
                 assert others.values[g, k, e].item() == pytest.approx(own - sum(rest) / len(rest), abs=1e-6)
 
 
+@every_return
 def test_asymre_lifts_every_comparison_by_the_same(returns):
     plain, lifted = GroupMean()(returns), AsymRE(shift=-0.2)(returns)
     assert torch.equal(lifted.valid, plain.valid)
@@ -140,8 +141,9 @@ def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, base
     assert torch.equal(found.valid, expected.valid)
 
 
-@pytest.mark.parametrize("mode", ["group", "batch"])
-@pytest.mark.parametrize("baseline", BASELINES[:2], ids=str)
+@every_return
+@each("mode", ["group", "batch"])
+@each("baseline", BASELINES[:2])
 def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, baseline, mode):
     tiny = Returns(returns.values * 1e-2, returns.valid)
     expected, found = (scale(baseline(r), r, mode) for r in (returns, tiny))

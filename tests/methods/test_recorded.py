@@ -58,7 +58,7 @@ def packs_of(folder, **options):
 def test_a_run_on_the_lifecycles_of_another_ends_with_its_weights_and_plays_none(other, tmp_path):
     weights, folder = other
     found, engine = fit(tmp_path, source=RecordedGroups(str(folder), max_staleness=0))
-    assert engine.decoders[None]._pumping is None, "nothing was sampled"
+    assert engine.decoder._pumping is None, "nothing was sampled"
     assert all(torch.equal(weights[name], found[name]) for name in weights)
     assert transcript.read(tmp_path / "lifecycles" / "train.jsonl") == transcript.read(folder / "train.jsonl")
 

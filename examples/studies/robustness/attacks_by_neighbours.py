@@ -28,7 +28,7 @@ from tests.envs.test_apart import LOOKS_ROUND, python
 ZERO = ("read_keys", "quadratic", "trained_on", "unsaid", "unseen")
 """What no attack may count."""
 _KEYS = ("sk-judge", "sk-hub", "sk-other", "sk-argument")
-_DAMAGES = (cached.flip, cached.link, cached.link_entry, cached.link_weights, cached.replace)
+_DAMAGES = (cached.flip, cached.link, cached.link_weights, cached.replace)
 _HANG = (
     "import sys, time\n"
     "from pathlib import Path\n"
