@@ -202,6 +202,7 @@ HEALTHY = {
         choices=("--model.credit.mean=true", "--model.credit.window=2", "--model.credit.discount=1.0"),
         keys=lambda _: SUITED,
     ),
+    "smoke, LOOP": Planted("", choices=("method=loop",), keys=lambda _: SUITED),
     "smoke, GSPO": Planted("", choices=("method=grpo", "--model.loss=GSPO"), keys=lambda _: SUITED),
     "smoke, KL to the start": Planted(
         "",
