@@ -243,7 +243,7 @@ DEPLOY --num_taks 3
 SMOKE --config flat_trainer.yaml ## trainer | 3
 SMOKE --config flat_deadlines.yaml ## data.deadlines | 1
 SMOKE --config list_suites.yaml
-SMOKE --config list_policy.yaml
+SMOKE --config list_policy.yaml ## model.policy | [1, 2]
 SMOKE --config deep_value.yaml ## max_turns
 SMOKE --config wrong_condition.yaml ## blankd_context
 SMOKE --config wrong_suite_key.yaml ## envv
