@@ -78,7 +78,7 @@ def test_log_probs_stay_within_1e_4_of_the_training_forward_over_20_syncs(starte
 @in_process
 def test_an_adapter_id_that_is_used_again_is_caught(pair, monkeypatch):
     engine, model = pair
-    monkeypatch.setattr(engine._adapters[None], "_next_id", lambda: engine._adapters[None]._last_id)
+    monkeypatch.setattr(engine._adapter, "_next_id", lambda: engine._adapter._last_id)
     sync(engine, model)
     with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
         SelfTest()(engine, model, window=256)
@@ -99,11 +99,9 @@ def test_a_prefix_cache_that_outlives_a_sync_is_caught(pair, monkeypatch):
     from vllm.lora.request import LoRARequest
 
     engine, model = pair
-    folder, last = str(engine._adapters[None].folder), engine._adapters[None]._last_id
-    monkeypatch.setattr(engine._adapters[None], "_next_id", lambda: last)
-    monkeypatch.setattr(
-        engine._adapters[None], "_request", lambda n: LoRARequest(f"sync-{n}", n, folder, load_inplace=True)
-    )
+    folder, last = str(engine._adapter.folder), engine._adapter._last_id
+    monkeypatch.setattr(engine._adapter, "_next_id", lambda: last)
+    monkeypatch.setattr(engine._adapter, "_request", lambda n: LoRARequest(f"sync-{n}", n, folder, load_inplace=True))
     sync(engine, model)
     SelfTest()(engine, model, window=256)  # in place and with prefixes forgotten: sound
     step(model, seed=6)
