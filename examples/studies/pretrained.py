@@ -131,16 +131,33 @@ What seed 3 wrote in a pack of words never seen, where glacier gives maroon and 
 | task 1: glacier gave maroon, puzzle lime | `Pedal falcon: unknown, glacier gives maroon, teapot: unknown, puzzle: unknown` |
 | task 2: the same two | `Pedal falcon: unknown, glacier gives maroon, teapot: unknown, puzzle gives lime` |
 
+## On two CPU cores: not yet, and why
+
+`fit --config pretrained` on one core (seed 1, `bf16-mixed`, 64 lifecycles a rollout, 40 of 48 updates, notes of half the facts
+demonstrated, players that look up at .8 of their turns). By policy version, from what is kept of its rollouts:
+
+    PYTHONPATH=. python examples/studies/note_worth.py RUN/lifecycles/train.jsonl
+
+| rollouts | seen facts noted | named lever pulled first (a guess: .25) |
+| --- | --- | --- |
+| 1 to 2 | 0.32 | 0.42 |
+| 3 to 4 | 0.36 | 0.28 |
+| 5 to 6 | 0.25 | 0.66 |
+| 7 to 8 | 0.25 | 0.77 |
+| 9 to 10 | 0.12 | 0.56 |
+
+- **Reward taught reading and unlearned writing.** After 100 updates of the warm start contexts were hardly read, so notes were worth
+  nothing when training began; once they were read, few were left. Demonstrations of .3 of the facts ended alike (.12 to .06).
+- **A right note more was worth +.027 [-.002, .057] of the later reward** among siblings. A rollout of 192 rewrites tells that to within
+  .05: the H200 had four times as many.
+- `configs/pretrained.yaml` therefore demonstrates players that read (`follow` .95, `context_true` .9, `context_gaps` .3) and notes of .5.
+  **Not measured yet**; the figures above are of .3, .7, .5 and .8 (`note_accuracy`, `context_true`, `context_gaps`, `follow`).
+- 100 updates of the warm start take 38 minutes of one core, a rollout 180 to 300 s, an update of 16 lifecycles 55 to 90 s.
+
 ## Limits
 
-- Cut off in its evaluation: no warm start at T=0.3 and T=1, and none on words never seen. 41 updates are no end.
-- **One seed on one CPU core unlearned to note**, as seed 2 did (`bf16-mixed`, 64 lifecycles a rollout, stopped after 16 updates):
-  of the facts seen its warm start notes .12 at T=1, and .17, .04, .06 after 4, 8 and 12 updates. In the first rollout tasks after
-  a true note pay .467 and others .440 (20 and 69 rewrites): so few notes tell reward less than its noise hides.
-  `configs/pretrained.yaml` demonstrates .5 of the facts since then; all figures here are of .3 (`--data.env.teacher.note_accuracy
-  0.3`).
-- On that core 100 updates of the warm start take 38 minutes, a rollout 195 to 250 s, an update of 16 lifecycles 55 to 90 s.
-- A second, harder world and three seeds on the CPU are **not measured**.
+Cut off in its evaluation: no warm start at T=0.3 and T=1, and none on words never seen. 41 updates are no end. A second, harder world and
+three seeds on the CPU are **not measured**.
 """
 
 
