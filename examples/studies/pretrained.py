@@ -146,18 +146,18 @@ demonstrated, players that look up at .8 of their turns). By policy version, fro
 | 7 to 8 | 0.25 | 0.77 |
 | 9 to 10 | 0.12 | 0.56 |
 
-- **Reward taught reading and unlearned writing.** After 100 updates of the warm start contexts were hardly read, so notes were worth
-  nothing when training began; once they were read, few were left. Demonstrations of .3 of the facts ended alike (.12 to .06).
-- **A right note more was worth +.027 [-.002, .057] of the later reward** among siblings. A rollout of 192 rewrites tells that to within
-  .05: the H200 had four times as many.
-- `configs/pretrained.yaml` therefore demonstrates players that read (`follow` .95, `context_true` .9, `context_gaps` .3) and notes of .5.
-  **Not measured yet**; the figures above are of .3, .7, .5 and .8 (`note_accuracy`, `context_true`, `context_gaps`, `follow`).
+- **Reward taught reading and unlearned writing.** After 100 updates of the warm start contexts were hardly read, so notes were
+  worth nothing when training began; once they were read, few were left. Demonstrations of .3 of the facts ended alike (.12 to .06).
+- **A right note more was worth +.027 [-.002, .057] of the later reward** among siblings. A rollout of 192 rewrites tells that to
+  within .05: the H200 had four times as many.
+- `configs/pretrained.yaml` therefore demonstrates players that read (`follow` .95, `context_true` .9, `context_gaps` .3) and
+  notes of .5. **Not measured yet**; the figures above are of .3, .7, .5 and .8 (`note_accuracy`, `context_true`, `context_gaps`, `follow`).
 - 100 updates of the warm start take 38 minutes of one core, a rollout 180 to 300 s, an update of 16 lifecycles 55 to 90 s.
 
 ## Limits
 
-Cut off in its evaluation: no warm start at T=0.3 and T=1, and none on words never seen. 41 updates are no end. A second, harder world and
-three seeds on the CPU are **not measured**.
+Cut off in its evaluation: no warm start at T=0.3 and T=1, and none on words never seen. 41 updates are no end. A second, harder
+world and three seeds on the CPU are **not measured**.
 """
 
 
