@@ -151,7 +151,8 @@ demonstrated, players that look up at .8 of their turns). By policy version, fro
 - **A right note more was worth +.027 [-.002, .057] of the later reward** among siblings. A rollout of 192 rewrites tells that to
   within .05: the H200 had four times as many.
 - `configs/pretrained.yaml` therefore demonstrates players that read (`follow` .95, `context_true` .9, `context_gaps` .3) and
-  notes of .5. **Not measured yet**; the figures above are of .3, .7, .5 and .8 (`note_accuracy`, `context_true`, `context_gaps`, `follow`).
+  notes of .5. **Not measured yet**; the H200's figures are of `note_accuracy` .3, `context_true` .7, `context_gaps` .5, `follow`
+  .8, those of this table of .5, .7, .5, .8.
 - 100 updates of the warm start take 38 minutes of one core, a rollout 180 to 300 s, an update of 16 lifecycles 55 to 90 s.
 
 ## Limits
