@@ -20,7 +20,7 @@ from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.terminal import Screen
-from cod_lightning.types import Episode, Lifecycle
+from cod_lightning.types import Episode, EpisodeKind, Lifecycle
 
 
 class Tally:
@@ -275,17 +275,18 @@ class Progress(ProgressBar, RolloutObserver):
     def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
         if self.display is not None:
             self.tally = Tally(label, num_tasks)
-            self.display.begin("rollout", "lifecycles", num_lifecycles)
+            self.display.begin("rollout", "tasks", num_lifecycles * num_tasks)
             self.display.lines |= {"playing": label, "success": success_text(self.tally.success)}
 
     def episode(self, episode: Episode) -> None:
-        if self.display is not None and self.tally is not None:
+        if self.display is not None and self.tally is not None and episode.kind is EpisodeKind.SOLVE:
+            self.display.advance(self.display.bars["rollout"])  # lifecycles end late, and all at once
             self._pulse(f"rollout {self.tally.label}", self.display.so_far("rollout"))
 
     def lifecycle(self, lifecycle: Lifecycle) -> None:
         if self.display is not None and self.tally is not None:
             self.tally.count(lifecycle)
-            self.display.update(self.display.bars["rollout"], advance=1, failed=self.tally.failed)
+            self.display.update(self.display.bars["rollout"], failed=self.tally.failed)
             self.display.lines["success"] = success_text(self.tally.success)
 
     # ------------------------------------------------------------------ display

@@ -54,7 +54,7 @@ def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_se
     data = RolloutDataModule(WordWorld(), PlainContext(), TransformersEngine(), **sizes)
     quiet_trainer(tmp_path, WeightSync(), callback, enable_progress_bar=True).fit(GRPOModule(policy, lr=1e-2), data)
     lines = [re.sub(r"\d+:\d\d", "TIME", line) for line in file.getvalue().splitlines()]
-    rollout = r"0/4 updates  TIME  rollout train: \d+/16 lifecycles  TIME(, TIME left)?"
+    rollout = r"0/4 updates  TIME  rollout train: \d+/32 tasks  TIME(, TIME left)?"
     assert any(re.fullmatch(rollout, line) for line in lines)
     trained = [line for line in lines if "update: " in line]
     assert re.fullmatch(r"0/4 updates  TIME  update: \d+/\d+ rows  TIME, TIME left", trained[0])
@@ -71,13 +71,13 @@ def test_a_log_gets_one_plain_line_for_each_test_condition(tmp_path: Path) -> No
     assert "test_heldout_blanked_context: pos0" in second
 
 
-def test_a_terminal_shows_lifecycles_and_success_by_position(tmp_path: Path) -> None:
+def test_a_terminal_shows_tasks_and_success_by_position(tmp_path: Path) -> None:
     callback, file = progress(terminal=True)
     trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData())
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
     last = text[text.rindex("fit ") :]
     assert "8/8 updates" in last
-    assert "8/8 lifecycles" in last
+    assert "24/24 tasks" in last
     assert "validation" in last
     assert "pos1 1.00" in last
     assert "gain +" in last
@@ -100,11 +100,13 @@ def test_the_display_moves_while_a_rollout_runs(tmp_path: Path) -> None:
     callback.begin("train", 4, 2)
     for finished in range(1, 5):
         one = lifecycle("p", (True, True))
+        for episode in one.episodes:
+            callback.episode(episode)
         callback.lifecycle(one)
         deadline = time.monotonic() + 5
-        while f"{finished}/4 lifecycles" not in file.getvalue() and time.monotonic() < deadline:
+        while f"{2 * finished}/8 tasks" not in file.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert f"{finished}/4 lifecycles" in file.getvalue()
+        assert f"{2 * finished}/8 tasks" in file.getvalue()
     callback.teardown(None, None, "fit")  # pyright: ignore
 
 
