@@ -57,12 +57,12 @@ def test_a_rank_that_gives_up_its_rollout_waits_for_the_other_which_stops_too(tm
     assert on_two_ranks(tmp_path, act) == ["[0, [0, 1]] 130", "[0, [0, 1], 1] 130"]
 
 
-@each("told", [[0], [1], [0, 1]])
-def test_a_signal_while_ranks_agree_to_begin_a_rollout_is_not_lost(told, tmp_path, monkeypatch):
+@each("signalled", [[0], [1], [0, 1]])
+def test_a_signal_while_ranks_agree_to_begin_a_rollout_is_not_lost(signalled, tmp_path, monkeypatch):
     def act(rank: int) -> str:
         def told_meanwhile(received: int) -> list[int]:
             found = gathered(received)
-            if rank in told and not stop.received:
+            if rank in signalled and not stop.received:
                 os.kill(os.getpid(), signal.SIGTERM)  # as where it came while this rank waited for the other
             return found
 
@@ -76,7 +76,7 @@ def test_a_signal_while_ranks_agree_to_begin_a_rollout_is_not_lost(told, tmp_pat
             return f"{done} {stopped.code}"
         return "never"
 
-    expected = ["[] 143" if rank in told else "['played'] 143" for rank in range(2)]
+    expected = ["[] 143" if rank in signalled else "['played'] 143" for rank in range(2)]
     assert on_two_ranks(tmp_path, act) == expected
 
 

@@ -104,6 +104,7 @@ def test_a_wrong_key_ends_a_test_with_one_message(capsys, tmp_path):
     [
         ("test", ["--data.engine.init_args.model", "null"], "data.engine.model is empty"),
         ("fit", [], "data.engine is OpenAIEngine"),
+        ("test", ["--warm_start", "{num_updates: 5}"], "warm_start is 5 updates"),
         ("test", ["model.policy=TinyPolicy"], "data.engine is OpenAIEngine"),
     ],
 )

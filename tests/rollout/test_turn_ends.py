@@ -1,7 +1,6 @@
 """Turns that end at a string."""
 
 import asyncio
-import copy
 import random
 
 import pytest
@@ -20,20 +19,15 @@ from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Message, Role, Split, StopReason
 from tests.cases import each
-from tests.random_checkpoint import TAGS
 from tests.real_templates import CHATML, bpe_tokenizer
 from tests.stubs import PlainContext, WordWorld
 
 OPENING = (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "Which way?"))
-THINKS = CHATML.replace("assistant\\n' }}{%- endif %}", "assistant\\n<think>\\n' }}{%- endif %}")
-"""Every response begins within a thought, as with DeepSeek-R1's template."""
 
 
 @pytest.fixture(scope="module")
 def chat():
-    tokenizer = copy.deepcopy(bpe_tokenizer(THINKS))
-    tokenizer.add_tokens(TAGS)
-    return Chat(tokenizer, enable_thinking=True, rewrite_history=False)
+    return Chat(bpe_tokenizer(CHATML))
 
 
 @pytest.fixture(scope="module")

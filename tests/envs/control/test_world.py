@@ -34,15 +34,15 @@ def test_the_compact_protocol_shows_the_last_law_by_its_grade():
 
 def test_the_law_of_an_earlier_task_tells_what_no_note_does_and_a_note_counts_for_more():
     env = OptimalControl(world_memory=True)
-    told = 0
+    known = 0
     for index in range(20):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
         play, truth = beside(env, Players).play(pack)
         _, shown, *_ = live(copy.deepcopy(env), pack, Reference.ORACLE, index)[1].messages
-        told += play.known([Message(Role.SYSTEM, env.rules), shown], trust_context=True).knows_b
+        known += play.known([Message(Role.SYSTEM, env.rules), shown], trust_context=True).knows_b
         noted = Message(Role.SYSTEM, f"{env.rules} {play.write(truth)}")
         assert play.known([noted, shown], trust_context=True) == env.wording.noted(noted.content)
-    assert told > 0
+    assert known > 0
 
 
 @given(index=st.integers(0, 10**6), num_tasks=st.integers(1, 16), split=st.sampled_from(list(Split)))
