@@ -144,11 +144,13 @@ def _watch(over: threading.Event, before: int, files_before: int) -> None:
             grown = True
         if grown:
             gc.collect()
+            with contextlib.suppress(OSError):
+                files_before = _num_files()  # at once: what is opened from here on counts as growth
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
             if trim is not None:  # glibc keeps memory that is free: else garbage could fill it unseen
                 trim(0)
             with contextlib.suppress(OSError):
-                before, files_before = resident(), _num_files()
+                before = resident()
 
 
 def _num_files() -> int:

@@ -97,7 +97,7 @@ with collected_by_growth():
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not say which files are open")
 def test_files_that_an_environment_leaves_in_cycles_are_closed_even_after_none_is_left():
     done = subprocess.run([sys.executable, "-c", LEAKING], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 60, "of 900"
+    assert int(done.stdout) < 200, "of 256 that may be open: those of the last burst at most"
     assert not done.stderr
 
 
