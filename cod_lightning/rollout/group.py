@@ -119,6 +119,7 @@ def collected_by_growth() -> Iterator[None]:
     A rollout makes records by the ten thousand and no cycles worth a pause. A world may leave cycles, though, few and large, or
     with files in them.
     """
+    _give_back()  # what an update has freed: caches of keys and values fit none of its pieces
     if not gc.isenabled():
         yield
         return
@@ -146,11 +147,16 @@ def _watch(over: threading.Event, before: int, files_before: int) -> None:
             gc.collect()
             with contextlib.suppress(OSError):
                 files_before = _num_files()  # at once: what is opened from here on counts as growth
-            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-            if trim is not None:  # glibc keeps memory that is free: else garbage could fill it unseen
-                trim(0)
+            _give_back()  # else garbage could fill it unseen
             with contextlib.suppress(OSError):
                 before = resident()
+
+
+def _give_back() -> None:
+    """Return freed memory to the system, where glibc keeps it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _num_files() -> int:

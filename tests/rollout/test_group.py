@@ -1,6 +1,7 @@
 """Cycles that a world leaves behind are collected during a rollout, and nothing is looked for where none are."""
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
@@ -91,6 +92,17 @@ with collected_by_growth():
         time.sleep(0.2)
     print(len(os.listdir("/proc/self/fd")))
 """
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
+def test_a_rollout_begins_without_the_memory_that_an_update_has_freed():
+    pieces = [bytes(2**16) for _ in range(4_096)]
+    kept = pieces[::64]  # what stays allocated between them keeps the heap as long as it is
+    del pieces
+    before = resident()
+    with collected_by_growth():
+        assert resident() < before - 2**27, "of 256 MiB"
+    assert len(kept) == 64
 
 
 @pytest.mark.slow
