@@ -1,15 +1,10 @@
 """Every answer to a wrong usage is short, names the key, the value and a remedy, and is no traceback."""
 
-import functools
-import inspect
-
 import pytest
 from lightning.pytorch import Trainer
 
 from cod_lightning.commands import phase, sweep
 from tests.wrong_usages import BUILT, QUICK, SIGNALS, findings, lay_out, usages
-
-SOURCES_READ_ONCE = functools.cache(inspect.getsource)
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +17,6 @@ def _beside_files_and_without_work(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(Trainer, "_run_stage", accepted)
     monkeypatch.setattr(sweep, "launch", accepted)
-    monkeypatch.setattr(inspect, "getsource", SOURCES_READ_ONCE)
 
 
 def quick():
