@@ -79,7 +79,7 @@ def _nearest(parser: ArgumentParser, message: str) -> str:
     leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
     for one in named:
         wrong = one.partition("=")[0].rpartition(".")[2].removeprefix("--")
-        if wrong not in leaves and (close := difflib.get_close_matches(wrong, leaves, n=1, cutoff=0.7)):
+        if one not in known and (close := difflib.get_close_matches(wrong, leaves, n=1, cutoff=0.7)):
             return f"Did you mean {leaves[close[0]]}? "
     return ""
 
