@@ -51,7 +51,7 @@ def config_folder() -> Path:
     """Where the shipped configs are: a checkout's, else an installation's (an editable one may hold stale copies)."""
     checkout = Path(__file__).resolve().parents[2] / "configs"
     installed = [Path(p) / "share" / "cod-lightning" / "configs" for p in (sys.prefix, sysconfig.get_path("data"))]
-    return next(folder for folder in (checkout, *installed) if folder.is_dir())
+    return next((folder for folder in (checkout, *installed) if folder.is_dir()), checkout)
 
 
 def config_names() -> list[str]:
