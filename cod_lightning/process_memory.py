@@ -20,7 +20,7 @@ def resident() -> int:
 def give_back(least: int = _LARGE) -> None:
     """Return freed memory to the system, where the C library (glibc) keeps it, if the process holds at least so many bytes.
 
-    Activations of micro-batches of unequal size leave gaps, which the next ones and an engine's cache of keys and values do not fit.
+    Micro-batches of unequal size leave gaps, which the next ones and an engine's cache of keys and values do not fit.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None and (not least or resident() >= least):

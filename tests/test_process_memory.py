@@ -3,7 +3,6 @@ import ctypes
 import pytest
 
 from cod_lightning import process_memory
-from cod_lightning.models import TinyPolicy
 from cod_lightning.process_memory import give_back, resident
 from cod_lightning.rollout.group import collected_by_growth
 
