@@ -1,7 +1,6 @@
 """Cycles that a world leaves behind are collected during a rollout, and nothing is looked for where none are."""
 
 import asyncio
-import ctypes
 import gc
 import os
 import signal
@@ -18,8 +17,9 @@ from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import Stopped
 from cod_lightning.models import TinyPolicy
+from cod_lightning.process_memory import resident
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.group import collected_by_growth, resident
+from cod_lightning.rollout.group import collected_by_growth
 from tests.stubs import FunctionEngine
 from tests.word_play import play
 
@@ -92,17 +92,6 @@ with collected_by_growth():
         time.sleep(0.2)
     print(len(os.listdir("/proc/self/fd")))
 """
-
-
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
-def test_a_rollout_begins_without_the_memory_that_an_update_has_freed():
-    pieces = [bytes(2**16) for _ in range(4_096)]
-    kept = pieces[::64]  # what stays allocated between them keeps the heap as long as it is
-    del pieces
-    before = resident()
-    with collected_by_growth():
-        assert resident() < before - 2**27, "of 256 MiB"
-    assert len(kept) == 64
 
 
 @pytest.mark.slow
