@@ -6,7 +6,6 @@ import tempfile
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -170,22 +169,18 @@ def check_served(served: Served, engine: str, dtype: str | None, *, adapter: boo
     check_experts(served)
     if adapter and served.adapter_rank:
         room_for(served.adapter_rank)
-    if adapter and not dequantise:
-        check_four_bit(replace(served, dtype=dtype or served.dtype), engine)
-
-
-def check_four_bit(served: Served, engine: str) -> None:
-    """Raise `ConfigError` where vLLM cannot serve a base in the very 4 bits that it is trained in."""
+    if dequantise or not (adapter and served.four_bit):
+        return
     or_not = (
         "set data.engine.dequantise, which takes the memory of the whole model, or choose engine=TransformersEngine."
     )
-    if served.four_bit and find_spec(_FOUR_BIT) is None:
+    if find_spec(_FOUR_BIT) is None:
         expected = "the package vllm-bnb-plugin beside vLLM, for a base in 4 bits"
         remedy = f"pip install --no-deps vllm-bnb-plugin, or {or_not}"
         raise ConfigError("data.engine", engine, expected, remedy)
-    if served.four_bit and served.dtype != "bfloat16":
+    if (computed := dtype or served.dtype) != "bfloat16":
         expected = "bfloat16, in which vLLM computes with weights of 4 bits"
-        raise ConfigError("model.policy.dtype", served.dtype, expected, f"Set it, {or_not}")
+        raise ConfigError("model.policy.dtype", computed, expected, f"Set it, {or_not}")
 
 
 def served_of(model: nn.Module) -> Served:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
+from msgspec import structs
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -267,18 +268,12 @@ class VLLMServerEngine(Engine):
 
         self.num_live += 1
         try:
-            answer = await self._fleet.ask(request.dialogue, body, known)
+            turn, labels = await self._fleet.ask(request.dialogue, body, known)
         finally:
             self.num_live -= 1
-        versions = [known()[label] for label in answer.versions]
+        versions = [known()[label] for label in labels]
         self.num_interrupted_turns += len(versions) > 1
-        return Completion(
-            action_ids=answer.ids,
-            behaviour_logprobs=answer.logprobs,
-            stop=answer.stop,
-            policy_version=min(versions, default=begun),
-            prompt_digest=answer.prompt_digest,
-        )
+        return structs.replace(turn, policy_version=min(versions, default=begun))
 
     def release(self, dialogue: str) -> None:
         if self._fleet:
