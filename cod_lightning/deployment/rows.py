@@ -1,7 +1,7 @@
 """The SQLite file of a deployed agent, row by row: nothing else knows how rows lie there.
 
 Every row has a digest, and the number of rows is kept, so that a damaged file is refused and never taken for another life. A
-row's texts are kept as what changed since a row before it, until reading that would take twice their length; then as a whole.
+row is compressed by what an earlier one holds: contexts of up to some 10,000 letters hardly grow the file where they repeat.
 There is one file: of a journal that is written ahead (WAL), SQLite takes a damaged end for none, and a life would lose its last
 tasks without a word.
 """
@@ -9,30 +9,31 @@ tasks without a word.
 import hashlib
 import json
 import sqlite3
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError
 
-SCHEMA = 3
+SCHEMA = 4
 _TABLES = {
     "identity": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
     "episodes": "id INTEGER PRIMARY KEY, task TEXT NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, "
     "status TEXT NOT NULL, reward REAL, success INTEGER, context_version INTEGER NOT NULL, began REAL NOT NULL, "
-    "ended REAL NOT NULL, content TEXT NOT NULL",
+    "ended REAL NOT NULL, content BLOB NOT NULL",
     "contexts": "version INTEGER PRIMARY KEY, episode INTEGER REFERENCES episodes (id), created REAL NOT NULL, "
-    "reason TEXT NOT NULL, content TEXT NOT NULL",
+    "reason TEXT NOT NULL, content BLOB NOT NULL",
 }
 """Columns, to which the digest of the others is added; `content` is a record of an episode, or text and state of a context."""
 _ONCE = {"episodes": ", UNIQUE (position, kind)"}
 OWN = ("schema", "rows")
 """Keys of `identity` that the store keeps for itself; `rows` is how many each table has."""
-_OF_CONTEXT = ("context_before", "context_after", "state_before", "state_after")
-_RECENT, _NEAR = 8, 8
-"""Rows whose texts stay in memory; how far back an episode of the same kind is looked for, to be compared with."""
+_RUN = 16
+"""Rows of which the first stands by itself, and the others beside it."""
+_WINDOW, _MOST = 2**15, 2**27
+"""Bytes that zlib looks back, and bytes of a row's content: a foreign one may unpack to any length."""
 
 
 class FolderRows:
@@ -40,8 +41,8 @@ class FolderRows:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._recent: dict[tuple[str, int], tuple[list[str], int]] = {}
-        """Texts of rows, and how many letters were read for them, the latest last."""
+        self._first: dict[str, tuple[int, bytes]] = {}
+        """By table, the first row of the latest run: its number, and the end of what it holds."""
         self.db = sqlite3.connect(path, isolation_level=None, timeout=10)
         for setting in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "cell_size_check=ON"):
             self.db.execute(f"PRAGMA {setting}")
@@ -112,45 +113,24 @@ class FolderRows:
         for row in self.db.execute(f"SELECT * FROM {table} NOT INDEXED ORDER BY rowid"):
             yield _whole(table, row)
 
-    def before(self, key: int, kind: str) -> int:
-        """The latest episode of that kind before episode `key`, if it is near; else 0."""
-        query = "SELECT id, kind FROM episodes NOT INDEXED WHERE id < ? ORDER BY id DESC LIMIT ?"
-        near = self.db.execute(query, (key, _NEAR)).fetchall()
-        return next((number for number, of in near if of == kind), 0)
+    def packed(self, table: str, key: int, value: Any) -> bytes:
+        """The content of a new row, compressed; what is in the first row of its run as well takes next to nothing."""
+        compressor = zlib.compressobj(zdict=self._known(table, key))
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return compressor.compress(text.encode("utf-8", "replace")) + compressor.flush()
 
-    def packed(self, table: str, base: int, texts: list[str]) -> str:
-        """The texts of a new row: what changed since row `base`; whole where there is none, or where they would be long to read."""
-        whole = json.dumps({"texts": texts}, ensure_ascii=False)
-        if base < (table == "episodes"):
-            return whole
-        before, cost = self.texts(table, base)
-        changes = [delta(*pair) for pair in zip(before, texts, strict=True)]
-        cost += len(json.dumps(changes, ensure_ascii=False))
-        if cost > 2 * len(whole):
-            return whole
-        return json.dumps({"base": base, "cost": cost, "changes": changes}, ensure_ascii=False)
+    def unpacked(self, table: str, key: int, content: bytes) -> Any:
+        """`packed` back again, of the row with that number."""
+        return json.loads(_unpacked(content, self._known(table, key)))
 
-    def texts(self, table: str, key: int) -> tuple[list[str], int]:
-        """The texts of a row, and how many letters have to be read for them."""
-        chain, at = list[dict[str, Any]](), key
-        while (found := self._recent.get((table, at))) is None:
-            content = json.loads(self.row(table, at)[-1])
-            if "texts" in content:
-                if not all(isinstance(text, str) for text in content["texts"]):
-                    raise ValueError(f"a row of {table} holds no texts")
-                found = content["texts"], len(json.dumps(content, ensure_ascii=False))
-                break
-            if not 0 <= content["base"] < at:
-                raise ValueError(f"a row of {table} follows none before it")
-            chain.append(content)
-            at = content["base"]
-        texts, cost = found
-        for content in reversed(chain):
-            texts, cost = [patched(*pair) for pair in zip(texts, content["changes"], strict=True)], content["cost"]
-        self._recent[table, key] = texts, cost
-        while len(self._recent) > _RECENT:
-            del self._recent[next(iter(self._recent))]
-        return texts, cost
+    def _known(self, table: str, key: int) -> bytes:
+        """The end of what the first row of this one's run holds; nothing for the first row itself."""
+        first = max(key - key % _RUN, table == "episodes")  # whose rows count from 1
+        if first == key:
+            return b""
+        if self._first.get(table, (-1, b""))[0] != first:
+            self._first[table] = first, _unpacked(self.row(table, first)[-1], b"")[-_WINDOW:]
+        return self._first[table][1]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -160,7 +140,7 @@ class FolderRows:
                 yield
                 self.db.execute("COMMIT")
             except BaseException:
-                self._recent.clear()
+                self._first.clear()
                 if self.db.in_transaction:
                     self.db.execute("ROLLBACK")
                 raise
@@ -176,24 +156,20 @@ def damage_named(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         remedy = "Make room" if "full" in str(error) else "Wait if it is busy"
         raise DataError(f"{path} cannot be used ({error}). {remedy}, or name another --state.") from error
-    except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError) as error:
+    except (
+        sqlite3.Error,
+        zlib.error,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         said = " ".join(str(error).split())[:200]
         raise DataError(
             f"{path} is damaged, or no store of an agent ({said}). Restore a copy, or name another --state."
         ) from error
-
-
-def texts_of(record: dict[str, Any]) -> list[str]:
-    """The texts of an episode's row: contexts and states apart, since each is like that of the episode before."""
-    rest = {key: value for key, value in record.items() if key not in _OF_CONTEXT}
-    parts = [json.dumps(record[key], ensure_ascii=False) if key in record else "" for key in _OF_CONTEXT]
-    return [json.dumps(rest, separators=(",", ":")), *parts]
-
-
-def record_of(texts: Sequence[str]) -> dict[str, Any]:
-    """`texts_of` back again."""
-    parts = {key: json.loads(text) for key, text in zip(_OF_CONTEXT, texts[1:], strict=True) if text}
-    return json.loads(texts[0]) | parts
 
 
 def _whole(table: str, row: Sequence[Any]) -> tuple[Any, ...]:
@@ -204,5 +180,14 @@ def _whole(table: str, row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(values)
 
 
+def _unpacked(content: bytes, known: bytes) -> bytes:
+    """Raises `ValueError` and `zlib.error` for what was not packed so."""
+    unpacking = zlib.decompressobj(zdict=known)
+    found = unpacking.decompress(content, _MOST)
+    if not unpacking.eof:
+        raise ValueError(f"the content of a row is cut off, or has more than {_MOST:,} bytes")
+    return found
+
+
 def _digest(table: str, row: Sequence[Any]) -> str:
-    return hashlib.sha256(json.dumps([table, *row]).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps([table, *row], default=bytes.hex).encode()).hexdigest()[:32]

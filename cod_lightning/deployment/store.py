@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.deployment.rows import OWN, FolderRows, damage_named, record_of, texts_of
+from cod_lightning.deployment.rows import OWN, FolderRows, damage_named
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.transcript import episode_record, read_episode
 from cod_lightning.types import Episode, EpisodeKind
@@ -183,8 +183,7 @@ class ContextStore:
         reward = None if episode.reward is None else float(episode.reward) + 0.0  # SQLite keeps no -0.0
         success = None if episode.success is None else int(episode.success)
         outcome = episode.kind.value, episode.status.value, reward, success
-        texts = [_encodable(text) for text in texts_of(episode_record(episode))]
-        content = self._rows.packed("episodes", self._rows.before(key, episode.kind.value), texts)
+        content = self._rows.packed("episodes", key, episode_record(episode))
         row = key, _encodable(task), episode.position, *outcome, context, float(began), time.time(), content
         self._rows.put("episodes", *row)
         if episode.kind is EpisodeKind.SOLVE:
@@ -193,13 +192,13 @@ class ContextStore:
 
     def _version(self, text: str, state: str, reason: str, episode: int | None) -> int:
         number = self._rows.num("contexts")
-        content = self._rows.packed("contexts", number - 1, [_encodable(text), _encodable(state)])
+        content = self._rows.packed("contexts", number, [text, state])
         self._rows.put("contexts", number, episode, time.time(), reason, content)
         return number
 
     def _as_version(self, row: Sequence[Any]) -> ContextVersion:
-        number, episode, created, reason, _ = row
-        text, state = self._rows.texts("contexts", number)[0]
+        number, episode, created, reason, content = row
+        text, state = map(str, self._rows.unpacked("contexts", number, content))
         position = reward = None
         if episode is not None:
             task = self._rows.row("episodes", episode if reason == "task" else episode - 1)  # the task that it followed
@@ -209,8 +208,8 @@ class ContextStore:
         )
 
     def _as_episode(self, row: Sequence[Any]) -> StoredEpisode:
-        number, task, *_, version, began, ended, _ = row
-        episode = read_episode(record_of(self._rows.texts("episodes", number)[0]))
+        number, task, *_, version, began, ended, content = row
+        episode = read_episode(self._rows.unpacked("episodes", number, content))
         return StoredEpisode(task=task, context_version=version, began=began, ended=ended, episode=episode)
 
 
