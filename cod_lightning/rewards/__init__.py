@@ -16,12 +16,4 @@ if TYPE_CHECKING:
     from cod_lightning.rewards.pairwise import Pairwise as Pairwise
     from cod_lightning.rewards.pairwise import PairwiseJudge as PairwiseJudge
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "answer": "BrokenRule FormatReward LengthReward",
-        "base": "ContextReward Reward SiblingReward WorldReward",
-        "judge": "JudgeReward",
-        "pairwise": "Pairwise PairwiseJudge",
-    },
-)
+__getattr__ = lazily(__name__, __file__)
