@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import torch
 from msgspec import Struct
 
-from cod_lightning.clients import ChatClient
+from cod_lightning.clients.chat import ChatClient
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, Scripted, Words
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.envs.async_world import AsyncWorld

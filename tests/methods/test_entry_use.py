@@ -8,7 +8,7 @@ from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.entry_use import EntryUse
 from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.methods.skills import SkillsContext
-from cod_lightning.rewards import rewards_of
+from cod_lightning.rewards.base import rewards_of
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Split, Task

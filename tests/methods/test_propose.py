@@ -277,7 +277,7 @@ def test_a_proposal_whose_task_was_not_played_to_the_end_has_no_reward_and_the_f
     lost = next(one for one in solves if one.reward is None)
     assert lost.status is EpisodeStatus.FAILED
     assert (proposal.status, proposal.reward, proposal.error) == (EpisodeStatus.FAILED, None, lost.error)
-    assert RolloutStats.of([group], 1.0, 0).faults == {"EnvironmentFailure": 1}
+    assert RolloutStats.of([group], 1.0, 0).counts["faults/EnvironmentFailure"] == 1
 
 
 @both

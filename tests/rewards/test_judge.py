@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.errors import ConfigError, EngineRefused
-from cod_lightning.rewards import JudgeReward, PairwiseJudge, rewards_of, scored
+from cod_lightning.rewards import JudgeReward, PairwiseJudge
+from cod_lightning.rewards.base import rewards_of, scored
 from cod_lightning.rewards.judge import score_of
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason, Task, Turn
 from tests.chat_server import ChatServer, Reply, said

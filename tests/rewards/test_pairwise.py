@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
 from cod_lightning.rewards import Pairwise, PairwiseJudge

@@ -15,15 +15,8 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.rewards import (
-    ContextReward,
-    FormatReward,
-    LengthReward,
-    Reward,
-    WorldReward,
-    rewards_of,
-    scored,
-)
+from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward
+from cod_lightning.rewards.base import rewards_of, scored
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting

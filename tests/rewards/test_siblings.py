@@ -20,7 +20,8 @@ from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
 from cod_lightning.methods.propose import ProposeAndSolve
-from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldReward, rewards_of
+from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldReward
+from cod_lightning.rewards.base import rewards_of
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting

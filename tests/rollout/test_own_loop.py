@@ -124,7 +124,7 @@ answer("w0")
 """)
     groups, _ = played(tmp_path, source)
     assert [turn.extends for turn in first(groups).turns] == [False, False]
-    assert RolloutStats.of(groups, 1.0, 0).num_rewritten == 4
+    assert RolloutStats.of(groups, 1.0, 0).counts["rollout/num_rewritten"] == 4
     assert len([row for row in segments_of(groups) if row.episode == 0]) == 4
 
 

@@ -16,7 +16,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
+from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
@@ -326,17 +326,6 @@ def test_a_rollout_ahead_begins_after_the_packs_that_were_replaced(ahead):
     updates(story.stream)
     assert story.rounds == [[0, 1, 2, 3], [4, 5], [6, 7, 8, 9]]
     assert story.stream.num_packs == 10
-
-
-def test_the_epoch_s_last_rollout_is_known_from_its_first_update_on():
-    class Noting(RolloutObserver):
-        def update_begins(self, *, new_rollout, ends_epoch):
-            seen.append((new_rollout, ends_epoch))
-
-    story, seen = Story(packs=4, updates=2), []
-    story.rollouts.runner.follow(Noting())
-    updates(story.stream)
-    assert seen == [(True, False), (False, False), (True, True), (False, True)]
 
 
 def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_before_its_first_update():
