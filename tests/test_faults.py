@@ -16,7 +16,7 @@ SMALL = [
     *("--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--checkpoint_every", "1"),
     *("--data.rollouts_per_epoch", "2", "--data.updates_per_rollout", "2", "--data.packs_per_rollout", "4"),
     *("--data.group_size", "4", "--data.val_packs", "8", "--data.suites", "null", "--trainer.max_epochs", "1"),
-    *("--data.engine", "tests.stalling_engine.StallingEngine", "--data.deadlines.stall_s", "5"),
+    *("--data.engine", "tests.stalling_engine.StallingEngine", "--data.deadlines.stall_s", "3"),
 ]
 
 
@@ -48,7 +48,7 @@ def test_an_engine_that_hangs_in_this_process_ends_the_run_with_code_70_and_it_i
     monkeypatch.setenv("STALLED_NOTE", str(tmp_path / "note"))
     assert fit(folder) == 70
     report = (folder / "stalled.txt").read_text()
-    assert "nothing has moved for 5 s in the rollout 'train'" in report
+    assert "nothing has moved for 3 s in the rollout 'train'" in report
     assert "in decoding_hangs" in report
     assert "/train/" in report
     assert fit(folder, "--ckpt_path", "last") == 0

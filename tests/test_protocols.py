@@ -65,7 +65,7 @@ def test_the_agent_program_of_the_guide_is_checked_and_trained_on(checkpoint, tm
 
 
 @pytest.mark.skipif(not has("verifiers.v1"), reason="pip install verifiers, for PROTOCOLS_PYTHON")
-@pytest.mark.parametrize("renderer", ["default", "qwen3"])
+@pytest.mark.parametrize("renderer", ["qwen3", pytest.param("default", marks=pytest.mark.soak)])
 def test_the_environment_of_verifiers_of_the_guide_is_trained_on(renderer, checkpoint, tmp_path):
     (tmp_path / "hidden_number_v1.py").write_text(block("hidden_number_v1.py"))
     env = block("verifiers.yaml").replace(".venv-verifiers/bin/python", PYTHON)
