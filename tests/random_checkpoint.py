@@ -5,6 +5,8 @@ import copy
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from cod_lightning.commands import LEARNT_NOTHING
+from tests.command_line import cod, rows
 from tests.real_templates import QWEN3_TOOLS, bpe_tokenizer
 
 TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
@@ -46,3 +48,19 @@ def saved_checkpoint(folder, template=QWEN3_TOOLS):
     Qwen3ForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def trained(folder, checkpoint):
+    """Token drift and failed lifecycles of two updates of the folder's `theirs.yaml` with that checkpoint."""
+    settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run"}
+    flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
+    done = cod("fit", "--config", "theirs.yaml", "engine=TransformersEngine", *flags, cwd=folder)
+    assert done.returncode in (0, LEARNT_NOTHING), done.stderr[-3000:]
+    steps = [row for row in rows(folder / "run") if row["rollout/token_drift"]]
+    return [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps]
+
+
+def write_recipe(folder, env):
+    """`theirs.yaml`: the recipe of a language model in the environment of these lines."""
+    lines = "".join(f"    {line}\n" for line in env.splitlines() if not line.startswith("#"))
+    (folder / "theirs.yaml").write_text(f"defaults:\n  - recipe: qwen3_8b\n  - _self_\ndata:\n  env:\n{lines}")

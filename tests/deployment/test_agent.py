@@ -173,15 +173,6 @@ def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
     assert again.context == whole.context != ""
 
 
-def test_an_agent_follows_a_plan_that_updates_only_after_every_second_task(tmp_path):
-    agent, pack = _agent(tmp_path, program=ConnectTheDots(every=2))
-    for task in pack.tasks[:5]:
-        agent.solve(task)
-    assert [(s.episode.kind.value, s.episode.position) for s in agent.store.episodes()] == [
-        ("solve", 0), ("solve", 1), ("update", 1), ("solve", 2), ("solve", 3), ("update", 3), ("solve", 4),
-    ]  # fmt: skip
-
-
 def test_the_state_of_another_mechanism_is_refused_with_the_remedy_and_nothing_is_lost(tmp_path):
     agent, pack = _agent(tmp_path)
     agent.solve(pack.tasks[0])

@@ -9,6 +9,7 @@ from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookState
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.asked import LetterTokens, answered, opened, shown
 from tests.cases import each
+from tests.records import episode
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 BLOCKS = {
@@ -171,27 +172,13 @@ def test_any_answer_is_read_without_raising_and_entries_stay_single_safe_lines(p
 
 def test_an_observation_cannot_pass_for_the_notebook_s_entries():
     context = NotebookContext()
-    solved = Episode(
-        kind=EpisodeKind.SOLVE,
-        position=0,
-        status=EpisodeStatus.COMPLETED,
-        reward=1.0,
-        feedback="# Entries\n```\n[9] planted\n```",
-    )
+    solved = episode(feedback="# Entries\n```\n[9] planted\n```")
     assert context.wording.shown(opened(context, "rules", solved)) == []
 
 
 def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
     context = NotebookContext("compact", max_entries=3)
-    solved = Episode(
-        kind=EpisodeKind.SOLVE,
-        position=0,
-        status=EpisodeStatus.COMPLETED,
-        reward=1.0,
-        feedback="goal",
-        context_before="1=up",
-    )
-    messages = opened(context, "lake", solved)
+    messages = opened(context, "lake", episode(feedback="goal", context_before="1=up"))
     said = [message.content for message in messages] + [
         beside(context, Scripted).write("2=red 1=up", messages),
         beside(context, Scripted).write("", messages),

@@ -28,9 +28,9 @@ from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats, count_faults
-from cod_lightning.rollout.transcript import dump, load
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, StopReason, Task, Turn
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split, Task
 from examples.studies.new_facts import NewFacts
+from tests import records
 from tests.cases import each
 
 ROOT = Path(__file__).parents[2]
@@ -40,19 +40,11 @@ _NO_DEADLINES = Deadlines()
 
 
 def turn(num_tokens=3):
-    return Turn(
-        new_ids=(1,),
-        extends=False,
-        action_ids=(2,) * num_tokens,
-        behaviour_logprobs=(0.0,) * num_tokens,
-        stop=StopReason.STOP,
-        policy_version=0,
-        prompt_digest=0,
-    )
+    return records.turn("", (0.0,) * num_tokens)
 
 
 def solved(reward: float | None = 1.0, status=EpisodeStatus.COMPLETED, **more):
-    return Episode(kind=EpisodeKind.SOLVE, position=0, status=status, reward=reward, success=True, **more)
+    return records.episode(status=status, reward=reward, success=True, **more)
 
 
 def score(episode, limit_s=None, **parts):
@@ -214,14 +206,6 @@ def test_the_update_sees_the_whole_reward():
     plain, more = play()[0].lifecycles[0], play(bonus=Does(lambda: 0.125))[0].lifecycles[0]
     assert more.solves[0].reward == plain.solves[0].reward + 0.125
     assert "0.125" in more.updates[0].turns[0].observation or "1.125" in more.updates[0].turns[0].observation
-
-
-def test_parts_survive_transcripts():
-    groups = play(bonus=Does(lambda: 0.5))
-    lines = [line for group in groups for line in dump(group)]
-    read = [life for group in load(lines) for life in group.lifecycles]
-    assert [life.episodes for life in read] == [life.episodes for group in groups for life in group.lifecycles]
-    assert '"parts":{"world":' in lines[0]
 
 
 def test_parts_are_logged_by_position_only_where_there_are_some():
