@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookState
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.asked import LetterTokens, answered, opened, shown
 from tests.cases import each
 from tests.records import episode
@@ -123,8 +122,7 @@ def test_with_corrections_the_policy_hears_what_was_refused_and_answers_again(pr
 def test_a_natural_update_shows_what_was_refused_last_time_and_quotes_the_trajectory():
     context = NotebookContext(response_limit=None)
     found = answered(context, block("natural", "delete 9"), state=state("lever 1 gives red"))
-    solved = Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0, feedback="done")
-    system, user = next(context.update(found.state, "rules", solved, LetterTokens()))
+    system, user = next(context.update(found.state, "rules", episode(feedback="done"), LetterTokens()))
     assert "delete 9: there is no entry 9" in user.content
     assert "[1] lever 1 gives red" in user.content
     assert beside(context, Scripted).asks((system, user))
@@ -137,7 +135,6 @@ def test_a_task_sees_every_entry_and_the_first_task_none(protocol):
     assert all(fact in shown(context, "lake", "1=up\n2=red") for fact in ("1=up", "2=red"))
 
 
-PIECES = ["add: ", "<ops>", "</ops>", " ; ", "#1 ", "\n", "\ud800"]
 FACTS = st.lists(st.sampled_from(["1=up", "2=red", "3=?", "4=left", "5=go"]), max_size=5)
 
 
@@ -146,8 +143,7 @@ FACTS = st.lists(st.sampled_from(["1=up", "2=red", "3=?", "4=left", "5=go"]), ma
 def test_what_a_scripted_policy_writes_makes_the_notebook_hold_its_note_and_nothing_else(protocol, before, after):
     context = NotebookContext(protocol)
     start = beside(context, Scripted).adopt("\n".join(before))
-    solved = Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0)
-    messages = next(context.update(start, "rules", solved, LetterTokens()))
+    messages = next(context.update(start, "rules", episode(), LetterTokens()))
     assert context.wording.shown(messages) == [(entry.number, entry.text) for entry in start.entries]
     found = answered(context, beside(context, Scripted).write("\n".join(after), messages), state=start)
     assert {text for _, text in texts(found)} == set(after)

@@ -9,12 +9,7 @@ import pytest
 from jsonargparse import ArgumentParser
 from msgspec import structs
 
-from cod_lightning.contexts import HintContext
-from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Players, Reference, beside
-from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
-from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import (
     ContextReward,
     FormatReward,
@@ -24,19 +19,15 @@ from cod_lightning.rewards import (
     rewards_of,
     scored,
 )
-from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats, count_faults
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Split, Task
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Task
 from examples.studies.new_facts import NewFacts
 from tests import records
 from tests.cases import each
+from tests.rewarded import play
 
 ROOT = Path(__file__).parents[2]
 TASK = Task(id="0", seed=1, spec=None)
-MECHANISM = HintContext()
-_NO_DEADLINES = Deadlines()
 
 
 def turn(num_tokens=3):
@@ -79,16 +70,6 @@ def raising(error):
         raise error
 
     return Does(work)
-
-
-def play(deadlines=_NO_DEADLINES, num_packs=3, **parts):
-    world = Levers()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), MECHANISM)
-    assert isinstance(sampler.engine, ScriptedEngine)
-    sampler = type(sampler)(**{**vars(sampler), "deadlines": deadlines})
-    setting = Setting(env=world, mechanism=MECHANISM, sampler=sampler, rewards=rewards_of(parts))
-    return run_groups(packs, 2, setting)
 
 
 def test_without_further_parts_an_episode_stays_the_very_same():
