@@ -30,15 +30,11 @@ def test_turns_cut_at_one_token_are_noted_once_with_the_key_and_its_remedy(tmp_p
     assert "Raise data.max_new_tokens" in cut
 
 
-def test_rewards_that_are_equal_are_noted_from_the_third_rollout_on(tmp_path, capsys):
+def test_rewards_that_are_equal_are_noted_once_from_the_third_rollout_on_also_over_a_resume(tmp_path, capsys):
     assert not noted(tmp_path, Equal(max_turns=1), 16, capsys, rollouts=2)
-    *_, equal = noted(tmp_path, Equal(max_turns=1), 16, capsys)
-    assert equal.startswith("note: dead groups: in 100% of the late packs all siblings do equally well")
-
-
-def test_what_was_noted_before_a_resume_is_not_noted_again(tmp_path, capsys):
     seen, again = Notes(), Notes()
-    assert noted(tmp_path, Equal(max_turns=1), 16, capsys, seen)
+    *_, equal = noted(tmp_path, Equal(max_turns=1), 16, capsys, seen)
+    assert equal.startswith("note: dead groups: in 100% of the late packs all siblings do equally well")
     torch.save(seen.state_dict(), kept := io.BytesIO())
     kept.seek(0)
     again.load_state_dict(torch.load(kept, weights_only=True))  # as checkpoints are read

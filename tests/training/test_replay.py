@@ -261,9 +261,15 @@ def same(one, other):
     return one == other
 
 
-@each(
+@pytest.mark.parametrize(
     "make",
-    [Everything, lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay],
+    [
+        Everything,
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay)
+        ),
+    ],
 )
 def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them(tmp_path, make):
     def act(_):
