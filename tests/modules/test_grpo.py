@@ -327,3 +327,10 @@ def test_what_a_policy_draws_goes_by_run_update_and_rank():
     places = [(seed, step, rank) for seed in (1, 2) for step in (0, 1) for rank in (0, 1)]
     assert len({drawn(*place) for place in places}) == len(places)
     assert drawn(1, 1, 1) == drawn(1, 1, 1)
+
+
+def test_what_an_update_freed_is_given_back_before_the_next_one(tmp_path, monkeypatch):
+    grads = []
+    monkeypatch.setattr("cod_lightning.modules.grpo.give_back", lambda: grads.append("before its gradient"))
+    fit(tmp_path, max_steps=2)
+    assert len(grads) == 2
