@@ -118,10 +118,19 @@ def test_a_world_that_carries_something_over_is_brought_back_to_where_it_was(tmp
     )
 
 
-def test_a_world_that_says_something_else_is_refused(tmp_path):
+class Later(Levers):
+    """Says something else after an answer alone."""
+
+    def step(self, action):
+        said, *rest = super().step(action)
+        return f"{said} Indeed.", *rest
+
+
+@each("world", [Levers(max_turns=3), Later()])
+def test_a_world_that_says_something_else_is_refused(tmp_path, world):
     agent, pack = _agent(tmp_path)
     agent.solve(pack.tasks[0])
-    other, other_pack = _agent(tmp_path, Levers(max_turns=3))
+    other, other_pack = _agent(tmp_path, world)
     with pytest.raises(DataError, match="another world"):
         other.resume([other_pack.tasks[0]])
 

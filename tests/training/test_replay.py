@@ -261,16 +261,7 @@ def same(one, other):
     return one == other
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        Everything,
-        *(
-            pytest.param(one, marks=pytest.mark.slow)
-            for one in (lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay)
-        ),
-    ],
-)
+@each("make", [Everything], slow=[lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay])
 def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them(tmp_path, make):
     def act(_):
         story = Story(make(), packs=8, updates=2)
