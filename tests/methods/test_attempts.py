@@ -17,7 +17,6 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import AttemptKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.credit_tables import credit_table
@@ -154,12 +153,6 @@ def test_rows_of_attempts_with_the_context_are_trained_on_and_the_others_only_me
     assert (table.place[table.parent[numbers]] == batch.place[extra]).all()
     assert torch.equal(batch.action_mask[extra].sum(dim=1), table.action_counts[numbers])
     assert count_drift(groups) == 0
-
-
-def test_attempts_are_written_down_and_read_again():
-    group = live(EVERYWHERE)[0]
-    assert any(life.attempts for life in group.lifecycles)
-    assert load(dump(group)) == [group]
 
 
 def test_what_attempts_cost_is_counted():

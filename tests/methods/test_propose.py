@@ -7,7 +7,6 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.credit.returns import EpisodeCredit
@@ -29,7 +28,6 @@ from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split
 from tests.cases import each
 from tests.credit_tables import credit_table
@@ -224,13 +222,6 @@ def test_a_proposal_is_credited_with_its_own_reward_and_each_other_episode_with_
         assert own.paid == paid
         of = [own] if paid else [own, *(one for one in later if one.kind is EpisodeKind.SOLVE)]
         assert float(found.values[entry]) == pytest.approx(sum(one.reward for one in of), abs=1e-5)
-
-
-def test_transcripts_have_proposals():
-    group = lived(Doors(num_doors=8, protocol="compact"), "compact", "open=5")
-    back = load(dump(group))[0].lifecycles[0]
-    without = [structs.replace(one, state_before=None, state_after=None) for one in group.lifecycles[0].episodes]
-    assert [structs.replace(one, state_before=None, state_after=None) for one in back.episodes] == without
 
 
 class BreaksProposals(DoorProposals):

@@ -69,16 +69,6 @@ def test_turns_before_the_deadline_are_kept():
     assert len(group.lifecycles[0].episodes[0].turns) == 2
 
 
-class Slow(FunctionEngine):
-    async def generate(self, request):
-        await asyncio.sleep(0.05)
-        return await super().generate(request)
-
-
-def test_without_deadlines_nobody_is_in_a_hurry():
-    assert faults(live(Slow(lambda _: SAY_W1))) == [[], [], []]
-
-
 # What a completion may be, bound by bound: test_completions.py.
 GARBAGE = {
     "no tokens": {"action_ids": (), "behaviour_logprobs": ()},

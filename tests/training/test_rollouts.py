@@ -22,16 +22,12 @@ from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, 
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.types import (
-    Episode,
-    EpisodeKind,
-    EpisodeStatus,
     Group,
     Lifecycle,
     Pack,
     Split,
-    StopReason,
-    Turn,
 )
+from tests import records
 from tests.cases import each
 from tests.credit_tables import plain_credit
 from tests.forked import on_two_ranks
@@ -49,18 +45,9 @@ def played(of):
     number = of.world_seed
 
     def life(k):
-        turn = Turn(
-            new_ids=(1,) * (1 + number % 3),
-            extends=False,
-            action_ids=(number,),
-            behaviour_logprobs=(-0.5,),
-            stop=StopReason.STOP,
-            policy_version=1,
-            prompt_digest=0,
-        )
-        solve = Episode(
-            kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=float(number)
-        )
+        new_ids = (1,) * (1 + number % 3)
+        turn = records.turn(new_ids=new_ids, action_ids=(number,), logprobs=(-0.5,), policy_version=1)
+        solve = records.episode(turns=(turn,), reward=float(number))
         return Lifecycle(pack_id=of.id, sibling=k, episodes=(solve,))
 
     return Group(pack=of, lifecycles=tuple(map(life, range(SIBLINGS))))
