@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import gymnasium
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits, Vocabulary
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits
 from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
@@ -20,13 +20,7 @@ from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
 from cod_lightning.envs.learn2ask.judge import AnyTask, Judge, RuleJudge, graded, revealed
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
 from cod_lightning.envs.learn2ask.packs import ClinicPacks, record_specs, requiring
-from cod_lightning.envs.learn2ask.policies import (
-    ClinicPlay,
-    Habits,
-    RandomRecordPolicy,
-    RecordOracle,
-    ScriptedRecordPolicy,
-)
+from cod_lightning.envs.learn2ask.policies import ClinicPlay, RecordOracle
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.wording import BEST, Judged
@@ -35,13 +29,6 @@ from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
-
-
-class ClinicVocabulary(Vocabulary["Learn2Ask"]):
-    """The words of the clinic."""
-
-    def words(self) -> tuple[str, ...]:
-        return self.env._speech.words()
 
 
 class ClinicRules(TaskRules["Learn2Ask"]):
@@ -65,25 +52,23 @@ class ClinicPlayers(TaskPlayers["Learn2Ask"]):
     """Who plays the clinic."""
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        if self.env.records is not None:
-            if kind is Reference.RANDOM:
-                return RandomRecordPolicy(self.env._words)
-            if kind is Reference.SCRIPTED:
-                return ScriptedRecordPolicy(self.env._words, Habits.of(self.env.records.by_split[Split.TRAIN]))
-            return RecordOracle.of(self.env._words, pack)
-        return super().reference(kind, pack)
+        if self.env.records is None:
+            return super().reference(kind, pack)
+        if kind is Reference.SCRIPTED:
+            raise NotImplementedError("prepared dialogues hide no rule that a script could remember")
+        return RecordOracle.of(self.env.wording, pack, skill=float(kind is Reference.ORACLE))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher that knows this pack's protocol (or, of prepared dialogues, what is right in one of two)."""
         if self.env.records is not None:
-            return RecordOracle.of(self.env._words, pack, skill=0.5)
+            return RecordOracle.of(self.env.wording, pack, skill=0.5)
         return super().demonstrator(pack)
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[ClinicPlay, Facts]:
         spec = pack.tasks[0].spec
         assert isinstance(spec, ClinicTask), "the pack is not of a clinic"
         truth = {name: name in spec.required for name in self.env.clinics.items}
-        return ClinicPlay(self.env.clinics, self.env._speech), truth
+        return ClinicPlay(self.env.clinics, self.env.wording), truth
 
 
 class Learn2Ask(TaskWorld[AnyTask]):
@@ -111,7 +96,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
         clinic: Sizes of the clinic, those of `Clinics`.
     """
 
-    companions = (ClinicVocabulary, ClinicRules, ClinicPlayers, *TaskWorld.companions)
+    companions = (ClinicRules, ClinicPlayers, *TaskWorld.companions)
 
     task_type = (ClinicTask, RecordTask)
     wins = ("right", "stopped")
@@ -149,14 +134,15 @@ class Learn2Ask(TaskWorld[AnyTask]):
             sizes = f"{c.num_required}of{c.num_items}-c{c.num_conditions}-stop{c.stop_share:g}"
             self.name = f"learn2ask-{sizes}{by}"
         self._packs = ClinicPacks(clinics=self.clinics, whole_conditions=split_by == "diagnosis")
-        self._words = NaturalRecords(form)
-        self._speech = NaturalClinic(self.clinics, form) if protocol == "natural" else CompactClinic(self.clinics)
-        self.wording = self._speech if self.records is None else self._words
+        if self.records is not None:
+            self.wording = NaturalRecords(form)
+        else:
+            self.wording = NaturalClinic(self.clinics, form) if protocol == "natural" else CompactClinic(self.clinics)
         self._start(self._drawn(0))
 
     @property
     def rules(self) -> str:
-        return self._speech.rules(self._task) if isinstance(self._task, ClinicTask) else self._words.rules()
+        return self.wording.rules(self._task)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One clinic and N patients of the split, or N decision points of the split, none twice until all have been used."""
@@ -190,8 +176,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
         return self._packs.any_patient(rng) if self.records is None else rng.choice(self.records.all)
 
     def _observed(self) -> str:
-        task = self._task
-        return self._speech.observation(task) if isinstance(task, ClinicTask) else self._words.observation(task)
+        return self.wording.observation(self._task)
 
     def _check(self, judge: Judge | None, data_path: str | None) -> None:
         for name, low, high in (
