@@ -41,7 +41,6 @@ class DoorPlay(Play[Facts]):
     """Takes the key that is known, else one that was not tried."""
 
     wording: DoorWording
-    dials: TeacherDials
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.wording.respond(self._asked(messages)[0], rng.choice(KEYS))
@@ -120,8 +119,7 @@ class DoorPlayers(TaskPlayers["Doors"]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[DoorPlay, Facts]:
         keys = self.env._spec(pack.tasks[0]).keys
-        dials = self.env.teacher if teaches else TeacherDials()
-        return DoorPlay(self.env.wording, dials), dict(enumerate(keys, start=1))
+        return DoorPlay(self.env.wording), dict(enumerate(keys, start=1))
 
 
 class Doors(TaskWorld[DoorTask]):

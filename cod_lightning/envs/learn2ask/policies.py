@@ -12,7 +12,7 @@ from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask
 from cod_lightning.envs.learn2ask.wording import Scores
-from cod_lightning.envs.players import Play
+from cod_lightning.envs.players import Play, kept_or_any
 from cod_lightning.types import Message, Pack
 
 
@@ -54,10 +54,7 @@ class ClinicPlay(Play[Facts]):
         return self.wording.facts.merge(before, after)
 
     def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
-        items = self.wording.facts.items
-        any_fact = (True, False, None)
-        drawn = {name: facts.get(name) if rng.random() < accuracy else rng.choice(any_fact) for name in items}
-        return {name: fact for name, fact in drawn.items() if fact is not None}
+        return kept_or_any(self.wording.facts.items, facts, accuracy, rng, (True, False, None))
 
     def junk(self, rng: random.Random) -> Facts:
         return {name: rng.random() < 0.5 for name in self.wording.facts.items}
