@@ -12,8 +12,10 @@ from cod_lightning.types import Message
 
 F = TypeVar("F")
 """What can be known of a hidden rule."""
-N, V = TypeVar("N"), TypeVar("V")
-"""What there are facts about, and a fact."""
+N = TypeVar("N")
+"""What there are facts about."""
+V = TypeVar("V")
+"""A fact."""
 
 
 class Play(ABC, Generic[F]):
