@@ -9,7 +9,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split
 from tests.envs.cases import WORLDS, every_world
-from tests.envs.scripted_life import live
+from tests.envs.scripted_life import by_position, live
 
 
 @every_world
@@ -33,6 +33,11 @@ def test_a_drawn_position_is_every_later_task_sometimes_and_the_same_each_time()
         assert len(set(colours)) == 2
         assert colours[at] != colours[at - 1]
     assert packs == [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4) for index in range(60)]
+
+
+def test_a_change_costs_the_scripted_policy_and_it_recovers():
+    _, before, at, after = by_position(NonStationary(Levers(protocol="compact"), change_at=2), Reference.SCRIPTED, 200)
+    assert min(before, after) > at + 0.1
 
 
 def test_a_pack_of_one_task_does_not_change():

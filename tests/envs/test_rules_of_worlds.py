@@ -19,11 +19,9 @@ from cod_lightning.envs.invented.kinds import FAMILIES
 from cod_lightning.envs.learn2ask import Learn2Ask
 from cod_lightning.envs.learn2ask.clinic import turns_of
 from cod_lightning.envs.levers import Levers
-from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.terminal import Terminal
 from cod_lightning.envs.terminal.compact import canonical
-from cod_lightning.envs.terminal.quirks import Quirks, write_facts
 from cod_lightning.types import Message, Role, Split
 from tests.cases import each
 from tests.envs.alchemy.worlds import COMPACT as COMPACT_ALCHEMY
@@ -209,17 +207,6 @@ def test_notes_lift_the_scripted_player_above_itself_without_notes_and_above_ran
     assert min(oracle) == 1 if of == "success" else min(oracle) > first
 
 
-CHANGED = ("levers-compact", "doors-compact", "lake-compact", "apps-compact", "learn2ask-compact", "terminal-hard")
-CHANGED_SLOWLY = ("alchemy-compact", "control", "grid-compact", "terminal-compact")
-
-
-@pytest.mark.parametrize("name", [*CHANGED, *(pytest.param(name, marks=pytest.mark.slow) for name in CHANGED_SLOWLY)])
-def test_a_change_of_the_rule_costs_the_scripted_player_and_it_recovers(name):
-    make, of, num_packs, *_ = {**PLAYED, **PLAYED_SLOWLY}[name]
-    _, before, at, after = by_position(NonStationary(make(), change_at=2), Reference.SCRIPTED, num_packs, of)
-    assert min(before, after) > at + 0.05
-
-
 BOTH = {
     "levers": lambda protocol: Levers(protocol=protocol),
     "doors": lambda protocol: Doors(num_doors=6, protocol=protocol),
@@ -288,7 +275,6 @@ def _recipes(**known: str) -> str:
     return " ".join(f"{pair}={known.get(pair.replace('+', ''), '?')}" for pair in pairs)
 
 
-QUIRKS = (Quirks(route="jump one"), Quirks(transfer="rsync", login="ops"))
 NOTED = {
     "levers": (Levers, {}, "update", {"miss 1=red": "1=red 2=? 3=? 4=?", "win 3=gold": "1=? 2=? 3=gold 4=?"}),
     "lake": (
@@ -313,7 +299,6 @@ NOTED = {
             "done t-u2:ok": "-u:no -u3:? u-u2:? u-u3:? t-u2:ok t-u3:? s-u2:? s-u3:?",
         },
     ),
-    "terminal": (Terminal, {"protocol": "natural"}, "x", {f"x\n{write_facts(one)}\n": write_facts(one) for one in QUIRKS}),
     "learn2ask": (
         Learn2Ask, SMALL_CLINIC, "update fever=yes",
         {
@@ -322,8 +307,7 @@ NOTED = {
         },
     ),
 }  # fmt: skip
-"""The world, its parameters (in compact words where they name no protocol), what an update begins with, and the right note by what
-the feedback says."""
+"""The world in compact words, its parameters, what an update begins with, and the right note by what the feedback says."""
 
 
 @each("accuracy", [0.0, 1.0])
@@ -331,7 +315,7 @@ the feedback says."""
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(name, accuracy):
     kind, parameters, begins, right = NOTED[name]
     dials = (QuotingDials if name in ("levers", "lake") else TeacherDials)(note_accuracy=accuracy)
-    env = kind(**{"protocol": "compact", **parameters}, teacher=dials)
+    env = kind(**{**parameters, "protocol": "compact"}, teacher=dials)
     teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [[Message(Role.SYSTEM, begins), Message(Role.USER, feedback)] for feedback in right]
     first, second = ([teacher.note(messages, random.Random(i)) for i in range(20)] for messages in asked)

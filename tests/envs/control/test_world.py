@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.base import Players, Reference, Vocabulary, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Vocabulary, beside
 from cod_lightning.envs.control import OptimalControl
 from cod_lightning.envs.control.fused import LAWS, law_of
 from cod_lightning.envs.control.plans import best_plan
@@ -83,3 +83,15 @@ def test_the_oracle_steers_as_well_as_the_best_plan_and_in_words_as_the_best_law
                 planned = run(spec, lambda t, x, v, plan=plan: plan[t]).reward
                 worded = max(run(spec, law_of(word, spec.target_x)).reward for word in LAWS)
                 assert lived.reward == pytest.approx(worded if env.rules == "control" else planned, abs=0.03)
+
+
+def test_after_a_change_the_scripted_note_follows_within_a_task():
+    env = OptimalControl(world_memory=False)
+    for index in range(20):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
+        changed = beside(env, HiddenRules).changed(pack, at=2, seed=0)
+        lived = live(env, changed, Reference.SCRIPTED)
+        noted = env.wording.noted(lived[2].note)
+        assert noted.a == pytest.approx(changed.tasks[2].spec.a, abs=3 * noted.a_error)
+        assert noted.b == pytest.approx(changed.tasks[2].spec.b, abs=3 * noted.b_error)
+        assert lived[3].reward > 0.8

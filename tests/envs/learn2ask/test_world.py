@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.learn2ask import Judge, JudgeVerdict, Learn2Ask
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.items import ITEMS
@@ -28,6 +28,20 @@ def test_labels_and_sizes_of_dialogues_are_drawn_as_said():
         sizes[spec.label].add(len(spec.mentioned))
         assert (spec.label == "continue") == bool(set(spec.required) - set(spec.mentioned))
     assert sizes["stop"] == sizes["continue"] == {3, 4, 5, 6}
+
+
+def test_after_a_change_the_scripted_policy_forgets_what_no_longer_holds():
+    env = Learn2Ask()
+    rewards = [0.0] * 10
+    for index in range(60):
+        pack = beside(env, HiddenRules).changed(
+            env.sample_pack(split=Split.TRAIN, index=index, num_tasks=10), at=4, seed=index
+        )
+        for n, lived in enumerate(live(env, pack, Reference.SCRIPTED, index)):
+            rewards[n] += lived.reward / 60
+    assert rewards[3] > 0.85
+    assert rewards[4] < 0.65
+    assert min(rewards[8:]) > 0.8
 
 
 @pytest.mark.slow

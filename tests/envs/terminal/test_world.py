@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.terminal import Terminal
@@ -18,7 +19,7 @@ from cod_lightning.envs.terminal.quirks import SLOTS, Quirks, draw_site, read_fa
 from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, draw_task, goal_text, read_goal
 from cod_lightning.envs.terminal.wording import read_view, view_of
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import Split, Task
+from cod_lightning.types import Message, Role, Split, Task
 from tests.cases import each
 from tests.envs.scripted_life import by_position, live, solve
 
@@ -205,3 +206,32 @@ def test_each_quirk_costs_turns_at_first_and_none_once_it_is_noted(slot):
                 assert read_facts(lives[0].note) == pack.tasks[0].spec.site.quirks
     assert later.count(1) == len(later)
     assert sum(first) / len(first) > 1.3
+
+
+def test_a_rule_change_is_survived():
+    env = Terminal(quirks=2)
+    solved = []
+    for index in range(40):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=6)
+        changed = beside(env, HiddenRules).changed(pack, at=3, seed=0)
+        solved += [lived.success for lived in live(env, changed, Reference.SCRIPTED)]
+    assert sum(solved) / len(solved) > 0.95
+
+
+@each("accuracy", [0.0, 1.0])
+def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
+    env = Terminal(
+        teacher=TeacherDials(note_accuracy=accuracy, context_accuracy=1.0, context_true=1.0, context_junk=0.0)
+    )
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    teacher = beside(env, Players).demonstrator(pack)
+    facts = [Quirks(route="jump one"), Quirks(transfer="rsync", login="ops")]
+    observation = [[Message(Role.SYSTEM, "x"), Message(Role.USER, f"x\n{write_facts(quirks)}\n")] for quirks in facts]
+    first, second = (
+        [read_facts(teacher.note(messages, random.Random(i))) for i in range(20)] for messages in observation
+    )
+    if accuracy:
+        assert (set(first), set(second)) == ({facts[0]}, {facts[1]})
+    else:
+        assert first == second
+    assert read_facts(teacher.context(random.Random(0))) == pack.tasks[0].spec.site.quirks
