@@ -25,9 +25,9 @@ def run(argv: Sequence[str]) -> int:
     text = "A context mechanism to check, by its class path. Its parameters follow as --context.KEY VALUE."
     parser.add_subclass_arguments(ContextMechanism, "context", required=False, help=text)
     parser.add_argument("--num_packs", type=Several, default=100, help="Packs that each reference plays.")
-    parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
+    parser.add_argument("--pack_size", type=Several, default=4, help="N, tasks of a pack.")
     options = parse_world(parser, argv)
-    check_num_tasks("--pack_size", options.pack_size, least=2)
+    check_num_tasks("--pack_size", options.pack_size)
     if options.env is None and options.context is None:
         raise ConfigError("--env", "missing", "a world, or a --context", "See `worlds`.")
     screen, found = Screen(), list[Verdict]()
