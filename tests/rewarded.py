@@ -5,7 +5,7 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles import ConnectTheDots
-from cod_lightning.rewards import rewards_of
+from cod_lightning.rewards.base import rewards_of
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
