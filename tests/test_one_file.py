@@ -274,7 +274,7 @@ class Module(GRPOModule):
     num_clipped, largest_norm = 0.0, 0.0
 
     def _log_update(self, batch, totals, norm, lr):
-        self.num_clipped += totals.num_clipped
+        self.num_clipped += totals["update"]["clipped"]
         self.largest_norm = max(self.largest_norm, norm)
 
 
