@@ -131,34 +131,33 @@ What seed 3 wrote in a pack of words never seen, where glacier gives maroon and 
 | task 1: glacier gave maroon, puzzle lime | `Pedal falcon: unknown, glacier gives maroon, teapot: unknown, puzzle: unknown` |
 | task 2: the same two | `Pedal falcon: unknown, glacier gives maroon, teapot: unknown, puzzle gives lime` |
 
-## On two CPU cores: not yet, and why
+## On two CPU cores: one seed, not at its end
 
-`fit --config pretrained` on one core (seed 1, `bf16-mixed`, 64 lifecycles a rollout, 40 of 48 updates, notes of half the facts
-demonstrated, players that look up at .8 of their turns). By policy version, from what is kept of its rollouts:
+`fit --config pretrained` on one core (seed 1, `bf16-mixed`, 64 lifecycles a rollout), 32 of 48 updates. Beside it an earlier run of
+40 whose demonstrated players looked up at .8 of their turns (`follow` .8, `context_true` .7, `context_gaps` .5), now at .95 (.9, .3).
+Both demonstrate notes of half the facts. Of what is kept of the rollouts:
 
     PYTHONPATH=. python examples/studies/note_worth.py RUN/lifecycles/train.jsonl
 
-| rollouts | seen facts noted | named lever pulled first (a guess: .25) |
-| --- | --- | --- |
-| 1 to 2 | 0.32 | 0.42 |
-| 3 to 4 | 0.36 | 0.28 |
-| 5 to 6 | 0.25 | 0.66 |
-| 7 to 8 | 0.25 | 0.77 |
-| 9 to 10 | 0.12 | 0.56 |
+| rollouts | reward | seen facts noted | named lever pulled first (a guess: .25) | earlier run: noted | pulled |
+| --- | --- | --- | --- | --- | --- |
+| 1 to 2 | 0.38 | 0.23 | 0.68 | 0.32 | 0.42 |
+| 3 to 4 | 0.45 | 0.24 | 0.50 | 0.36 | 0.28 |
+| 5 to 6 | 0.49 | 0.28 | 0.90 | 0.25 | 0.66 |
+| 7 to 8 | 0.53 | 0.31 | 0.79 | 0.25 | 0.77 |
+| 9 to 10 |  |  |  | 0.12 | 0.56 |
 
-- **Reward taught reading and unlearned writing.** After 100 updates of the warm start contexts were hardly read, so notes were
-  worth nothing when training began; once they were read, few were left. Demonstrations of .3 of the facts ended alike (.12 to .06).
-- **A right note more was worth +.027 [-.002, .057] of the later reward** among siblings. A rollout of 192 rewrites tells that to
-  within .05: the H200 had four times as many.
-- `configs/pretrained.yaml` therefore demonstrates players that read (`follow` .95, `context_true` .9, `context_gaps` .3) and
-  notes of .5. **Not measured yet**; the H200's figures are of `note_accuracy` .3, `context_true` .7, `context_gaps` .5, `follow`
-  .8, those of this table of .5, .7, .5, .8.
-- 100 updates of the warm start take 38 minutes of one core, a rollout 180 to 300 s, an update of 16 lifecycles 55 to 90 s.
+- **A writer is paid only where its notes are read.** In the earlier run contexts were hardly read when training began: a right note
+  more was worth +.027 [-.002, .057] of the later reward among siblings, and reward unlearned writing. Where demonstrated players
+  read, it is worth +.080 [.028, .133]; notes do not vanish, and reward rises.
+- **Not shown yet**: an end, an evaluation, further seeds. A full disk ended the run. The H200's figures above are of notes of .3 and
+  players that look up at .8.
+- 100 updates of the warm start take 38 minutes of one core, a rollout 180 to 300 s, an update of 16 lifecycles 60 to 90 s; 10 GB.
 
 ## Limits
 
-Cut off in its evaluation: no warm start at T=0.3 and T=1, and none on words never seen. 41 updates are no end. A second, harder
-world and three seeds on the CPU are **not measured**.
+The H200's run was cut off in its evaluation: no warm start at T=0.3 and T=1, and none on words never seen. 41 updates are no end. A
+second, harder world and three seeds on the CPU are **not measured**.
 """
 
 
