@@ -61,8 +61,7 @@ def page(results: dict[str, Any]) -> str:
     rows = [row for name, seeds in runs.items() if seeds for row in _solved(name, list(seeds.values()))]
     lines += [table([*head, "blanked"], rows), ""]
     lines += [f"- {name}, {_ends(list(seeds.values()))}" for name, seeds in runs.items() if seeds]
-    code = CODE.strip().format(**results["code"], random=guard["random_success"])
-    lines += ["", READING.strip(), "", code, ""]
+    lines += ["", READING.strip(), ""]
     lines += ["### Three habits", "", *EARLIER.strip().splitlines(), ""]
     earlier, rows = results["three_habits"]["runs"], []
     for name, seeds in earlier.items():
@@ -74,6 +73,23 @@ def page(results: dict[str, Any]) -> str:
     lines += [table(["training", "at 3", "context blanked", "less its warm start at T=0.3"], rows), ""]
     pairs = [f"{one} less {other} {interval(_apart(earlier, one, other))}" for one, other in PAIRS]
     lines += [f"Contexts pay: {'; '.join(pairs)}.", ""]
+    found = results["code_model"]
+    rows = [
+        [
+            heat,
+            str(of["tasks"]),
+            "{:.2f} [{:.2f}, {:.2f}]".format(*of["solved"]),
+            f"{of['formed']:.2f}",
+            f"{of['cut']:.2f}",
+        ]
+        for heat, of in found["untrained"].items()
+    ]
+    lines += [*CODE.strip().format(**found).splitlines(), ""]
+    lines += [table(["T", "tasks", "solved (TGC)", "well-formed", "cut off at 96 tokens"], rows), ""]
+    losses = ["loss", *(f"{loss:.3f}" for loss in found["loss"])]
+    head = ["update", *map(str, range(1, len(losses)))]
+    lines += [*LOSS.strip().splitlines(), "", table(head, [losses]), ""]
+    lines += [*CODE_READING.strip().format(at_size=results["code"]).splitlines(), ""]
     return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
 
 
@@ -140,11 +156,33 @@ The same with three habits, LOOP's clips at 0.2, five seeds, and a split where t
 ([splits](splits.md)). Success at the last of four tasks, paired by seed:
 """
 CODE = """
-**No model writes code here yet.** At LOOP's setting (`experiment/loop_apps_8b`) a task of informed play takes {turns:.1f} turns, of
-whose {whole:,.0f} letters the player writes {written:,.0f}; {new:.0%} of its words are in no earlier demonstration. The random
-player solves {random:.1%}, so that reward has nothing to begin with but a warm start.
+## A language model that writes code
+
+**Does SmolLM2-135M-Instruct solve tasks by code?** Not as it is. After 56 demonstrated tasks it gives what informed play writes
+a loss of .005 nats a token; what it solves then is **not measured yet**.
+
+    python -m cod_lightning warm_start --config examples/studies/apps_code.yaml
+
+Two kinds of tasks that need no habit (`new_todo`, `contact_moves`), no quirks, no contexts, one core. Informed play takes
+{turns:.1f} turns; of {whole:,.0f} tokens the player writes {written:,.0f}. As it is, on 4 packs of 3 test tasks (`delete_message`
+among them):
+"""
+LOSS = """
+Warm start: 4 tasks of informed play an update, a rate of 3e-4 that falls, all weights. Loss in nats a token that the player writes,
+each of tasks not trained on before:
+"""
+CODE_READING = """
+- **As it is, it writes no code.** No answer has the tags. At T=0 it says the task again ("The task is to check the budget by
+  2026-03-07, in the project work. The response is 5 tokens."); at T=1 it is about something else ("In your downtime, I'll be
+  working on implementing a feature").
+- **It learns to predict informed play fast**: .005 nats a token are .7 a task, along the demonstrations, passwords, tokens and ids
+  that have to be copied included. That is no success: in play its own errors come first.
+- **Nothing was played with it.** The run was ended after 14 of 24 updates (13 minutes at a third of a core) for want of memory on a
+  shared machine, and a warm start keeps no checkpoint; four further tries ended alike, sooner. TGC and SGC after it, whether siblings differ, and LOOP's updates are open.
+- At LOOP's setting (`experiment/loop_apps_8b`) a task takes {at_size[turns]:.1f} turns, of whose {at_size[whole]:,.0f} letters the
+  player writes {at_size[written]:,.0f}; {at_size[new]:.0%} of its words are in no earlier demonstration.
 """
 LIMITS = """
 - The tiny policy chooses beliefs, not calls: a scripted plan carries a word out through the same calls and checks.
-- Language models here, and a model as the user, are not measured.
+- Of a language model only what stands above is measured; a model as the user is not.
 """
