@@ -27,6 +27,7 @@ from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, corrected, mismatch_sums
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
+from cod_lightning.process_memory import give_back
 from cod_lightning.ranges import Count, Natural, NonNegative, Positive, Share
 from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
@@ -196,6 +197,7 @@ class GRPOModule(PolicyModule):
         parts = padded(own, max(gathered(len(own))))
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
+        give_back()
         totals = self._accumulate(batch, update, parts)
         norm = self._clip(self.gradient_clip_val)
         self.num_moved += norm > 0

@@ -10,6 +10,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
+from cod_lightning.process_memory import give_back
 from cod_lightning.ranges import Count, Natural, NonNegative, Positive, Share
 from cod_lightning.ranks import gathered
 from cod_lightning.training.update import padded
@@ -71,6 +72,7 @@ class WarmStartModule(PolicyModule):
         """One update on this rank's part of a batch of demonstrations."""
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
+        give_back()
         parts = self._parts(batch)
         num_tokens = max(1, sum(gathered(int(batch.action_mask.sum()))))
         loss = 0.0

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -28,6 +29,8 @@ _FEW = 8
 """So many queries of a row in half precision torch's kernel takes sooner: batched products copy their operands there."""
 _CHUNK = 2**19
 """About how many scores are written out at a time."""
+_KEPT = 2**20
+"""Most scores of so many queries that are kept for the backward pass; more are computed again, in a tenth of a layer's time."""
 ROWS = "row_tree"
 """Keyword of such a layer, for the nodes of rows (`forward/row_tree.py`)."""
 _READ = "_cod_lightning_read"
@@ -177,9 +180,21 @@ def _written_out(
     shared = query.reshape(batch, kv_heads, heads // kv_heads, width, dim)
     out = []
     for queries, columns in _seen(mask, width):
-        q, k, v = shared[:, :, :, queries], key[:, :, columns], value[:, :, columns]
-        hidden = torch.where(mask[:, :, queries, columns], 0.0, -torch.inf)
-        out.append(_attended(q * scaling, k, v, hidden, softcap).reshape(batch, heads, -1, value.shape[3]))
+        some = (
+            shared[:, :, :, queries] * scaling,
+            key[:, :, columns],
+            value[:, :, columns],
+            mask[:, :, queries, columns],
+        )
+        if (
+            torch.is_grad_enabled()
+            and query.requires_grad
+            and batch * heads * mask[0, 0, queries, columns].numel() > _KEPT
+        ):
+            found = checkpoint(_attended, *some, softcap, use_reentrant=False, preserve_rng_state=False)
+        else:
+            found = _attended(*some, softcap)
+        out.append(found.reshape(batch, heads, -1, value.shape[3]))
     return (out[0] if len(out) == 1 else torch.cat(out, dim=2)).transpose(1, 2).contiguous()
 
 
@@ -198,11 +213,12 @@ def _attended(
     query: Float[Tensor, "B kv shared n dim"],
     key: Float[Tensor, "B kv c dim"],
     value: Float[Tensor, "B kv c v"],
-    hidden: Float[Tensor, "B 1 n c"],
+    mask: Bool[Tensor, "B 1 n c"],
     softcap: float | None,
 ) -> Float[Tensor, "B kv shared_times_n v"]:
-    """Of these queries over all of these columns; `hidden` is -inf where a query does not see."""
+    """Of these queries over all of these columns."""
     batch, num, columns = query.shape[0], query.shape[3], key.shape[2]
+    hidden = torch.where(mask, 0.0, -torch.inf)
     folded, hidden = query.flatten(2, 3), hidden[:, :, None].expand(batch, -1, -1, -1, -1)
     rows = max(1, _CHUNK // (folded.shape[1] * folded.shape[2] * columns))
     out = []

@@ -5,11 +5,9 @@ Garbage is collected when the process has grown, not for the tens of thousands o
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import os
 import resource
-import sys
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.errors import Stopped
+from cod_lightning.process_memory import give_back, resident
 from cod_lightning.rewards import compared
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.lifecycle import run_lifecycle
@@ -29,7 +28,7 @@ _LEAST_GROWTH, _SHARE = 2**27, 0.25
 """Bytes, and share of what the process held after the last collection, by which it grows before the next one."""
 _MOST_FILES = 0.125
 """Share of the descriptors that the process may have by which they grow before the next one."""
-_STATM, _FILES = Path("/proc/self/statm"), Path("/proc/self/fd")
+_FILES = Path("/proc/self/fd")
 _MOST_THREADS = 1024
 """Rewards that wait for something outside in `asyncio.to_thread` at the same time."""
 
@@ -119,6 +118,7 @@ def collected_by_growth() -> Iterator[None]:
     A rollout makes records by the ten thousand and no cycles worth a pause. A world may leave cycles, though, few and large, or
     with files in them.
     """
+    give_back()
     if not gc.isenabled():
         yield
         return
@@ -146,9 +146,7 @@ def _watch(over: threading.Event, before: int, files_before: int) -> None:
             gc.collect()
             with contextlib.suppress(OSError):
                 files_before = _num_files()  # at once: what is opened from here on counts as growth
-            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-            if trim is not None:  # glibc keeps memory that is free: else garbage could fill it unseen
-                trim(0)
+            give_back(least=0)  # else garbage could fill it unseen
             with contextlib.suppress(OSError):
                 before = resident()
 
@@ -156,10 +154,3 @@ def _watch(over: threading.Event, before: int, files_before: int) -> None:
 def _num_files() -> int:
     """Open descriptors of the process; 0 where the system does not say."""
     return len(os.listdir(_FILES)) if _FILES.exists() else 0
-
-
-def resident() -> int:
-    """Bytes of memory that the process holds; the most that it ever held where the system does not say."""
-    if _STATM.exists():
-        return int(_STATM.read_bytes().split()[1]) * resource.getpagesize()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

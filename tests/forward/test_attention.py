@@ -81,6 +81,31 @@ def test_some_queries_at_a_time_over_the_columns_that_they_see_give_what_all_ove
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(ours, theirs, strict=True))
 
 
+def _kept_bytes_and_gradients(case):
+    """Of a pass over the case: what it keeps for the backward pass without what it is given, output and gradients."""
+    query, key, value, mask = (one.clone().requires_grad_(one.is_floating_point()) for one in case)
+    kept = {}
+
+    def pack(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        found, _ = grouped_attention(_module(3), query, key, value, mask, scaling=0.3)
+    found.square().sum().backward()
+    return sum(kept.values()), [found, query.grad, key.grad, value.grad]
+
+
+def test_many_scores_are_computed_again_in_the_backward_pass_and_gradients_are_the_same_bit_for_bit(monkeypatch):
+    case = _case(6, 2, 100, columns=120)
+    scores = 4 * 3 * 6 * 100 * 120  # bytes of them, once
+    few, wanted = _kept_bytes_and_gradients(case)
+    monkeypatch.setattr(attention, "_KEPT", 0)
+    kept, found = _kept_bytes_and_gradients(case)
+    assert kept < 0.5 * scores < scores < few
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
 def test_columns_that_none_of_some_queries_sees_are_not_computed_for_them(monkeypatch):
     monkeypatch.setattr(attention, "_QUERIES", 4)
     query, key, value, _ = _case(4, 2, 12, 12)

@@ -358,3 +358,10 @@ def test_a_pack_of_which_nothing_is_known_is_not_one_without_signal(tmp_path):
     assert known.tolist() == [True, False, True, False]
     assert recorder.values[0]["train/zero_variance_packs"] in (0.0, 0.5, 1.0)
     assert recorder.values[0]["train/zero_variance_packs"] < 0.5
+
+
+def test_what_an_update_freed_is_given_back_before_the_next_one(tmp_path, monkeypatch):
+    grads = []
+    monkeypatch.setattr("cod_lightning.modules.grpo.give_back", lambda: grads.append("before its gradient"))
+    fit(tmp_path, max_steps=2)
+    assert len(grads) == 2

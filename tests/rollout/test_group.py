@@ -17,8 +17,9 @@ from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import Stopped
 from cod_lightning.models import TinyPolicy
+from cod_lightning.process_memory import resident
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.group import collected_by_growth, resident
+from cod_lightning.rollout.group import collected_by_growth
 from tests.stubs import FunctionEngine
 from tests.word_play import play
 
