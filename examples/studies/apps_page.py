@@ -178,7 +178,8 @@ CODE_READING = """
 - **It learns to predict informed play fast**: .005 nats a token are .7 a task, along the demonstrations, passwords, tokens and ids
   that have to be copied included. That is no success: in play its own errors come first.
 - **Nothing was played with it.** The run was ended after 14 of 24 updates (13 minutes at a third of a core) for want of memory on a
-  shared machine, and a warm start keeps no checkpoint; four further tries ended alike, sooner. TGC and SGC after it, whether siblings differ, and LOOP's updates are open.
+  shared machine, and a warm start keeps no checkpoint; four further tries ended alike, sooner. TGC and SGC after it, whether
+  siblings differ, and LOOP's updates are open.
 - At LOOP's setting (`experiment/loop_apps_8b`) a task takes {at_size[turns]:.1f} turns, of whose {at_size[whole]:,.0f} letters the
   player writes {at_size[written]:,.0f}; {at_size[new]:.0%} of its words are in no earlier demonstration.
 """
