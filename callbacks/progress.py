@@ -206,13 +206,13 @@ class Progress(ProgressBar, RolloutObserver):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._start("fit", "updates", _total_updates(trainer), _updates_done(trainer))
-        if self._enabled and hasattr(pl_module, "add_row_listener"):  # a warm start's has none
-            pl_module.add_row_listener(self._rows_trained)  # pyright: ignore
+        if self._enabled and hasattr(pl_module, "row_listeners"):  # a warm start's has none
+            pl_module.row_listeners.append(self._rows_trained)  # pyright: ignore
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if self.display is not None and hasattr(pl_module, "add_row_listener"):
+        if self.display is not None and hasattr(pl_module, "row_listeners"):
             self.display.begin("update", "rows", len(batch))
 
     def _rows_trained(self, part: Batch, _: Any) -> None:
@@ -234,8 +234,8 @@ class Progress(ProgressBar, RolloutObserver):
             self._plain("train", self.display.lines.get("train", ""))
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self._enabled and hasattr(pl_module, "remove_row_listener"):
-            pl_module.remove_row_listener(self._rows_trained)  # pyright: ignore
+        if self._enabled and hasattr(pl_module, "row_listeners"):
+            pl_module.row_listeners.remove(self._rows_trained)  # pyright: ignore
         self._stop()
 
     # ------------------------------------------------------------------ validation and test

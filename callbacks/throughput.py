@@ -100,7 +100,7 @@ class TokenBudget(RolloutCallback):
             return
         super().setup(trainer, pl_module, stage)
         if self.max_sampled is not None:
-            pl_module.measure_progress(self.share_spent)  # pyright: ignore
+            pl_module.progress = self.share_spent  # pyright: ignore
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """A resumed run that had spent its budget has nothing left to do."""

@@ -57,9 +57,9 @@ class Transcripts(RolloutCallback):
         super().setup(trainer, pl_module, stage)
         self._faults = FaultFile(lifecycles_file(trainer, "faults", "log"))
         FAULT_LOG.addHandler(self._faults)
-        if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "add_row_listener"):
+        if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "row_listeners"):
             self._logprobs = LogprobWriter(trainer)
-            pl_module.add_row_listener(self._logprobs)  # pyright: ignore
+            pl_module.row_listeners.append(self._logprobs)  # pyright: ignore
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self._logprobs is not None:
@@ -80,7 +80,7 @@ class Transcripts(RolloutCallback):
         if self._faults.num_faults:
             print(f"{self._faults.num_faults:,} faults; tracebacks: {self._faults.path}", file=sys.stderr)
         if stage == "fit" and self._logprobs is not None:
-            pl_module.remove_row_listener(self._logprobs)  # pyright: ignore
+            pl_module.row_listeners.remove(self._logprobs)  # pyright: ignore
         if stage == "test":  # the next pass replaces its own files
             self._begun = {label for label in self._begun if not label.startswith("test")}
 

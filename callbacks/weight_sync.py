@@ -102,7 +102,7 @@ class WeightSync(Callback):
             engine.wake("kv_cache")
             self.last_sync_s = time.perf_counter() - begun
             if new:
-                pl_module.weights_synced()
+                pl_module.updates_since_sync = 0
             self.last_gap = self.last_moved = None
             if self.self_test is None or not proven:
                 return

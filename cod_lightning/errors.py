@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import difflib
 import logging
-import math
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -160,12 +159,6 @@ def check_at_least(key: str, value: float | None, least: float, remedy: str) -> 
     """Raise `ConfigError` for a smaller value; NaN is one, null is none."""
     if value is not None and not value >= least:
         raise ConfigError(key, value, f"at least {least}", remedy)
-
-
-def check_positive(key: str, value: float | None, remedy: str) -> None:
-    """Raise `ConfigError` for a number that is not above 0, or not finite; null is none."""
-    if value is not None and not 0 < value < math.inf:
-        raise ConfigError(key, value, "a finite number above 0", remedy)
 
 
 def check_between(key: str, value: float, low: float, high: float, remedy: str) -> None:

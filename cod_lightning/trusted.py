@@ -2,7 +2,7 @@
 address, no programs."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -46,40 +46,43 @@ def is_trusted() -> bool:
     return _TRUSTED.get()
 
 
-def read_config(path: Path, check: Callable[[Any], None] | None = None) -> Any:
+def read_config(path: Path) -> Any:
     """What a YAML file holds. Raises `OSError`, and what `parsed` raises."""
     with path.open("rb") as file:
-        return parsed(file.read(_MOST_BYTES + 1), check)
+        return parsed(file.read(_MOST_BYTES + 1))
 
 
-def parsed(content: bytes, check: Callable[[Any], None] | None = None) -> Any:
-    """What the YAML says, its nodes looked at by `check` first.
-
-    Raises `RecursionError`, `yaml.YAMLError`, for what is too large `ValueError`, and what `check` raises.
+def parsed(content: bytes) -> Any:
+    """What the YAML says. Raises `RecursionError`, `yaml.YAMLError`, also for a key that stands twice, of which YAML would take the
+    last, and `ValueError` for what is too large.
     """
     if len(content) > _MOST_BYTES:
         raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
     loader = yaml.SafeLoader(content.decode())
     try:
         node = loader.get_single_node()
-        _check_size(node)
-        if check is not None:
-            check(node)
+        _check(node)
         return None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
 
 
-def _check_size(node: Any) -> None:
-    """Raise `ValueError` for what becomes too large where its aliases are written out, or holds itself."""
+def _check(node: Any) -> None:
+    """Raise `yaml.YAMLError` for a key that stands twice in one mapping, `ValueError` for what becomes too large where its aliases
+    are written out, or holds itself."""
     sizes: dict[int, float] = {}
 
     def size(one: Any) -> float:
-        if (key := id(one)) not in sizes:
-            sizes[key] = math.inf  # until it is known: what holds itself never ends
+        if id(one) not in sizes:
+            sizes[id(one)] = math.inf  # until it is known: what holds itself never ends
+            seen: set[str] = set()
+            for key, _ in one.value if isinstance(one, yaml.MappingNode) else ():
+                if str(key.value) in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
+                seen.add(str(key.value))
             inner = [part for pair in one.value for part in pair] if isinstance(one, yaml.MappingNode) else one.value
-            sizes[key] = 1 if isinstance(one, yaml.ScalarNode) else 1 + sum(map(size, inner))
-        return sizes[key]
+            sizes[id(one)] = 1 if isinstance(one, yaml.ScalarNode) else 1 + sum(map(size, inner))
+        return sizes[id(one)]
 
     if node is not None and size(node) > _MOST_NODES:
         raise ValueError(f"it has more than {_MOST_NODES:,} values where its aliases are written out")

@@ -1,7 +1,7 @@
 """The online data of CoD-Train, for Lightning: what `TrainingRollouts`, validation and suites play, as loaders."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -161,7 +161,7 @@ class RolloutDataModule(ItemDataModule):
             play=partial(self.groups, "train", num_siblings=group_size),
             runner=self.runner,
             learner=lambda: self.learner,
-            for_scorers=self._for_scorers,
+            for_scorers=lambda groups: Played(groups, self._setting()),
             pad_id=lambda: self.chat.pad_id,
             dump=beside(context, Stored).dump,
             replay=stored,
@@ -370,9 +370,6 @@ class RolloutDataModule(ItemDataModule):
             rewards=self.rewards,
             monitor=monitor,
         )
-
-    def _for_scorers(self, groups: Mapping[int, Group]) -> Played:
-        return Played(groups, self._setting())
 
     def _num_ahead(self) -> float:
         """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer

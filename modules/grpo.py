@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Literal
 
 import torch
@@ -25,7 +25,7 @@ from cod_lightning.modules.checks import check_combination, check_terms
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, PolicyLoss
-from cod_lightning.objective.mismatch import MismatchCorrection, corrected, mismatch_sums
+from cod_lightning.objective.mismatch import MismatchCorrection, corrected, mismatch_figures, mismatch_sums
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
 from cod_lightning.process_memory import give_back
 from cod_lightning.ranges import Count, Natural, NonNegative, Positive, Share
@@ -33,7 +33,7 @@ from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.critics import Critic, CriticAtWork
 from cod_lightning.training.scorers import Played, Scorer, check_missing, scoring
-from cod_lightning.training.update import Totals, Update, UpdateStats, padded, plan_update
+from cod_lightning.training.update import Sums, Update, UpdateStats, added, padded, plan_update
 from cod_lightning.types import EpisodeKind, Group
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
@@ -119,14 +119,14 @@ class GRPOModule(PolicyModule):
         self.latest: dict[str, float] = {}
         """Logged figures that not every update has: of its tokens, and, first in a rollout, of the engine's log-probs."""
         self.updates_since_sync = 0
-        """Optimizer updates that the engine has not seen."""
+        """Optimizer updates that the engine has not seen; `WeightSync` resets it."""
         self.num_moved = 0
         """Optimizer updates whose gradient was not 0."""
         self.ahead = False
         """Whether rollouts are played by older weights, ahead of training or elsewhere."""
         self.progress: Callable[[], float] | None = None
-        """Share of the training that is done, where no number of updates ends it."""
-        self._row_listeners: list[RowListener] = []
+        """Share of the training that is done, by which the learning rate falls where no number of updates ends it."""
+        self.row_listeners: list[RowListener] = []
 
     def meet(self, data: Any, stage: str) -> None:
         """Refuse options without meaning beside those of the data."""
@@ -165,21 +165,6 @@ class GRPOModule(PolicyModule):
         how = (self.credit, self.baseline, self.scale, self.reweight, self.trained_kinds)
         return credited(table, *how, filtered=filtered)
 
-    def weights_synced(self) -> None:
-        """The engine has the weights of now."""
-        self.updates_since_sync = 0
-
-    def measure_progress(self, share_done: Callable[[], float]) -> None:
-        """Let the learning rate fall by this share of the training that is done, instead of by the number of updates."""
-        self.progress = share_done
-
-    def add_row_listener(self, listener: RowListener) -> None:
-        """Call it with every micro-batch from now on."""
-        self._row_listeners.append(listener)
-
-    def remove_row_listener(self, listener: RowListener) -> None:
-        self._row_listeners.remove(listener)
-
     # ------------------------------------------------------------------ training
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
@@ -208,9 +193,9 @@ class GRPOModule(PolicyModule):
         self.last_update = UpdateStats(num_tokens, num_rows=len(update.rows), num_micro_batches=len(parts))
         self._log_update(batch, totals, norm, lr)
 
-    def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Totals:
+    def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Sums:
         """Gradients of all micro-batches, and what they add up to on all ranks; None is an empty one."""
-        totals = Totals()
+        totals: Sums = {}
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
@@ -223,12 +208,12 @@ class GRPOModule(PolicyModule):
             loss, found = self._loss(part, beside, update, update.marked[rows, : part.token_ids.shape[1]])
             self._stop_if_not_finite(loss, beside.policy_logprobs, part)
             self._backward(loss, last=last)
-            for listener in self._row_listeners:
+            for listener in self.row_listeners:
                 listener(part, beside.policy_logprobs.detach())
-            totals += found
-        return sum(gathered(totals), start=Totals())
+            totals = added(totals, found)
+        return reduce(added, gathered(totals))
 
-    def _loss(self, part: Batch, beside: TermInputs, update: Update, marked: Tensor) -> tuple[Tensor, Totals]:
+    def _loss(self, part: Batch, beside: TermInputs, update: Update, marked: Tensor) -> tuple[Tensor, Sums]:
         """The policy loss of a micro-batch and all terms, over the update's denominators, and what it adds to the update's sums."""
         logprobs = beside.policy_logprobs
         inputs = LossInputs(
@@ -243,24 +228,23 @@ class GRPOModule(PolicyModule):
             num_episodes=update.num_episodes,
         )
         old = logprobs if part.old_logprobs is None else part.old_logprobs
-        apart = mismatch_sums(inputs, old, measured=~part.is_replayed)
+        apart, num_corrected = mismatch_sums(inputs, old, measured=~part.is_replayed), 0.0
         if self.mismatch is not None:
             inputs, num_corrected = corrected(inputs, old, self.mismatch)
-            apart = replace(apart, num_corrected=num_corrected)
         out = self.loss(inputs)
         loss, figures = out.loss, dict[str, float]()  # terms of one scorer have its missing tokens in common
         for term in self.terms:
             sums = term(beside)
             loss = loss + term.coefficient * sums.loss / max(1, update.num_action_tokens)
             figures |= term.figures(sums)
-        return loss, Totals(
-            num_tokens=int(part.action_mask.sum()),
-            num_clipped=out.num_clipped,
-            entropy=float(beside.entropies.detach().sum()),
-            terms=figures,
-            mismatch=apart,
-            loss=float(loss.detach()),
-        )
+        of_update = {
+            "tokens": float(part.action_mask.sum()),
+            "clipped": out.num_clipped,
+            "corrected": num_corrected,
+            "entropy": float(beside.entropies.detach().sum()),
+            "loss": float(loss.detach()),
+        }
+        return loss, {"update": of_update, "terms": figures, "mismatch": apart}
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens."""
@@ -342,17 +326,18 @@ class GRPOModule(PolicyModule):
         with without_adapter(self._model):
             yield self._model
 
-    def _log_update(self, batch: Batch, totals: Totals, norm: float, lr: float) -> None:
+    def _log_update(self, batch: Batch, totals: Sums, norm: float, lr: float) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
-        if tokens := totals.num_tokens:
-            self.latest |= {"clip_fraction": totals.num_clipped / tokens, "entropy": totals.entropy / tokens}
-            self.latest |= means(self.terms, totals.terms, tokens)
-            if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
-                self.latest |= apart.figures(ahead=self.ahead)
+        of_update = totals.get("update", {"loss": 0.0})
+        if tokens := of_update.get("tokens"):
+            self.latest |= {"clip_fraction": of_update["clipped"] / tokens, "entropy": of_update["entropy"] / tokens}
+            self.latest |= means(self.terms, totals["terms"], tokens)
+            if on_policy or batch.old_logprobs is not None:
+                self.latest |= mismatch_figures(totals["mismatch"], ahead=self.ahead)
                 if self.mismatch is not None:
-                    self.latest["mismatch_corrected"] = apart.num_corrected / tokens
-        figures = {"loss": totals.loss, "learning_rate": lr, "gradient_norm": norm, **self.latest}
+                    self.latest["mismatch_corrected"] = of_update["corrected"] / tokens
+        figures = {"loss": of_update["loss"], "learning_rate": lr, "gradient_norm": norm, **self.latest}
         named = {f"train/{name}": value for name, value in figures.items()}
         self.log_dict({**batch.figures, **named}, on_step=True, on_epoch=False, batch_size=1)
 

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from pathlib import Path
 
+import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +85,24 @@ def rows(folder):
     """Rows of the run's `metrics.csv`."""
     with (folder / "metrics.csv").open() as file:
         return list(csv.DictReader(file))
+
+
+def stopped(monkeypatch, *line):
+    """The CLI of a command line at the moment when its training or test would begin."""
+    from cod_lightning.cli import main
+    from cod_lightning.commands.train import TrainCLI
+
+    built = []
+
+    def stop(self, action):
+        assert action == line[0]
+        built.append(self)
+        raise SystemExit(99)
+
+    monkeypatch.setattr(TrainCLI, "act", stop)
+    with pytest.raises(SystemExit, match="99"):
+        main(list(line))
+    return built[0]
 
 
 def by_strategy(name: str) -> tuple[str, ...]:

@@ -7,9 +7,7 @@ import torch
 
 from cod_lightning.credit.credited import Credited
 from cod_lightning.credit.credited import credited as credited_entries
-from cod_lightning.credit.returns import Returns
-from cod_lightning.credit.table import CreditTable as RuleTable
-from cod_lightning.credit.table import EpisodeTable, episode_table, facts_of, kind_id
+from cod_lightning.credit.table import EpisodeTable, PerEpisode, episode_table, facts_of, kind_id
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.objective.batch import Batch
 
@@ -26,10 +24,14 @@ class AttemptTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreditTable(RuleTable):
+class CreditTable:
     """A rollout whose packs are all alike, [G K E], as the tests' definitions read it."""
 
+    rewards: Any
+    valid: Any
+    kinds: Any
     action_counts: Any
+    paid: Any = None
     attempts: AttemptTable = AttemptTable(
         of=torch.zeros(0, 3).long(),
         same_context=torch.zeros(0).bool(),
@@ -37,6 +39,10 @@ class CreditTable(RuleTable):
         valid=torch.zeros(0).bool(),
         action_counts=torch.zeros(0).long(),
     )
+
+    @property
+    def known_rewards(self):
+        return torch.where(self.valid, self.rewards, 0.0)
 
     def flat(self) -> EpisodeTable:
         """The same as one entry an episode."""
@@ -58,6 +64,7 @@ class CreditTable(RuleTable):
             trained=torch.cat([torch.ones(num).bool(), self.attempts.same_context]),
             action_counts=torch.cat([self.action_counts.flatten(), self.attempts.action_counts]),
             compared_with=place[:, 0] * episodes + place[:, 2],
+            paid=torch.zeros(len(place)).bool() if self.paid is None else self.paid[place[:, 2]],
         )
 
 
@@ -87,6 +94,12 @@ def credited(table: CreditTable, *rules, **more) -> CubeCredit:
         tilted=found.tilted,
         temperature=found.temperature,
     )
+
+
+def returns_of(rule, table: CreditTable) -> PerEpisode:
+    """[G K E] returns of a rollout whose packs are all alike."""
+    found = rule(table.flat())
+    return PerEpisode(found.values.view(table.valid.shape), found.valid.view(table.valid.shape))
 
 
 def paper_table(solve, update, *, valid, action_counts, **more) -> CreditTable:
@@ -144,7 +157,7 @@ def plain_credit(
     flat = torch.cat([values.flatten(), extra])
     return Credited(
         table=table,
-        returns=Returns(values.flatten(), valid.flatten()),
+        returns=PerEpisode(values.flatten(), valid.flatten()),
         values=flat,
         valid=torch.cat([valid.flatten(), known]),
         tilted=flat,

@@ -294,7 +294,6 @@ class Run:
             policy=SimpleNamespace(window=96),
             plain_model=lambda: self.model,
             synced_weights=lambda adapter: synced_weights(self.model, adapter=adapter),
-            weights_synced=lambda: None,
         )
         self.sync = WeightSync()
         trained = [weight for weight in self.model.parameters() if weight.requires_grad]

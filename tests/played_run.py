@@ -98,9 +98,6 @@ class PlayedModule(L.LightningModule):
         self.last_update: Update | None = None
         self.progress: Callable[[], float] = lambda: 0.0
 
-    def measure_progress(self, share_done: Callable[[], float]) -> None:
-        self.progress = share_done
-
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), 0.1)
 

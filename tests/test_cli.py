@@ -14,8 +14,8 @@ import yaml
 from cod_lightning import cli
 from cod_lightning.callbacks.checkpoints import RunConfig
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.train import TrainCLI
 from cod_lightning.files import locked
+from tests.command_line import stopped
 
 pytestmark = pytest.mark.slow
 
@@ -158,17 +158,6 @@ def test_help_on_a_group_or_a_key_shows_all_of_it_and_nothing_else(capsys):
     shown = re.findall(r"^--([\w.]+)", capsys.readouterr().out, re.MULTILINE)
     assert "data.deadlines.turn_s" in shown
     assert all(name.startswith("data.deadlines") for name in shown)
-    code, line = fails(capsys, "fit", "--help", "modle")
-    assert code == 2
-    assert "--help is modle" in line
-    assert "Did you mean model?" in line
-
-
-def test_a_world_that_cannot_be_solved_is_refused_before_training(capsys):
-    code, line = fails(capsys, "fit", "--config", "quickstart", "--data.env.init_args.max_shortest_path", "9")
-    assert code == 2
-    assert "data.env.max_shortest_path is 9" in line
-    assert "Lower it" in line
 
 
 def test_a_foreign_checkpoint_and_a_file_that_is_none_are_refused(capsys, tmp_path):
@@ -178,15 +167,6 @@ def test_a_foreign_checkpoint_and_a_file_that_is_none_are_refused(capsys, tmp_pa
         code, line = fails(capsys, "fit", "--config", "quickstart", "--warm_start", "null", "--ckpt_path", name)
         assert code == 2
         assert said in line
-
-
-def test_a_folder_that_holds_a_run_is_not_overwritten(capsys, tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "last.ckpt").touch()
-    arguments = ["fit", "--config", "quickstart", "--warm_start", "null", "--trainer.default_root_dir", str(tmp_path)]
-    code, line = fails(capsys, *arguments)
-    assert code == 2
-    assert "--overwrite true" in line
 
 
 def test_what_print_config_prints_can_be_loaded_again(capsys, tmp_path):
@@ -217,23 +197,8 @@ def test_a_users_config_may_build_on_shipped_groups(tmp_path):
     assert (composed["data"]["pack_size"], argv[2:]) == (6, ["--data.pack_size=8"])
 
 
-class Stopped(Exception):
-    """In place of a training or a test."""
-
-
-def stopped_trainer(monkeypatch, command, *arguments):
-    """The trainer of a command line at the moment it would begin."""
-    caught = []
-
-    def stop(self, action):
-        assert action == command
-        caught.append(self.trainer)
-        raise Stopped
-
-    monkeypatch.setattr(TrainCLI, "act", stop)
-    with pytest.raises(Stopped):
-        cli.main([command, *arguments, "--warm_start", "null"])
-    return caught[0]
+def stopped_trainer(monkeypatch, *line):
+    return stopped(monkeypatch, *line, "--warm_start", "null").trainer
 
 
 def test_the_config_that_a_run_keeps_can_be_given_to_it_again(tmp_path, monkeypatch):
@@ -260,7 +225,10 @@ def test_a_folder_is_taken_by_a_checkpoint_an_evaluation_or_a_fit_that_runs_ther
     assert "note: runs/smoke holds a run; this one is written to runs/smoke-4\n" in capsys.readouterr().err
     named = ("fit", "--config", "smoke", "--trainer.default_root_dir")
     assert cli.main([*named, "runs/smoke"]) == cli.main([*named, "runs/smoke-2"]) == 2
-    assert capsys.readouterr().err.count("expected a folder without a run.") == 2
+    assert (
+        capsys.readouterr().err.count("expected a folder without a run. Name another one, or add --overwrite true.")
+        == 2
+    )
     assert Path(stopped_trainer(monkeypatch, *named, "runs/smoke-4").default_root_dir) == runs["smoke-4"]
 
 

@@ -11,7 +11,7 @@ import yaml
 from cod_lightning.commands.config_files import expand, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.phase import WarmStart, config_of
-from cod_lightning.commands.shipped import config_folders, config_names
+from cod_lightning.commands.shipped import config_folder, config_names
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.credit import baselines, returns
 from cod_lightning.credit.baselines import Baseline
@@ -84,7 +84,7 @@ def test_every_training_takes_a_method_in_a_word(name):
 
 
 def group_files(*groups):
-    folder = config_folders()[0]
+    folder = config_folder()
     return [path for group in groups for path in sorted((folder / group).glob("*.yaml"))]
 
 
@@ -154,13 +154,7 @@ def test_parts_of_the_objective_combine(tmp_path, monkeypatch):
 
 
 BY_NAME = {
-    "a hint": ("smoke context=HintContext --data.context.protocol compact", "data.context.protocol", "compact"),
     "a notebook": ("pretrained context=NotebookContext", "data.context.budget", 512),
-    "acts": ("pretrained context=ActsContext program.every=null", "data.program.every", None),
-    "skills": ("pretrained context=SkillsContext", "data.context", "SkillsContext"),
-    "records": ("pretrained context=EpisodesContext", "data.context", "EpisodesContext"),
-    "a transcript": ("pretrained context=TranscriptContext", "data.context", "TranscriptContext"),
-    "a constant state": ("pretrained context=ConstantStateContext program.every=null", "data.context", "ConstantStateContext"),
     "compacting": ("pretrained context=CompactingContext context.inner=HintContext", "data.context.inner", "HintContext"),
     "a rule kept": ("smoke context=CheckedContext --data.context.inside HintContext --data.context.inside.protocol compact "
         "--data.context.kept [never=1]", "data.context", "CheckedContext"),
@@ -172,68 +166,26 @@ BY_NAME = {
     "quickstart with a constant state": ("quickstart program.every=null data.max_new_tokens=12 "
         "context=ConstantStateContext context.protocol=compact context.budget=8 context.response_limit=null",
         "data.context.budget", 8),
-    "quickstart, compacting": ("quickstart context=compacting_compact", "data.context.budget", 6),
-    "a rule's credit": ("smoke credit=TaskCredit", "model.credit", "TaskCredit"),
-    "a lifecycle's credit": ("smoke credit=TrajectoryCredit", "model.credit", "TrajectoryCredit"),
     "the paper's credit": ("smoke --model.credit.mean true --model.credit.discount 1.0", "model.credit.mean", True),
-    "a mean that fades": ("smoke --model.credit.mean true --model.credit.discount 0.8", "model.credit.discount", 0.8),
-    "the next task's credit": ("smoke --model.credit.mean true --model.credit.window 2 "
-        "--model.credit.discount null", "model.credit.window", 2),
     "attempts": ("smoke program=Anchored", "data.program.fraction", 0.25),
     "a program within": ("smoke program=Counterfactual --data.program.program Anchored --data.program.program.attempts 3",
         "data.program.program.attempts", 3),
-    "an engine in this process": ("experiment/one_80gb_lora_8b engine=TransformersEngine", "data.engine", "TransformersEngine"),
-    "servers": ("smoke engine=VLLMServerEngine --data.engine.urls [http://localhost:1]", "data.engine", "VLLMServerEngine"),
     "an endpoint": ("smoke --data.engine OpenAIEngine --model.policy EndpointPolicy", "data.engine", "OpenAIEngine"),
     "no updates": ("smoke program.every=null", "data.program.every", None),
-    "proposals": ("smoke program=ProposeAndSolve data.pack_size=8", "data.program.solves", 4),
     "a bandit": ("experiment/mixture source=Bandit", "data.source.temperature", 0.2),
     "growing packs": ("smoke source=Growth source.num_tasks=[2,4]", "data.source.rollouts_per_stage", 10),
     "failures": ("smoke source=Revisits source.by=failure source.back=near", "data.source.by", "failure"),
-    "regret": ("smoke source=Revisits source.by=regret source.back=near", "data.source.back", "near"),
-    "own history": ("smoke source=Revisits source.back=continued", "data.source.back", "continued"),
-    "learnability": ("smoke source=Revisits", "data.source.by", "variance"),
-    "uniform": ("smoke source=Uniform", "data.source", "Uniform"),
-    "self-imitation": ("smoke method=grpo replay=SelfImitation", "data.replay.episodes_per_update", 64),
     "packs with signal": ("smoke method=grpo replay=SignalReplay", "data.replay.same_pack_only", False),
-    "REC without RED": ("smoke --model.reweight null", "model.reweight", None),
-    "NFT": ("smoke --model.loss NFT", "model.loss", "NFT"),
-    "an entropy bonus": ("smoke --model.terms+=EntropyBonus", "model.terms.coefficient", 0.001),
     "KL to the start": ("smoke --model.terms+=KL --model.terms.estimator k3 --model.terms.coefficient 0.04",
         "model.terms.estimator", "k3"),
-    "a form": ("smoke --data.rewards.form FormatReward --data.rewards.form.truncated 0.1", "data.rewards.form.truncated", 0.1),
-    "a length": ("smoke --data.rewards.length LengthReward --data.rewards.length.zero_tokens 1000 "
-        "--data.rewards.length.full_tokens 2000", "data.rewards.length", "LengthReward"),
     "too long": ("smoke --data.rewards.overlong OverlongReward --data.rewards.overlong.zero_tokens 1500 "
         "--data.rewards.overlong.full_tokens 2000", "data.rewards.overlong.full_tokens", 2000),
-    "a noisy judge": ("smoke --data.rewards.noisy NoisyJudge", "data.rewards.noisy.false_positive", 0.1),
-    "noisy pairs": ("smoke --data.rewards.pairs NoisyPairwiseJudge", "data.rewards.pairs.error", 0.1),
-    "a use": ("smoke --data.rewards.use EntryUse", "data.rewards.use.bonus", 0.5),
-    "a broken rule": ("smoke --data.rewards.rule BrokenRule --data.rewards.rule.pattern Lever_1", "data.rewards.rule.penalty", 1.0),
-    "sentences": ("experiment/sentences_levers", "model.policy.induction", True),
-    "a larger lake": ("quickstart env.size_min=4 env.size_max=4", "data.env.size_max", 4),
-    "a lever forbidden": ("smoke env=cod_lightning.envs.levers.ForbiddenLever env.protocol=compact", "data.env", "ForbiddenLever"),
-    "control made easy": ("experiment/pde_control_grid env=control_hard env.start_max=1 env.speed_max=0.5 env.target_max=3 "
-        "env.horizon_min=8 env.horizon_max=8", "data.env", "OptimalControl"),
-    "a hard terminal": ("experiment/one_80gb_lora_8b env=terminal_easy env.quirks=3 env.max_turns=4 env.max_commands=4",
-        "data.env.max_turns", 4),
-    "a hard clinic": ("experiment/one_80gb_lora_8b env=learn2ask_easy env.num_items=12 env.num_required=4 env.num_conditions=10 "
-        "env.split_by=diagnosis", "data.env", "Learn2Ask"),
-    "apps in JSON": ("experiment/one_80gb_lora_8b env=apps env.actions=json env.quirks=1 env.difficulties=[1]", "data.env", "Apps"),
-    "apps that confirm": ("experiment/one_80gb_lora_8b env=apps env.patience=3 "
-        "env.templates=[confirm_transfer,confirm_pay_contact,confirm_goods]", "data.env", "Apps"),
     "the policy as its own teacher": ("smoke --model.terms [{class_path:_KL,init_args:_{coefficient:_0.1,to:_teacher}}] "
         "--model.scorers.teacher PrivilegedScorer", "model.scorers.teacher", "PrivilegedScorer"),
     "servers on half of the GPUs": ("experiment/eight_80gb_full_8b engine=VLLMServerEngine "
         'data.engine.local.devices=["4","5","6","7"] data.max_staleness=1 trainer.devices=4', "data.engine.local.devices", "4"),
-    "own successes": ("smoke method=reinforce baseline=Accepted", "model.baseline", "Accepted"),
-    "every task": ("smoke program=ConnectTheDots", "data.program.every", 1),
-    "an adapter": ("smoke --model.policy LoRAPolicy", "model.policy.rank", 32),
-    "an adapter over 4 bits": ("experiment/one_80gb_lora_8b --model.policy QLoRAPolicy", "model.policy.rank", 32),
-    "all weights": ("experiment/one_80gb_lora_8b --model.policy PretrainedPolicy", "model.policy.path", "Qwen/Qwen3-8B"),
-    "14B": ("experiment/one_80gb_lora_8b --model.policy.path Qwen/Qwen3-14B", "model.policy.path", "Qwen/Qwen3-14B"),
 }  # fmt: skip
-"""What was a config file of a few lines: how it is said now, and what then holds."""
+"""How a part of a training is said on the command line, and what then holds."""
 
 
 @pytest.mark.parametrize(("line", "key", "value"), BY_NAME.values(), ids=BY_NAME)
@@ -252,7 +204,7 @@ def test_what_stands_alone_is_chosen_by_its_name(line, key, value, tmp_path, mon
 def test_every_group_file_says_where_it_belongs():
     objects = group_files("env", "context")
     assert len(objects) >= 17
-    assert {path.parent.name for path in config_folders()[0].glob("*/*.yaml")} == {
+    assert {path.parent.name for path in config_folder().glob("*/*.yaml")} == {
         *("context", "env", "experiment", "method", "recipe", "strategy", "suite")
     }
     for path in objects + METHODS:

@@ -19,7 +19,6 @@ from rich.text import Text
 from cod_lightning import cli, errors
 from cod_lightning.callbacks.progress import Progress
 from cod_lightning.commands import shipped
-from cod_lightning.commands.shipped import config_folders
 from cod_lightning.deployment import ContextStore
 from cod_lightning.markdown import visible
 from cod_lightning.terminal import CleanStream, Screen, cleaned_output
@@ -143,7 +142,7 @@ def test_a_hostile_world_that_is_played_or_checked_is_only_shown(capsys):
 def test_a_hostile_description_of_a_world_is_only_shown(tmp_path, capsys, monkeypatch):
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "evil.yaml").write_text(f"# {ALL.encode('utf-8', 'replace').decode()}\nclass_path: x\n")
-    monkeypatch.setattr(shipped, "config_folders", lambda: [tmp_path, *config_folders()])
+    monkeypatch.setattr(shipped, "config_folder", lambda: tmp_path)
     shown = output(capsys, ["worlds"])
     assert "evil" in shown
     assert not RAW.search(shown)
@@ -165,7 +164,6 @@ def test_a_hostile_description_of_a_world_is_only_shown(tmp_path, capsys, monkey
         ["warm_start", "--config", ALL],
         ["plan", "--config", ALL],
         ["test", "--config", "smoke", "--data.suites", ALL],
-        ["report", "a name that is too long " * 400],
     ],
     ids=lambda argv: "-".join(one for one in argv if one is not ALL)[:30] or "command",
 )

@@ -1,15 +1,18 @@
 """Every answer to a wrong usage is short, names the key, the value and a remedy, and is no traceback."""
 
+import copy
 import functools
-import inspect
 
 import pytest
 from lightning.pytorch import Trainer
 
-from cod_lightning.commands import phase, sweep
+from cod_lightning.commands import composition, config_files, phase, sweep
 from tests.wrong_usages import BUILT, QUICK, SIGNALS, findings, lay_out, usages
 
-SOURCES_READ_ONCE = functools.cache(inspect.getsource)
+
+@functools.cache
+def composed_once(path, choices):
+    return composition.composed(path, choices)
 
 
 @pytest.fixture(autouse=True)
@@ -17,12 +20,15 @@ def _beside_files_and_without_work(tmp_path, monkeypatch):
     def accepted(*_, **__):
         raise SystemExit(0)
 
+    def quickly(path, choices):
+        return copy.deepcopy(composed_once(path, tuple(choices)))
+
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(Trainer, "_run_stage", accepted)
     monkeypatch.setattr(sweep, "launch", accepted)
-    monkeypatch.setattr(inspect, "getsource", SOURCES_READ_ONCE)
+    monkeypatch.setattr(config_files, "composed", quickly)  # half of the time of a refusal
 
 
 def quick():
@@ -36,13 +42,8 @@ def test_a_wrong_usage_is_answered_with_its_key_its_value_and_a_remedy(usage, na
     assert findings(usage, names) == []
 
 
-def some(table):
-    """Every third usage; `make soak` has all of them. Each builds a training."""
-    return [pytest.param(*one, marks=pytest.mark.soak if n % 3 else ()) for n, one in enumerate(usages(table))]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("usage", "names"), some(BUILT), ids=str)
+@pytest.mark.parametrize(("usage", "names"), usages(BUILT), ids=str)
 def test_a_wrong_usage_of_a_training_is_answered_likewise(usage, names):
     assert findings(usage, names) == []
 
@@ -57,7 +58,7 @@ def _no_warm_start(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_no_warm_start")
-@pytest.mark.parametrize(("usage", "names"), some(SIGNALS), ids=str)
+@pytest.mark.parametrize(("usage", "names"), usages(SIGNALS), ids=str)
 def test_a_wrong_usage_of_a_signal_is_answered_before_a_warm_start_begins(usage, names):
     assert findings(usage, names) == []
 

@@ -66,9 +66,11 @@ context
 context revert 1 ## 1 | context revert --help
 context log
 context log --state nowhere
+context revert --state nowhere --version 1 ## --state | nowhere
 context forget --state ada ## forget | revert
 play
-play --env levrs
+play --env levrs ## --env | levrs | Did you mean levers?
+play --env levers --num_tasks 0
 play --env levers --policy robot
 play --env levers --index x
 play --ckpt_path nowhere.ckpt
@@ -81,16 +83,18 @@ sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
 sweep --table nowhere
-sweep --tabel nowhere ## --tabel | Did you mean --table?
-sweep --config smoke --lancher joblib credit=EpisodeCredit,TaskCredit ## --lancher | Did you mean --launcher?
+sweep --tabel nowhere ## --tabel | Did you mean table?
+sweep --config smoke --lancher joblib credit=EpisodeCredit,TaskCredit ## --lancher | Did you mean launcher?
 context revert --state nowhere ## version
 play levers
 play --env
-play --env levers --nun_tasks 2
+play --env levers --nun_tasks 2 ## --nun_tasks | Did you mean num_tasks?
+play --env levers --env.max_trns 3 ## Did you mean max_turns?
+play --env grid_easy --env.side_mn 3 ## Did you mean side_min?
 play --env levers --context notebok
 play --env.max_turns 3
-play --env raises.World
-play --env half.Half
+play --env raises.World ## env | raises.World | no database
+play --env half.Half ## half.Half | is abstract | --env NAME
 check levers
 check --env half.Half
 check --env levers --packs 3
@@ -98,7 +102,10 @@ check --context notebok
 worlds --env levers
 sweep credit=EpisodeCredit,TaskCredit
 sweep --config smoke creditt=episode,task --print_jobs ## creditt
-sweep --config smoke model.lrr=1,2 --print_jobs ## model.lrr
+sweep --config smoke model.lrr=1,2 --print_jobs ## --model.lrr=1
+sweep --config smoke model.lr=interval(0,1) --print_jobs ## model.lr=interval(0,1) | does not support sweep type
+sweep --config smoke seed_everything=a,b --print_jobs ## seed_everything | a
+sweep --config smoke --model.lr 1,2 ## --model.lr
 play --env cod_lightning.envs.gymnasium_world.GymnasiumWorld ## env | tasks
 play --env cod_lightning.envs.mixture.Mixture
 play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world levrs
@@ -133,13 +140,13 @@ fitt
 fit
 fit --config
 fit --config broken.yaml
-fit --config smoke --config wrong_key.yaml ## model.lrr | wrong_key.yaml:2 | model.lr?
+fit --config smoke --config wrong_key.yaml ## Did you mean model.lr?
 fit --config smoke --config wrong_group.yaml ## modle.lr | wrong_group.yaml:2 | model.lr?
 fit --config wrong_value.yaml ## model.lr | fast
 fit --config wrong_class.yaml ## data.env | shop.Shop
 fit --config no_such_default.yaml ## no_such_default.yaml | smokke | Did you mean smoke?
 fit smoke
-fit --help modle
+fit --help modle ## --help | modle | Did you mean model?
 SMOKE --model.lrr 3
 SMOKE model.lr
 SMOKE --data.pack_size 1
@@ -152,7 +159,7 @@ SMOKE --model.scale big
 SMOKE --model.policy.hidden_size 63
 SMOKE --model.optimizer sgd
 SMOKE --data.max_staleness 2 --data.resample_packs 1 ## data.max_staleness | resample_packs
-SMOKE --data.suites nosuch
+SMOKE --data.suites [in_domian] ## data.suites | in_domian | Did you mean in_domain?
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
 SMOKE --overwrite perhaps
 SMOKE --env levrs
@@ -182,7 +189,7 @@ SMOKE --trainer.default_root_dir /proc/x
 SMOKE --ckpt_path nowhere.ckpt
 SMOKE --ckpt_path last
 fit --config wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
-fit --config named_class.yaml ## data.env | class_path
+fit --config named_class.yaml ## data.env | --data.env NAME
 fit --config smoke --warm_start nowhere
 fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it to 6 or more.
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Qwen/Nowhere-0.6B
@@ -194,6 +201,7 @@ fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
 test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 export --config smoke ## out | required
+export --out x ## Name a config
 export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
 deploy
 deploy --config smoke ## state | required
@@ -242,7 +250,7 @@ deploy --config nowhere --state ada ## --config | nowhere
 DEPLOY --num_taks 3
 SMOKE --config flat_trainer.yaml ## trainer | 3
 SMOKE --config flat_deadlines.yaml ## data.deadlines | 1
-SMOKE --config list_suites.yaml
+SMOKE --config list_suites.yaml ## data.suites | {'name': 'a'}
 SMOKE --config list_policy.yaml ## model.policy | [1, 2]
 SMOKE --config deep_value.yaml ## max_turns
 SMOKE --config wrong_condition.yaml ## blankd_context
@@ -251,7 +259,6 @@ SMOKE --config own_default.yaml
 LAUNCH --servers 1 ## data.engine | TransformersEngine
 LAUNCH --servers 2
 LAUNCH strategy=fsdp2 --model.optimizer adamw_8bit
-LAUNCH engine=VLLMServerEngine --servers=1 --gpus=8 --data.engine.local.arguments [-tp,'2'] ## --gpus_per_server | 1
 SMOKE --config text_default.yaml
 SMOKE --config twice.yaml ## twice.yaml | lr | twice
 SMOKE --config holds_itself.yaml
@@ -299,7 +306,14 @@ SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
 SMOKE recipe=qwen3 ## model.policy
 SMOKE suite=in_domain
 test --ckpt_path damaged.ckpt ## --config
-serve --config smoke ## data.engine
+plan --config smoke --gpu_gb 24 ## model.policy | TinyPolicy | a policy from a folder or the hub
+evolve --config smoke --warm_start null --out x --round_packs 0 ## round_packs
+deploy --config smoke --state ada --sampling_temperature -1 ## sampling_temperature
+deploy --config smoke --state ada --num_tasks -1 ## num_tasks
+launch --config smoke --nodes 0 ## nodes
+export --config smoke --warm_start null --ckpt_path nowhere.ckpt --out x ## ckpt_path | nowhere.ckpt
+serve --config smoke ## data.engine is TransformersEngine
+serve --config smoke engine=VLLMServerEngine ## VLLM_API_KEY | export VLLM_API_KEY=
 launch --config smoke --nodes 2 --to nowhere ## nowhere
 evolve --config smoke --warm_start null ## out | required
 SMOKE --trainer.barebones true ## trainer.barebones | True
@@ -320,7 +334,7 @@ SMOKE --data.updates_per_rollout 5 ## data.packs_per_rollout | 32 | a multiple o
 SMOKE --ckpt_path best
 SMOKE --ckpt_path . ## .metadata
 fit --config quickstart --data.env.size_max 9
-fit --config quickstart --data.env.max_shortest_path 9
+fit --config quickstart --data.env.max_shortest_path 9 ## data.env.max_shortest_path | 9 | Lower it
 """
 """Commands that build parsers of Lightning, or more."""
 SIGNALS = """
@@ -355,7 +369,7 @@ WARM program=ProposeAndSolve --data.program.solves 1 ## data.program | solves | 
 WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 | data.pack_size
 WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data.program | Alchemy | program=ConnectTheDots
 WARM program=ProposeAndSolve --data.rewards.use EntryUse ## data.rewards.use | EntryUse | ProposeAndSolve
-WARM method=nft replay=SignalReplay ## data.replay | NFT
+WARM method=nft replay=SignalReplay ## data.replay | SignalReplay | method=loop
 WARM method=rloo --data.passes_per_rollout 2 ## data.passes_per_rollout | 2 | model.loss=RLOO
 WARM --data.program Anchored baseline=Accepted ## data.program | Anchored | baseline=Accepted
 WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | resample_packs

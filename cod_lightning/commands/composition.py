@@ -1,26 +1,16 @@
 """A config file as Hydra composes it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.commands.shipped import config_folders, config_names, groups
+from cod_lightning.commands.shipped import config_folder, config_names, groups
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 
 
-@dataclass(frozen=True)
-class Composed:
-    """What Hydra made of a config file and choices in its groups."""
-
-    plain: dict[str, Any]
-    """The config in plain containers."""
-    axes: dict[str, str]
-    """What the file itself sweeps over (`hydra.sweeper.params`)."""
-
-
-def composed(path: Path, choices: Sequence[str]) -> Composed:
-    """The file with these choices; `ConfigError` in one line where Hydra cannot compose it.
+def composed(path: Path, choices: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The file with these choices in plain containers, and what it sweeps over itself (`hydra.sweeper.params`); `ConfigError` in
+    one line where Hydra cannot compose it.
 
     What the file says itself stands above its defaults, and a choice in a group from which these have made none above both. A class
     takes nothing from one of another name below it.
@@ -47,8 +37,6 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
         if added:
             plain = overlaid(plain, _compose(path, {}, [f"+{one.removeprefix('+')}" for one in added])[0])
         whole: Any = OmegaConf.to_container(OmegaConf.create(plain), resolve=True)
-    except RecursionError as error:
-        raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
     except MissingConfigException as error:
         group, _, value = (error.missing_cfg_file or "").rpartition("/")
         known = error.options or config_names()
@@ -56,10 +44,10 @@ def composed(path: Path, choices: Sequence[str]) -> Composed:
         raise ConfigError(
             group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy
         ) from error
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise ConfigError("--config", path, "a config that Hydra can compose", f"{said}.") from error
-    return Composed(whole, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()})
+    return whole, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()}
 
 
 def _compose(path: Path, primary: dict[str, Any], overrides: Sequence[str]) -> tuple[Any, Any]:
@@ -70,11 +58,10 @@ def _compose(path: Path, primary: dict[str, Any], overrides: Sequence[str]) -> t
     from omegaconf import OmegaConf, open_dict
 
     GlobalHydra.instance().clear()
-    folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
     ConfigStore.instance().store(name="__main__", node=primary, package="_global_")
-    with initialize_config_dir(config_dir=folders[0], version_base="1.3"):
-        search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in folders[1:])}]"] if folders[1:] else []
-        config = compose("__main__", overrides=[*overrides, *search], return_hydra_config=True)
+    with initialize_config_dir(config_dir=str(config_folder()), version_base="1.3"):
+        beside = f"hydra.searchpath=[file://{path.resolve().parent}]"
+        config = compose("__main__", overrides=[*overrides, beside], return_hydra_config=True)
     with open_dict(config):
         hydra = config.pop("hydra")
     return OmegaConf.to_container(config), hydra

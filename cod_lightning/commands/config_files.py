@@ -11,6 +11,7 @@
 among `data.suites` stands for the suites of `configs/suite/NAME.yaml` or of a file; so does a suite's `env`.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,23 +20,14 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.commands.composition import Composed, below_init_args, composed, overlaid
-from cod_lightning.commands.shipped import (
-    CLASS_KEYS,
-    choices_of,
-    config_folders,
-    config_names,
-    files_of,
-    groups,
-    import_named,
-)
+from cod_lightning.commands.composition import below_init_args, composed, overlaid
+from cod_lightning.commands.shipped import CLASS_KEYS, config_folder, config_names, files_of, groups, import_named
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.files import scratch_prefix
 from cod_lightning.trusted import parsed, read_config
 
 _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_run")
 """Options without a value."""
-_OF_FIT = ("ckpt_path", "weights_only")
 
 
 @dataclass(frozen=True)
@@ -73,31 +65,26 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
                 values.append((CLASS_KEYS[group], class_of(named)))
         elif key in groups() or not key.removesuffix("+").replace(".", "").replace("-", "").isidentifier():
             choices.append(f"{key}={value}")
-        elif key == "data.suites":
-            suites = _read(value)  # names may stand without brackets
-            values.append((key, [one.strip() for one in suites.split(",")] if isinstance(suites, str) else suites))
-        elif _lists_mappings(value):
-            values.append((key, _read(value)))
+        elif key == "data.suites" or (
+            value.lstrip()[:1] == "[" and "{" in value
+        ):  # whole, since the parser merges lists
+            listed = _read(value)  # names may stand without brackets
+            values.append((key, [one.strip() for one in listed.split(",")] if isinstance(listed, str) else listed))
         else:
             others.append(f"--{key}={value}")
-    made = _read_configs(paths, choices, own)
-    content = with_values(made.plain, values)
+    content, axes = _read_configs(paths, choices, own)
+    content = _with_values(content, values)
     data = content.get("data")
     if isinstance(data, dict) and isinstance(data.get("suites"), list):
         content["data"] = {**data, "suites": inline(data["suites"])}
-    # the config of a run has them, and not every command
-    content = {key: value for key, value in content.items() if value is not None or key not in _OF_FIT}
+    if content.get("ckpt_path") is None:
+        content.pop("ckpt_path", None)  # the config of a run has it, and not every command
     import_named(f"{' '.join(argv)} {content}")
     names = tuple(path.stem for path in paths)
     if content:
         path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))
         others = ["--config", str(path), *others]
-    return Expanded(others, names, made.axes)
-
-
-def _lists_mappings(value: str) -> bool:
-    content = _read(value) if value.lstrip().startswith("[") else None
-    return isinstance(content, list) and any(isinstance(one, dict) for one in content)
+    return Expanded(others, names, axes)
 
 
 def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
@@ -136,29 +123,20 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     # a world is found by its path alone
     is_name = "." in value and not value.endswith((".yaml", ".yml", ".py"))
     is_name |= group != "env" and value[:1].isupper() and value.isidentifier()
-    if is_name or value == "null" or value[:1] == "{" or (_is_file(value) and not value.endswith(".py")):
+    if is_name or value == "null" or value[:1] == "{" or (os.path.isfile(value) and not value.endswith(".py")):
         return value
     files = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path, as in my_file.MyWorld"
-    meant = did_you_mean(value, [*shipped]) or (
-        f"Did you mean method={value}? " if value in choices_of("method") else ""
-    )
+    meant = did_you_mean(value, [*shipped]) or f"Did you mean method={value}? " * (value in files_of("method"))
     listed = "See `worlds`." if group == "env" else f"`fit --help {CLASS_KEYS[group]}` says more."
     expected = files if shipped else "a class by its name, as in credit=TaskCredit"
     raise ConfigError(key, f"{value:.200}" or "empty", expected, f"{meant}{listed}")
-
-
-def _is_file(name: str | Path) -> bool:
-    try:
-        return Path(name).is_file()
-    except OSError:  # no file has a name so long
-        return False
 
 
 def class_of(value: str) -> Any:
     """What a typed class is in a config."""
     if value == "null" or value[:1] == "{":
         return _read(value)
-    return read_yaml(Path(value), "command line", value) if _is_file(value) else {"class_path": value}
+    return read_yaml(Path(value), "command line", value) if os.path.isfile(value) else {"class_path": value}
 
 
 def _read(value: str) -> Any:
@@ -181,11 +159,9 @@ def find_config(name: str) -> Path:
 
 
 def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> Path:
-    if _is_file(name):
-        return Path(name)
     stem = name.removesuffix(".yaml").removeprefix("configs/").removeprefix(group)
-    for folder in config_folders():
-        if _is_file(path := folder / f"{group}{stem}.yaml"):
+    for path in (Path(name), config_folder() / f"{group}{stem}.yaml"):
+        if os.path.isfile(path):  # False for a name that is too long, too
             return path
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
     beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml"))] if name else []
@@ -194,50 +170,44 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")
 
 
-def _read_configs(paths: Sequence[Path], choices: Sequence[str], own: Mapping[str, Any] | None) -> Composed:
-    """The files merged in their order, each composed with the choices where it has a `defaults:` list."""
+def _read_configs(
+    paths: Sequence[Path], choices: Sequence[str], own: Mapping[str, Any] | None
+) -> tuple[Any, dict[str, str]]:
+    """The files merged in their order, each composed with the choices where it has a `defaults:` list; what they sweep over."""
     content: Any = dict(own or {})
     axes: dict[str, str] = {}
     composes = False
     for path in paths:
-        one = read_yaml(path, "--config", path)
-        if not isinstance(one, dict):
-            expected = "a YAML file with keys, such as model and data"
-            raise ConfigError("--config", path, expected, "See configs/smoke.yaml.")
+        one = read_keys(path, "--config", path)
         if "defaults" in one:
-            composes, made = True, composed(path, choices)
-            one, axes = made.plain, axes | made.axes
+            composes = True
+            one, more = composed(path, choices)
+            axes |= more
         content = overlaid(content, below_init_args(one))
     if choices and not composes:
         expected = "a --config with a defaults: list to apply it to"
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
-    return Composed(content, axes)
+    return content, axes
+
+
+def read_keys(path: Path, key: str, name: object) -> dict[str, Any]:
+    """As `read_yaml`, of a file with keys."""
+    content = read_yaml(path, key, name)
+    if not isinstance(content, dict):
+        raise ConfigError(key, name, "a YAML file with keys, such as model and data", "See configs/smoke.yaml.")
+    return content
 
 
 def read_yaml(path: Path, key: str, name: object) -> Any:
     """What a YAML file holds. Raises `ConfigError` by this key and name for one that is none."""
     try:
-        return read_config(path, _check_nodes)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return read_config(path)
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(key, name, "a YAML file", f"Correct it: {reason}.") from error
 
 
-def _check_nodes(node: Any) -> None:
-    """Refuse a key that stands twice in one mapping, of which YAML would take the last, and an anchor that holds itself."""
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if str(key.value) in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
-            seen.add(str(key.value))
-            _check_nodes(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_nodes(item)
-
-
-def with_values(content: Any, values: Sequence[tuple[str, Any]]) -> Any:
+def _with_values(content: Any, values: Sequence[tuple[str, Any]]) -> Any:
     """The config with values of dotted keys over it, those of classes before those of their arguments."""
     for key, value in sorted(values, key=lambda one: one[0].count(".")):
         for part in reversed(key.split(".")):
@@ -267,7 +237,7 @@ def inline(suites: Sequence[Any]) -> list[Any]:
 
 def read_suites(name: str) -> list[dict[str, Any]]:
     """The suites of a file, by its shipped name or its path, as plain values that `data.suites` takes."""
-    path = _find(name, "data.suites", "suite/", choices_of("suite"), "a YAML file")
+    path = _find(name, "data.suites", "suite/", [*files_of("suite")], "a YAML file")
     content = read_yaml(path, "data.suites", name)
     suites = content if isinstance(content, list) else [content]
     if not suites or not all(isinstance(suite, dict) for suite in suites):

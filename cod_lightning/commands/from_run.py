@@ -4,18 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonargparse import Namespace
 from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.commands.config_files import expand, keys_of
+from cod_lightning.commands.config_files import expand, keys_of, read_keys
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.train import TrainCLI, made
 from cod_lightning.datamodules.checks import check_pair
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import NonNegative
-from cod_lightning.trusted import OWN, STRATEGIES, only_from, read_config
+from cod_lightning.trusted import OWN, STRATEGIES, only_from
 
 OF_A_RUN: Options = {
     "ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."),
@@ -70,14 +69,7 @@ def config_of_run(path: str) -> dict[str, Any]:
         read_checkpoint(path, "--ckpt_path")
         expected = f"the config of the run, since {path} lies in no run's folder"
         raise ConfigError("--config", "missing", expected, "Add --config FILE.")
-    try:
-        kept = read_config(folder / "config.yaml")
-        if not isinstance(kept, dict):
-            raise ValueError("it has no keys")
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        expected = f"a run whose config.yaml can be read ({' '.join(str(error).split())[:200]})"
-        raise ConfigError("--ckpt_path", path, expected, "Add --config FILE.") from error
-    return kept
+    return read_keys(folder / "config.yaml", "--config", folder / "config.yaml")
 
 
 def model_of(cli: Any, ckpt_path: str | None) -> PreTrainedModel:

@@ -5,6 +5,7 @@ What machines do is in `launch_templates/job.sh.j2`, an sbatch file: torchrun fo
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -137,13 +138,10 @@ def rendered(*, root: Path, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    letters = "".join(
-        letter if letter in "abcdefghijklmnopqrstuvwxyz0123456789" else "-" for letter in root.name.lower()
-    )
     values |= {key: shlex.quote(str(values[key])) for key in ("cwd", "cache", "python", "config")}
     values |= {
         "folder": shlex.quote(str(root / "launch")),
-        "name": f"cod-{letters}"[:40].strip("-"),
+        "name": f"cod-{re.sub('[^a-z0-9]', '-', root.name.lower())}"[:40].strip("-"),
         "num_nodes": values["num_trainers"] + values["num_server_nodes"],
         "servers_per_node": max(1, values["gpus"] // values["gpus_per_server"]) if values["num_server_nodes"] else 0,
     }

@@ -269,14 +269,14 @@ class CodCLI(LightningCLI):
 def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], command: str, **how: Any) -> Any:
     """Instantiate a CLI with this project's defaults; `how` are its other arguments."""
     quieten()
-    set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    OneLineParser.about = ""
+    OneLineParser.about, helps = "", False
     for arg, behind in pairwise([*argv, ""]):
         key = arg.partition("=")[0]
         if arg in ("-h", "--help"):  # as in `fit --help model`
-            OneLineParser.about = behind.removeprefix("--")
+            OneLineParser.about, helps = behind.removeprefix("--"), True
         elif key.startswith("--") and key.endswith(".help"):  # as in `fit --model.credit.help TaskCredit`
-            OneLineParser.about = key.removeprefix("--").removesuffix(".help")
+            OneLineParser.about, helps = key.removeprefix("--").removesuffix(".help"), True
+    set_parsing_settings(docstring_parse_attribute_docstrings=helps)  # which takes a quarter of a second
     if not gc.get_freeze_count():
         gc.freeze()  # half a million objects of libraries, which every full collection would look through again
     with handlers_kept():

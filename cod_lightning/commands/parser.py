@@ -13,7 +13,7 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.commands.shipped import classes
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean
-from cod_lightning.trusted import OWN, is_trusted
+from cod_lightning.trusted import is_trusted
 
 _MOST = 900
 """Characters of jsonargparse's message; one that lists classes goes on for screens."""
@@ -31,12 +31,7 @@ class OneLine(ArgumentParser):
         except ArgumentError as error:  # of a key within a class within a class
             self.error(str(error), error)
         except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            raised = f"{type(error).__name__}: {error}"[:300]
-            expected = f"a class whose module can be imported ({raised})"
-            raise ConfigError(
-                "class_path", f"in {where.filename}:{where.lineno}", expected, "Correct that module."
-            ) from error
+            raise _raised(error, "a class whose module can be imported") from error
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with 2 after `PROGRAM COMMAND: error: jsonargparse's message (a remedy)` on stderr."""
@@ -84,42 +79,36 @@ def _nearest(parser: ArgumentParser, message: str) -> str:
     leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
     for one in named:
         wrong = one.partition("=")[0].rpartition(".")[2].removeprefix("--")
-        if close := difflib.get_close_matches(wrong, leaves, n=1, cutoff=0.7):
+        if one not in known and (close := difflib.get_close_matches(wrong, leaves, n=1, cutoff=0.7)):
             return f"Did you mean {leaves[close[0]]}? "
     return ""
 
 
 @contextlib.contextmanager
 def own_refusals() -> Iterator[None]:
-    """Raise the `ConfigError` of a class's own check by itself: jsonargparse wraps it where a key has several types. What a class
-    from outside raises while it is built becomes one.
+    """Raise a class's own error by itself: jsonargparse wraps it where a key has several types. What else a class raises while it
+    is built becomes a `ConfigError`.
     """
     try:
         yield
+    except CodLightningError:
+        raise
     except Exception as error:
-        seen: BaseException | None = error
-        while seen is not None and not isinstance(seen, ConfigError):
-            if where := _outside(seen):
-                said = f"{type(seen).__name__}: {' '.join(str(seen).split())[:200]}"
-                expected = f"a class that can be built ({said})"
-                raise ConfigError("class_path", f"in {where}", expected, "Correct it there.") from error
-            seen = seen.__cause__ or seen.__context__
-        if seen is None or seen is error:
-            raise
-        raise seen from error
+        chain: list[BaseException] = [error]
+        while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None:
+            chain.append(inner)
+        for one in chain:
+            if isinstance(one, CodLightningError):
+                raise one from error
+            if "default_class_instantiator" in (frame.name for frame in traceback.extract_tb(one.__traceback__)):
+                raise _raised(one, "a class that can be built") from error
+        raise
 
 
-def _outside(error: BaseException) -> str:
-    """FILE:LINE in the module of a class from outside that raised while jsonargparse built it; empty where none did."""
-    frames = [
-        (frame.f_code, frame.f_globals["__name__"], line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    calls = [at for at, (code, _, _) in enumerate(frames) if code.co_name == "default_class_instantiator"]
-    built = frames[calls[-1] + 1 :] if calls else []
-    if not built or built[0][1].partition(".")[0] in OWN:
-        return ""
-    code, _, line = [one for one in built if one[1] == built[0][1]][-1]
-    return f"{code.co_filename}:{line}"
+def _raised(error: BaseException, expected: str) -> ConfigError:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return ConfigError("class_path", f"in {where.filename}:{where.lineno}", f"{expected} ({said})", "Correct it there.")
 
 
 def program() -> str:

@@ -22,7 +22,6 @@ from cod_lightning.commands.composition import overlaid
 from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError, did_you_mean
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.ranges import Count, Natural, Positive
 
@@ -72,15 +71,6 @@ def config_of(run: Mapping[str, Any], words: Sequence[str] | None = None) -> dic
     """
     asked, data, policy = run["warm_start"], run["data"], run["model"]["policy"]
     teacher = {} if asked["teacher"] is None else {"teacher": asked["teacher"]}
-    env = overlaid(data["env"], asked["env"] or {})
-    if env["class_path"] == data["env"]["class_path"]:  # resolved: its teacher has every key
-        dials = (env.get("init_args") or {}).get("teacher") or {}
-        for key, value in (asked["teacher"] or {}).items():
-            if key not in dials:
-                expected = f"a key of data.env.teacher, {', '.join(dials) or 'which this environment does not have'}"
-                raise ConfigError(
-                    f"warm_start.teacher.{key}", value, expected, f"{did_you_mean(key, [*dials])}Leave it out."
-                )
     sizes = ("num_updates", "packs_per_update", "num_packs")
     other = {} if asked["env"] is None or not words else {"words": list(words)}
     apart = (*sizes, "teacher", "env", "program", "policy", "pack_size")
@@ -93,7 +83,7 @@ def config_of(run: Mapping[str, Any], words: Sequence[str] | None = None) -> dic
             **{key: value for key, value in asked.items() if key not in apart},
         },
         "data": {
-            "env": overlaid(env, teacher),
+            "env": overlaid(overlaid(data["env"], asked["env"] or {}), teacher),
             "context": data["context"],
             "program": overlaid(data["program"], asked["program"] or {}),
             "pack_size": data["pack_size"] if asked["pack_size"] is None else asked["pack_size"],

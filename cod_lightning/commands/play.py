@@ -18,10 +18,9 @@ from rich.text import Text
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
-from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, answering, some_of
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.ranges import Natural
+from cod_lightning.ranges import Count, Natural
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
@@ -31,7 +30,7 @@ from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Split
 def run(argv: Sequence[str]) -> int:
     """Play one pack."""
     parser = world_parser("play", "Play a pack in the terminal, or watch a reference policy play it.")
-    parser.add_argument("--num_tasks", type=int, default=4, help="N, tasks of the pack.")
+    parser.add_argument("--num_tasks", type=Count, default=4, help="N, tasks of the pack.")
     text = "Which pack, from 0 on; null draws one."
     parser.add_argument("--index", type=Natural | None, default=None, help=text)
     players = Literal["you", "random", "scripted", "oracle"]
@@ -41,7 +40,6 @@ def run(argv: Sequence[str]) -> int:
     text = "Watch this checkpoint of a run play; its config names world and context. See `play --ckpt_path X --help`."
     parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
     options = parse_world(parser, argv)
-    check_num_tasks("--num_tasks", options.num_tasks)
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
     console, env, who = Screen(), options.env, options.policy
     refused = partial(ConfigError, "--env", type(env).__name__, remedy="`check --env` says what it breaks.")

@@ -15,13 +15,13 @@ from cod_lightning.clients.access import key_of
 from cod_lightning.commands.from_run import built
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.datamodules.checks import asked_of
-from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.fleet import Server
 from cod_lightning.engines.vllm_server.process import ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import start_all
+from cod_lightning.engines.vllm_start import room_for
 from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.gguf.cache import checkpoint_folder

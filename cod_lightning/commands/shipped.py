@@ -47,31 +47,23 @@ def import_named(text: str) -> None:
             import_module(module)
 
 
-def config_folders() -> list[Path]:
+def config_folder() -> Path:
     """Where the shipped configs are: a checkout's, else an installation's (an editable one may hold stale copies)."""
     checkout = Path(__file__).resolve().parents[2] / "configs"
     installed = [Path(p) / "share" / "cod-lightning" / "configs" for p in (sys.prefix, sysconfig.get_path("data"))]
-    return [folder for folder in (checkout, *installed) if folder.is_dir()][:1]
+    return next((folder for folder in (checkout, *installed) if folder.is_dir()), checkout)
 
 
 def config_names() -> list[str]:
     """Names that `--config` takes: files at the top and under experiment/."""
-    named = ("", "experiment/")
-    return sorted(
-        f"{of}{path.stem}" for folder in config_folders() for of in named for path in (folder / of).glob("*.yaml")
-    )
+    return sorted(f"{of}{path.stem}" for of in ("", "experiment/") for path in (config_folder() / of).glob("*.yaml"))
 
 
 def groups() -> set[str]:
     """The config groups."""
-    return {path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()}
+    return {path.name for path in config_folder().iterdir() if path.is_dir()}
 
 
 def files_of(group: str) -> dict[str, Path]:
-    """The files of a config group, by the names that choose them."""
-    return {path.stem: path for folder in config_folders() for path in sorted((folder / group).glob("*.yaml"))}
-
-
-def choices_of(group: str) -> list[str]:
-    """Names of the files of a config group."""
-    return sorted(files_of(group))
+    """The files of a config group, by the names that choose them, in their order."""
+    return {path.stem: path for path in sorted((config_folder() / group).glob("*.yaml"))}

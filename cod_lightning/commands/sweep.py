@@ -17,7 +17,7 @@ from cod_lightning.commands.config_files import expand, full_key, keys_of
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.shipped import CLASS_KEYS
 from cod_lightning.commands.sweep_job import launch
-from cod_lightning.errors import ConfigError, did_you_mean
+from cod_lightning.errors import ConfigError
 from cod_lightning.files import locked, write_whole
 from cod_lightning.reports.sweeps.record import JobRecord, read_record, write_record
 
@@ -87,17 +87,11 @@ def _parse(argv: Sequence[str]) -> tuple[Any, list[str], list[str]]:
     axes: list[str] = []
     own: list[str] = []
     hydra: list[str] = []
-    known = [option for option in parser._option_string_actions if option.startswith("--")]
     for key, value in keys_of(argv):
-        name = key.removeprefix("--")
-        if key in (*known, "-h") or value is None:
+        if key.startswith("-") or value is None:
             own += [key] if value is None else [key, value]
-        elif key.startswith("--") and (meant := did_you_mean(key, known, cutoff=0.8)):
-            raise ConfigError("command line", key, "an option of sweep, or a key of `fit`", meant.strip())
-        elif name.startswith("hydra.launcher."):
-            hydra.append(f"{name}={value}")
         else:
-            axes.append(f"{name}={value}")
+            (hydra if key.startswith("hydra.launcher.") else axes).append(f"{key}={value}")
     if len(names := [value for key, value in keys_of(argv) if key == "--config"]) > 1:
         raise ConfigError("--config", names[1], "one config", "Type what another one changes as KEY=VALUE.")
     return parser.parse_args(own), axes, hydra
@@ -188,7 +182,9 @@ def _combinations(axes: Sequence[str], of_file: dict[str, str]) -> list[list[str
         (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(lines), None)
     except HydraException as error:
         reason = " ".join(str(error).split())
-        raise ConfigError("sweep", " ".join(lines), "axes that Hydra can read", f"Hydra's error: {reason}") from error
+        raise ConfigError(
+            "sweep", " ".join(lines), f"axes that Hydra can read ({reason})", "See docs/guides/sweep.md."
+        ) from error
     return batch
 
 

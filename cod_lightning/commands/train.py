@@ -22,7 +22,6 @@ from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.checkpoints.folder import checkpoints_of
 from cod_lightning.commands import LIGHTNING, phase
 from cod_lightning.commands.config_files import Expanded
-from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI, Options, start
 from cod_lightning.commands.parser import program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
@@ -202,6 +201,7 @@ class TrainCLI(CodCLI):
             print(f"note: {note}", file=sys.stderr)
 
     def _evaluate(self, *, trained_done: bool) -> None:
+        from cod_lightning.commands.evaluate import evaluate
         from cod_lightning.diagnosis.evidence import Evidence
         from cod_lightning.reports.curves import read_metrics
 

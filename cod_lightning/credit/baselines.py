@@ -9,17 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.credit.returns import Returns
-from cod_lightning.credit.table import EpisodeTable
+from cod_lightning.credit.table import EpisodeTable, PerEpisode
 from cod_lightning.ranges import NotPositive
-
-
-@dataclass(frozen=True)
-class Advantages:
-    """Advantages of episodes; 0 where not valid."""
-
-    values: Float[Tensor, "..."]
-    valid: Bool[Tensor, "..."]
 
 
 class Baseline(ABC):
@@ -31,36 +22,36 @@ class Baseline(ABC):
         return True
 
     @abstractmethod
-    def __call__(self, returns: Returns) -> Advantages:
-        """Return minus baseline, where both are known; a column, [:, :, e], holds what is compared with each other."""
+    def __call__(self, returns: PerEpisode) -> PerEpisode:
+        """Advantages: return minus baseline where both are known, else 0 and not valid. A column, [:, :, e], is compared."""
 
-    def of_all(self, table: EpisodeTable, returns: Returns) -> Advantages:
+    def of_all(self, table: EpisodeTable, returns: PerEpisode) -> PerEpisode:
         """[N] advantages of lifecycles' own episodes, whatever numbers of siblings and episodes packs have."""
         values, valid = torch.zeros_like(returns.values), torch.zeros_like(returns.valid)
         for entries, there, arranged in by_packs(table, returns):
             found = self(arranged)
             values[entries[there]], valid[entries[there]] = found.values[there], found.valid[there]
-        return Advantages(values, valid)
+        return PerEpisode(values, valid)
 
 
 def by_packs(
-    table: EpisodeTable, returns: Returns
-) -> Iterator[tuple[Int[Tensor, "G K C"], Bool[Tensor, "G K C"], Returns]]:
+    table: EpisodeTable, returns: PerEpisode
+) -> Iterator[tuple[Int[Tensor, "G K C"], Bool[Tensor, "G K C"], PerEpisode]]:
     """Entries, which of them there are, and their returns, for each layout of the table."""
     for entries in table.layouts:
         there = entries >= 0
-        yield entries, there, Returns(returns.values[entries], returns.valid[entries] & there)
+        yield entries, there, PerEpisode(returns.values[entries], returns.valid[entries] & there)
 
 
 @dataclass(frozen=True)
 class GroupMean(Baseline):
     """A_i = R_i - mean_k R_k over the valid siblings of one pack, kind and position. Source: arXiv 2606.20002.
 
-    >>> GroupMean()(Returns(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))).values.flatten()
+    >>> GroupMean()(PerEpisode(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))).values.flatten()
     tensor([ 0.5000, -0.5000])
     """
 
-    def __call__(self, returns: Returns) -> Advantages:
+    def __call__(self, returns: PerEpisode) -> PerEpisode:
         total, count = _sums(returns)
         return _advantages(returns, returns.values - total / count.clamp_min(1))
 
@@ -71,11 +62,11 @@ class LeaveOneOut(Baseline):
 
     Source: LOOP, arXiv 2502.01600, which has a fixed K; ours counts survivors.
 
-    >>> LeaveOneOut()(Returns(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))).values.flatten()
+    >>> LeaveOneOut()(PerEpisode(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))).values.flatten()
     tensor([ 1., -1.])
     """
 
-    def __call__(self, returns: Returns) -> Advantages:
+    def __call__(self, returns: PerEpisode) -> PerEpisode:
         total, count = _sums(returns)
         return _advantages(returns, returns.values - (total - returns.values) / (count - 1).clamp_min(1))
 
@@ -87,7 +78,7 @@ class AsymRE(Baseline):
     Source: arXiv 2506.20520, with a loss that has no importance weights (`method=reinforce`) and `model.scale=none`; a
     baseline above the mean collapses there. Packs in which all returns are equal are imitated with weight -shift.
 
-    >>> returns = Returns(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
+    >>> returns = PerEpisode(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
     >>> AsymRE(shift=-0.1)(returns).values.flatten()
     tensor([ 0.6000, -0.4000])
     """
@@ -95,7 +86,7 @@ class AsymRE(Baseline):
     shift: NotPositive = -0.1
     """Added to the mean, in units of reward; at most 0."""
 
-    def __call__(self, returns: Returns) -> Advantages:
+    def __call__(self, returns: PerEpisode) -> PerEpisode:
         total, count = _sums(returns)
         return _advantages(returns, returns.values - total / count.clamp_min(1) - self.shift)
 
@@ -109,7 +100,7 @@ class Accepted(Baseline):
     follows the credit: `TrajectoryCredit` accepts lifecycles as a whole, `EpisodeCredit` and `TaskCredit` episode by episode. What
     differs: one update on a rollout's successes, not a new fit from the initial policy; duplicates are kept.
 
-    >>> returns = Returns(torch.tensor([[[1.0], [0.5], [0.0]]]), torch.ones(1, 3, 1, dtype=torch.bool))
+    >>> returns = PerEpisode(torch.tensor([[[1.0], [0.5], [0.0]]]), torch.ones(1, 3, 1, dtype=torch.bool))
     >>> Accepted()(returns).valid.flatten().tolist(), Accepted(at_least=1.0)(returns).valid.flatten().tolist()
     ([True, False, False], [True, False, False])
     """
@@ -121,39 +112,39 @@ class Accepted(Baseline):
     def compares(self) -> bool:
         return self.at_least is None
 
-    def __call__(self, returns: Returns) -> Advantages:
+    def __call__(self, returns: PerEpisode) -> PerEpisode:
         if self.at_least is not None:
             accepted = returns.valid & (returns.values >= self.at_least)
         else:
             compared = GroupMean()(returns)
             accepted = compared.valid & (compared.values > 1e-6)
-        return Advantages(accepted.to(returns.values), accepted)
+        return PerEpisode(accepted.to(returns.values), accepted)
 
 
 @dataclass(frozen=True)
 class TermsAlone(Baseline):
     """A_i = 0 wherever there is a return: rewards have no say, and the loss's terms train all tokens, as in distillation.
 
-    >>> TermsAlone()(Returns(torch.tensor([[[1.0]]]), torch.ones(1, 1, 1, dtype=torch.bool)))
-    Advantages(values=tensor([[[0.]]]), valid=tensor([[[True]]]))
+    >>> TermsAlone()(PerEpisode(torch.tensor([[[1.0]]]), torch.ones(1, 1, 1, dtype=torch.bool)))
+    PerEpisode(values=tensor([[[0.]]]), valid=tensor([[[True]]]))
     """
 
     @property
     def compares(self) -> bool:
         return False
 
-    def __call__(self, returns: Returns) -> Advantages:
-        return Advantages(torch.zeros_like(returns.values), returns.valid)
+    def __call__(self, returns: PerEpisode) -> PerEpisode:
+        return PerEpisode(torch.zeros_like(returns.values), returns.valid)
 
 
-def deviation(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Tensor:
+def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["none", "group", "batch"]) -> Tensor:
     """Standard deviation of the valid returns in the group, [G 1 E], or of the valid advantages in the batch, one number; else 1.
 
     Advantages are divided by it. Population standard deviation (division by n): the mean square of a group-mean advantage is
     then 1 however many siblings survive, while the sample one gives (n-1)/n. Where it is 0 so are the advantages: already, or by
     `divided` (`AsymRE`). The main runs of arXiv 2606.20002 use `none`.
 
-    >>> returns = Returns(torch.tensor([[[0.2], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
+    >>> returns = PerEpisode(torch.tensor([[[0.2], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
     >>> deviation(GroupMean()(returns), returns, "group").flatten()
     tensor([0.1000])
     """
@@ -171,13 +162,13 @@ def divided(values: Tensor, deviation: Tensor) -> Tensor:
     return torch.where(deviation > floor, values / deviation.clamp_min(floor), 0.0)
 
 
-def _sums(returns: Returns) -> tuple[Float[Tensor, "G 1 E"], Float[Tensor, "G 1 E"]]:
+def _sums(returns: PerEpisode) -> tuple[Float[Tensor, "G 1 E"], Float[Tensor, "G 1 E"]]:
     """Sum and number of valid returns over siblings."""
     total = torch.where(returns.valid, returns.values, 0.0).sum(dim=1, keepdim=True)
     return total, returns.valid.sum(dim=1, keepdim=True).to(total)
 
 
-def _advantages(returns: Returns, values: Float[Tensor, "G K E"]) -> Advantages:
+def _advantages(returns: PerEpisode, values: Float[Tensor, "G K E"]) -> PerEpisode:
     """Zero and invalid wherever the return is unknown or no sibling is left to compare with."""
     valid = returns.valid & (returns.valid.sum(dim=1, keepdim=True) >= 2)
-    return Advantages(torch.where(valid, values, 0.0), valid)
+    return PerEpisode(torch.where(valid, values, 0.0), valid)

@@ -28,9 +28,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.credit.baselines import Advantages, Baseline, by_packs, deviation, divided
-from cod_lightning.credit.returns import CreditRule, Returns
-from cod_lightning.credit.table import EpisodeTable, kind_id
+from cod_lightning.credit.baselines import Baseline, by_packs, deviation, divided
+from cod_lightning.credit.returns import CreditRule
+from cod_lightning.credit.table import EpisodeTable, PerEpisode, kind_id
 from cod_lightning.ranges import Count, Positive, Share
 from cod_lightning.types import EpisodeKind
 
@@ -97,7 +97,7 @@ class Credited:
     """Advantages of every entry of a table."""
 
     table: EpisodeTable
-    returns: Returns
+    returns: PerEpisode
     """[N], of lifecycles' own episodes."""
     values: Float[Tensor, " F"]
     """Before the reweighting; 0 where nothing could be compared, and where an attempt only measures."""
@@ -170,11 +170,11 @@ def credited(
 
     Attempts are divided by what their solve episode's siblings are divided by, and weigh in RED's sum with their tokens.
     """
-    returns, num = rule.of_all(table), table.num_own
+    returns, num = rule(table), table.num_own
     found = with_attempts(table, returns, rule, baseline)
     valid = found.valid & torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in kinds]))
     values = torch.where(valid, found.values, 0.0)
-    own = Advantages(values[:num], valid[:num])
+    own = PerEpisode(values[:num], valid[:num])
     divisor = deviation(own, returns, "none" if scale == "group" else scale).expand_as(own.values)
     if scale == "group":
         divisor = divisor.clone()
@@ -229,7 +229,7 @@ def shared(table: EpisodeTable) -> Shared:
     )
 
 
-def with_attempts(table: EpisodeTable, returns: Returns, rule: CreditRule, baseline: Baseline) -> Advantages:
+def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, baseline: Baseline) -> PerEpisode:
     """Advantages of all F entries: those of `baseline` alone where there are no attempts."""
     plain, num = baseline.of_all(table, returns), table.num_own
     if len(table) == num:
@@ -237,8 +237,9 @@ def with_attempts(table: EpisodeTable, returns: Returns, rule: CreditRule, basel
     beside, rewards = shared(table), table.known_rewards[:num]
     own, after, later = torch.zeros_like(rewards), torch.zeros_like(rewards), torch.arange(num)
     """[N] its own weight in each return, that of the solve episode that comes next, and which that is; of the last, itself."""
-    for entries, lives in table.lifecycles:
-        weights, place = rule.weights_in(lives).to(rewards), next_solve(lives.kinds)
+    for entries in table.lifecycles:
+        kinds = table.kinds[entries[0]]
+        weights, place = rule.weights_in(kinds, table.paid[entries[0]]).to(rewards), next_solve(kinds)
         own[entries], after[entries] = weights.diagonal(), weights.gather(1, place[:, None]).squeeze(1)
         later[entries] = entries[:, place]
     solves, updates = (table.kinds[:num] == kind_id(kind) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE))
@@ -252,10 +253,10 @@ def with_attempts(table: EpisodeTable, returns: Returns, rule: CreditRule, basel
     """What takes its place."""
     measured = torch.where(solves, beside.others > 0, updates & known[later])
 
-    rest = baseline.of_all(table, Returns(returns.values - term, returns.valid))
+    rest = baseline.of_all(table, PerEpisode(returns.values - term, returns.valid))
     values = torch.where(measured & rest.valid, rest.values + instead, plain.values)
     attempts = _of_attempts(table, beside, own)
-    return Advantages(torch.cat([values, attempts.values]), torch.cat([plain.valid, attempts.valid]))
+    return PerEpisode(torch.cat([values, attempts.values]), torch.cat([plain.valid, attempts.valid]))
 
 
 def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:
@@ -276,11 +277,11 @@ def context_worth(beside: Shared) -> tuple[Float[Tensor, " N"], Bool[Tensor, " N
     return torch.where(known, gained, 0.0), known
 
 
-def _of_attempts(table: EpisodeTable, beside: Shared, own: Float[Tensor, " N"]) -> Advantages:
+def _of_attempts(table: EpisodeTable, beside: Shared, own: Float[Tensor, " N"]) -> PerEpisode:
     """[X] w/M (r_m - mean of the others from the same context); 0 where not valid, as where an attempt only measures."""
     num, parent = table.num_own, table.parent[table.num_own :]
     total, count, weight = beside.total[parent], beside.count[parent], own[parent]
     rewards = table.known_rewards[num:]
     mean_of_others = (total - rewards) / (count - 1).clamp_min(1)
     valid = table.valid[num:] & table.trained[num:] & (count >= 2)
-    return Advantages(torch.where(valid, weight / count.clamp_min(1) * (rewards - mean_of_others), 0.0), valid)
+    return PerEpisode(torch.where(valid, weight / count.clamp_min(1) * (rewards - mean_of_others), 0.0), valid)

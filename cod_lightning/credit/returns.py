@@ -11,18 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.credit.table import CreditTable, EpisodeTable, kind_id
+from cod_lightning.credit.table import EpisodeTable, PerEpisode, kind_id
 from cod_lightning.ranges import Count, PositiveShare
 from cod_lightning.types import EpisodeKind
-
-
-@dataclass(frozen=True)
-class Returns:
-    """Returns of episodes, and which of them are known."""
-
-    values: Float[Tensor, "... E"]
-    """Without meaning where not valid."""
-    valid: Bool[Tensor, "... E"]
 
 
 class CreditRule(ABC):
@@ -32,31 +23,25 @@ class CreditRule(ABC):
     def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
         """[e, f]: the weight of episode f's reward in the return of episode e."""
 
-    def weights_in(self, table: CreditTable) -> Float[Tensor, "E E"]:
-        """The weights of such a lifecycle, in float64; of an episode that its program paid its own reward alone counts."""
-        weights = self.weights(table.kinds).double()
-        own = torch.eye(len(weights), dtype=torch.float64, device=weights.device)
-        return weights if table.paid is None else torch.where(table.paid[:, None], own, weights)
+    def weights_in(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"]) -> Float[Tensor, "E E"]:
+        """The weights of such a lifecycle, in float64; of an episode that its program `paid` its own reward alone counts."""
+        weights = self.weights(kinds).double()
+        return torch.where(paid[:, None], torch.eye(len(weights), dtype=torch.float64, device=weights.device), weights)
 
-    def __call__(self, table: CreditTable) -> Returns:
-        """Weighted sums of rewards, valid where an episode's own reward and those with a weight are known.
+    def __call__(self, table: EpisodeTable) -> PerEpisode:
+        """[N] returns of lifecycles' own episodes: weighted sums of rewards, valid where an episode's own reward and those with a
+        weight are known.
 
         In float64, which neither autocast nor TF32 rounds.
         """
-        weights = self.weights_in(table)
-        needed = (weights != 0) | torch.eye(len(weights), dtype=torch.bool, device=weights.device)
-        missing = (~table.valid).double() @ needed.double().T
-        values = (table.known_rewards.double() @ weights.T).to(table.rewards)
-        return Returns(values, missing == 0)
-
-    def of_all(self, table: EpisodeTable) -> Returns:
-        """[N] the returns of lifecycles' own episodes, whatever orders they have."""
         values = torch.zeros(table.num_own, dtype=table.rewards.dtype)
         valid = torch.zeros_like(values, dtype=torch.bool)
-        for entries, lives in table.lifecycles:
-            found = self(lives)
-            values[entries], valid[entries] = found.values, found.valid
-        return Returns(values, valid)
+        for entries in table.lifecycles:
+            weights = self.weights_in(table.kinds[entries[0]], table.paid[entries[0]])
+            needed = (weights != 0) | torch.eye(len(weights), dtype=torch.bool)
+            values[entries] = (table.known_rewards[entries].double() @ weights.T).to(values)
+            valid[entries] = (~table.valid[entries]).double() @ needed.double().T == 0
+        return PerEpisode(values, valid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +52,8 @@ class EpisodeCredit(CreditRule):
     paper's that is [x_j, x_{j+1}, ..., x_{N-1}] for solve j and [z_j, x_{j+1}, ..., x_{N-1}] for update j: its format reward
     and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`.
 
-    >>> valid, kinds = torch.ones(1, 1, 3, dtype=torch.bool), torch.tensor([0, 1, 0])
-    >>> rewards = torch.tensor([[[0.0, -0.1, 1.0]]])
-    >>> EpisodeCredit()(CreditTable(rewards=rewards, valid=valid, kinds=kinds)).values
-    tensor([[[0.5000, 0.4500, 1.0000]]])
+    >>> EpisodeCredit().weights(torch.tensor([0, 1, 0])) @ torch.tensor([0.0, -0.1, 1.0]).double()
+    tensor([0.5000, 0.4500, 1.0000], dtype=torch.float64)
     """
 
     mean: bool = True

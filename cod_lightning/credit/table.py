@@ -24,23 +24,13 @@ def kind_id(kind: EpisodeKind) -> int:
     return list(EpisodeKind).index(kind)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreditTable:
-    """Rewards of lifecycles that have the same kinds of episodes in the same order."""
+@dataclass(frozen=True)
+class PerEpisode:
+    """A number for each episode, such as its reward, return or advantage, and which numbers are known."""
 
-    rewards: Float[Tensor, "... E"]
-    """A missing reward is stored as 0 and must not be used; `known_rewards` leaves it out."""
-    valid: Bool[Tensor, "... E"]
-    """True where the episode has a reward."""
-    kinds: Int[Tensor, " E"]
-    """Kind of each episode in their order: its place in `EpisodeKind`, 0 for solve."""
-    paid: Bool[Tensor, " E"] | None = None
-    """Which ones their program paid: nothing that comes later does. None: no one."""
-
-    @property
-    def known_rewards(self) -> Float[Tensor, "... E"]:
-        """Rewards, 0 where missing, whatever is stored there."""
-        return torch.where(self.valid, self.rewards, 0.0)
+    values: Float[Tensor, "..."]
+    """Without meaning where not valid."""
+    valid: Bool[Tensor, "..."]
 
 
 class EpisodeFacts(NamedTuple):
@@ -100,7 +90,7 @@ class EpisodeTable:
     """Tokens that the policy sampled."""
     compared_with: Int[Tensor, " F"]
     """One number for what is compared with each other: episodes of one pack and kind, at one position or of one name."""
-    paid: Bool[Tensor, " F"] | None = None
+    paid: Bool[Tensor, " F"]
     """True where the program paid the episode: its return is its own reward."""
     numbers: Mapping[tuple[int, int, int, int | None], int] = field(default_factory=dict)
     """(g, k, e, which attempt of its lifecycle or None) -> entry."""
@@ -131,23 +121,16 @@ class EpisodeTable:
         return torch.where(anchored[of], len(self) + of, self.compared_with)
 
     @cached_property
-    def lifecycles(self) -> list[tuple[Int[Tensor, "L E"], CreditTable]]:
-        """Own entries by lifecycle, and what a rule reads of them; one pair for each order of episodes that there is."""
+    def lifecycles(self) -> list[Int[Tensor, "L E"]]:
+        """Own entries by lifecycle; one tensor for each order of kinds, and of paid ones, that lifecycles have."""
         lives: dict[tuple[int, int], list[int]] = {}
         for f, (g, k, _) in enumerate(self.place[: self.num_own].tolist()):
             lives.setdefault((g, k), []).append(f)
-        paid = torch.zeros_like(self.valid) if self.paid is None else self.paid
-        of = list(zip(self.kinds.tolist(), paid.tolist(), strict=True))
+        of = list(zip(self.kinds.tolist(), self.paid.tolist(), strict=True))
         orders: dict[tuple[tuple[int, bool], ...], list[list[int]]] = {}
         for life in lives.values():
             orders.setdefault(tuple(of[f] for f in life), []).append(life)
-        return [(entries, self._read(entries, paid)) for entries in map(torch.tensor, orders.values())]
-
-    def _read(self, entries: Int[Tensor, "L E"], paid: Bool[Tensor, " F"]) -> CreditTable:
-        first = entries[0]
-        return CreditTable(
-            rewards=self.rewards[entries], valid=self.valid[entries], kinds=self.kinds[first], paid=paid[first]
-        )
+        return [torch.tensor(found) for found in orders.values()]
 
     @cached_property
     def layouts(self) -> list[Int[Tensor, "G K C"]]:

@@ -5,19 +5,26 @@ keys and values belong to the weights before.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from cod_lightning.adapters import plain_weights, trained_weights
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served, digest
 from cod_lightning.engines.checkpoint_form import CheckpointForm
-from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
+from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_sampling import STOPS
-from cod_lightning.engines.vllm_start import check_installed, check_served, served_of, start
-from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.engines.vllm_start import (
+    check_installed,
+    check_served,
+    room_for,
+    served_of,
+    start,
+    whole_sync,
+)
+from cod_lightning.errors import EngineFailure
 from cod_lightning.ranges import Count, Positive, PositiveShare
 
 
@@ -55,7 +62,9 @@ class VLLMEngine(Engine):
         self.dequantise = dequantise
         self.sleeps, self.asleep = sleep, False
         self._driver: Driver | None = None
-        self._adapter: AdapterFolder | None = None
+        self._model: Any = None
+        self._folder: WeightFolder | None = None
+        """Where a sync puts the adapter, where the model has one."""
         self._names: frozenset[str] = frozenset()
         self._form: Callable[[Iterable[tuple[str, Tensor]]], list[tuple[str, Tensor]]] = list
         """Of the weights, what vLLM reads."""
@@ -68,25 +77,25 @@ class VLLMEngine(Engine):
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start vLLM for this model's architecture, with a window of `window` tokens."""
-        if not isinstance(model, PreTrainedModel):
-            expected = "a transformers model, whose architecture vLLM can look up"
-            raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
         served = served_of(model)
         self.check(served)
+        self._model = model
         four_bit = served.four_bit and not self.dequantise
-        self.precision = self.dtype or str(model.dtype).removeprefix("torch.")
+        self.precision = self.dtype or str(self._model.dtype).removeprefix("torch.")
         self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
         llm = start(
-            model,
+            self._model,
             self,
-            window=window or model.config.get_text_config().max_position_embeddings,
+            window=window or self._model.config.get_text_config().max_position_embeddings,
             adapter_rank=room_for(served.adapter_rank) if served.adapter_rank else 0,
             four_bit=four_bit,
         )
         self._driver = Driver(llm, sorted(stop_ids))
-        self._names, self._form = frozenset(trained_weights(model)), CheckpointForm(model)
-        self._adapter = AdapterFolder(model) if served.adapter_rank else None
-        if self._adapter is not None and not four_bit:
+        self._names, self._form = frozenset(trained_weights(model)), CheckpointForm(self._model)
+        if self._folder is not None:
+            self._folder.close()
+        self._folder = WeightFolder() if served.adapter_rank else None
+        if self._folder is not None and not four_bit:
             self._reload(plain_weights(model, merge=False))  # the base, once and for all
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
@@ -98,13 +107,11 @@ class VLLMEngine(Engine):
         if driver.num_live:
             raise EngineFailure(f"{driver.num_live} turns are in flight; weights change only between rollouts")
         driver.forget()
-        named = [(name, tensor.detach()) for name, tensor in weights]
-        if missing := self._names - {name for name, _ in named}:
-            raise EngineFailure(f"weight sync left out {sorted(missing)}")
-        if self._adapter is None:
+        named = whole_sync(weights, self._names)
+        if self._folder is None:
             self._reload(named)
         else:
-            driver.adapter = self._adapter.load(driver.llm, dict(named))
+            self._load_adapter(driver, self._folder.write_adapter(self._model, named, "adapter"))
         self._forget_prefixes()
         self.policy_version = policy_version
 
@@ -115,7 +122,7 @@ class VLLMEngine(Engine):
             if driver.num_live:
                 raise EngineFailure(f"{driver.num_live} turns are in flight; the engine sleeps only between rollouts")
             driver.forget()
-            driver.llm.sleep(level=2 if self._adapter is None else 1)
+            driver.llm.sleep(level=2 if self._folder is None else 1)
             self.asleep = True
 
     def wake(self, part: Literal["weights", "kv_cache"]) -> None:
@@ -146,6 +153,22 @@ class VLLMEngine(Engine):
     def _reload(self, named: Iterable[tuple[str, Tensor]]) -> None:
         """vLLM's own way: it undoes and redoes what it made of weights (merged, repacked), where plain copies would not."""
         self._bound().llm.collective_rpc("reload_weights", kwargs={"weights_iterator": self._form(named)})
+
+    def _load_adapter(self, driver: Driver, folder: Path) -> None:
+        """Under a new id: with one that comes a second time vLLM goes on with the old adapter."""
+        before = driver.adapter
+        request = self._request(1 if before is None else before.lora_int_id + 1, folder)
+        if before is not None:
+            driver.llm.remove_lora(before.lora_int_id)
+        if not driver.llm.add_lora(request):
+            raise EngineFailure(f"vLLM did not take the adapter {request.lora_name}")
+        driver.adapter = request
+
+    def _request(self, number: int, folder: Path) -> Any:
+        """What vLLM's requests name to be sampled with the adapter of that folder."""
+        from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
+
+        return LoRARequest(f"sync-{number}", number, str(folder))
 
     def _forget_prefixes(self) -> None:
         if not self._bound().llm.reset_prefix_cache():

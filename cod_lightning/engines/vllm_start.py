@@ -4,9 +4,8 @@ import os
 import random
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_rank, has_adapter, is_four_bit
 from cod_lightning.engines.base import Served
-from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_folder import memory_folder, write_config, write_four_bit
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.files import scratch_prefix
 
 if TYPE_CHECKING:
@@ -38,7 +37,9 @@ _INSTALL = (
 _FOUR_BIT = "vllm_bnb_plugin"
 """Where vLLM's support of bitsandbytes is since release 0.28."""
 _CPU_BATCH_TOKENS = 8192
-"""Tokens of a step on a CPU. Prompts are never cut there: see `device_options`."""
+"""Tokens of a step on a CPU. Prompts are never cut there: see `engine_options`."""
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks of adapters that vLLM can make room for."""
 
 
 def start(model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_rank: int, four_bit: bool) -> "LLMEngine":
@@ -69,24 +70,20 @@ def start(model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_ran
         if on_cpu:
             _tolerate_foreign_modules()
         (write_four_bit if four_bit else write_config)(model, Path(folder))
-        lora = {"enable_lora": True, "max_lora_rank": adapter_rank, "max_loras": 1, "max_cpu_loras": 1}
-        adapter: dict[str, Any] = lora if adapter_rank else {}
         try:
             return LLMEngine.from_engine_args(
                 EngineArgs(
-                    model=folder,
                     load_format="bitsandbytes" if four_bit else "dummy",
-                    skip_tokenizer_init=True,
-                    generation_config="vllm",  # nothing of the checkpoint's own sampling habits
-                    dtype=how.precision,
-                    max_model_len=window,
-                    max_num_seqs=how.max_num_seqs,
-                    enable_prefix_caching=True,
-                    logprobs_mode="processed_logprobs",  # after temperature and top-p: what was sampled from
-                    disable_log_stats=True,
                     seed=0,  # every request brings its own
-                    **adapter,
-                    **device_options(how, window, sleep=how.sleeps, on_cpu=on_cpu),
+                    **engine_options(
+                        how,
+                        model=folder,
+                        dtype=how.precision,
+                        window=window,
+                        adapter_rank=adapter_rank,
+                        sleep=how.sleeps,
+                        on_cpu=on_cpu,
+                    ),
                 )
             )
         except (ValueError, NotImplementedError) as error:
@@ -97,19 +94,57 @@ def start(model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_ran
             ) from error
 
 
-def device_options(how: "VLLMEngine | LocalServers", window: int, *, sleep: bool, on_cpu: bool) -> dict[str, Any]:
-    """vLLM's options for memory and compilation; on a CPU whole prompts in blocks of 32 tokens.
+def engine_options(
+    how: "VLLMEngine | LocalServers",
+    *,
+    model: Path | str,
+    dtype: str,
+    window: int,
+    adapter_rank: int,
+    sleep: bool,
+    on_cpu: bool,
+) -> dict[str, Any]:
+    """vLLM's options, in this process or as a server; on a CPU whole prompts in blocks of 32 tokens.
 
     Blocks of 128, vLLM's default there, would cache nothing of a short window. Prompts cut into chunks crash with the seeds that
     our requests carry (vLLM 0.32: "CPU Generator does not use offset").
     """
-    options: dict[str, Any] = {"enforce_eager": how.enforce_eager or (on_cpu and how.enforce_eager is None)}
+    options: dict[str, Any] = {
+        "model": str(model),
+        "dtype": dtype,
+        "max_model_len": window,
+        "max_num_seqs": how.max_num_seqs,
+        "skip_tokenizer_init": True,
+        "generation_config": "vllm",  # nothing of the checkpoint's own sampling habits
+        "enable_prefix_caching": True,
+        "logprobs_mode": "processed_logprobs",  # after temperature and top-p: what was sampled from
+        "disable_log_stats": True,
+        "enforce_eager": how.enforce_eager or (on_cpu and how.enforce_eager is None),
+    }
+    if adapter_rank:
+        options |= {"enable_lora": True, "max_lora_rank": adapter_rank}
     if on_cpu or how.kv_cache_gb is not None:
         options["kv_cache_memory_bytes"] = int((how.kv_cache_gb or 1.0) * 2**30)
     if not on_cpu:
         return options | {"gpu_memory_utilization": how.gpu_memory_utilization, "enable_sleep_mode": sleep}
     batch = max(_CPU_BATCH_TOKENS, window)
     return options | {"block_size": 32, "enable_chunked_prefill": False, "max_num_batched_tokens": batch}
+
+
+def room_for(rank: int) -> int:
+    """The largest rank that vLLM is started for. Raises `ConfigError` where the adapter's is larger than any that vLLM knows."""
+    if rank > _RANKS[-1]:
+        expected = f"at most {_RANKS[-1]}, the largest rank that vLLM serves"
+        raise ConfigError("model.policy.rank", rank, expected, "Lower it, or choose engine=TransformersEngine.")
+    return next(size for size in _RANKS if size >= rank)
+
+
+def whole_sync(weights: Iterable[tuple[str, Tensor]], names: Collection[str]) -> list[tuple[str, Tensor]]:
+    """The weights of a sync. Raises `EngineFailure` where one of those names is missing."""
+    named = [(name, tensor.detach()) for name, tensor in weights]
+    if missing := set(names) - {name for name, _ in named}:
+        raise EngineFailure(f"weight sync left out {sorted(missing)}")
+    return named
 
 
 def check_installed(engine: str) -> None:
@@ -134,26 +169,25 @@ def check_served(served: Served, engine: str, dtype: str | None, *, adapter: boo
     check_experts(served)
     if adapter and served.adapter_rank:
         room_for(served.adapter_rank)
-    if adapter and not dequantise:
-        check_four_bit(replace(served, dtype=dtype or served.dtype), engine)
-
-
-def check_four_bit(served: Served, engine: str) -> None:
-    """Raise `ConfigError` where vLLM cannot serve a base in the very 4 bits that it is trained in."""
+    if dequantise or not (adapter and served.four_bit):
+        return
     or_not = (
         "set data.engine.dequantise, which takes the memory of the whole model, or choose engine=TransformersEngine."
     )
-    if served.four_bit and find_spec(_FOUR_BIT) is None:
+    if find_spec(_FOUR_BIT) is None:
         expected = "the package vllm-bnb-plugin beside vLLM, for a base in 4 bits"
         remedy = f"pip install --no-deps vllm-bnb-plugin, or {or_not}"
         raise ConfigError("data.engine", engine, expected, remedy)
-    if served.four_bit and served.dtype != "bfloat16":
+    if (computed := dtype or served.dtype) != "bfloat16":
         expected = "bfloat16, in which vLLM computes with weights of 4 bits"
-        raise ConfigError("model.policy.dtype", served.dtype, expected, f"Set it, {or_not}")
+        raise ConfigError("model.policy.dtype", computed, expected, f"Set it, {or_not}")
 
 
-def served_of(model: PreTrainedModel) -> Served:
-    """What a model asks for once it is there."""
+def served_of(model: nn.Module) -> Served:
+    """What a model asks for once it is there. Raises `ConfigError` for one that is not transformers'."""
+    if not isinstance(model, PreTrainedModel):
+        expected = "a transformers model, whose architecture vLLM can look up"
+        raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
     rank = adapter_rank(model) if has_adapter(model) else 0
     dtype = str(model.dtype).removeprefix("torch.")
     return Served(adapter_rank=rank, four_bit=is_four_bit(model), dtype=dtype, config=model.config)

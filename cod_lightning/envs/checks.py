@@ -23,10 +23,10 @@ def check_span(
         raise ConfigError(f"data.env.{high_key}", high, expected, remedy)
 
 
-def check_num_tasks(key: str, value: int, *, least: int = 1) -> None:
+def check_num_tasks(key: str, value: int) -> None:
     """Raise unless a pack of that many tasks can be drawn, played and kept whole."""
-    if not least <= value <= _LARGEST_PACK:
-        expected = f"in {least}..{_LARGEST_PACK:,}, since a pack is drawn, played and kept whole"
+    if not 1 <= value <= _LARGEST_PACK:
+        expected = f"in 1..{_LARGEST_PACK:,}, since a pack is drawn, played and kept whole"
         raise ConfigError(key, value, expected, "4 is usual; `deploy` lives through any number of tasks.")
 
 

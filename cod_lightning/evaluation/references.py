@@ -16,7 +16,8 @@ from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.suite import ConditionKind
-from cod_lightning.lifecycles import ConnectTheDots, Controlled, OutlineStep, Program, Shown, outline
+from cod_lightning.lifecycles import ConnectTheDots, OutlineStep, Program, Shown, outline
+from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups

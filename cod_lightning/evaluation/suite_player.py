@@ -13,7 +13,8 @@ from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled
 from cod_lightning.evaluation.references import change_position, play_reference
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import REFERENCES, Condition, ConditionKind, Suite
-from cod_lightning.lifecycles import Controlled, Program, Shown
+from cod_lightning.lifecycles import Program, Shown
+from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.ranks import gathered, share
 from cod_lightning.rewards import Reward, WorldReward
 from cod_lightning.rollout.chat import Chat

@@ -10,4 +10,3 @@ from cod_lightning.lifecycles.base import asks as asks
 from cod_lightning.lifecycles.base import check_ends as check_ends
 from cod_lightning.lifecycles.base import outline as outline
 from cod_lightning.lifecycles.cod import ConnectTheDots as ConnectTheDots
-from cod_lightning.lifecycles.controls import Controlled as Controlled

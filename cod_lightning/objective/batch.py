@@ -1,7 +1,7 @@
 """Token rows as tensors. Letters: B rows, T tokens."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -93,8 +93,13 @@ class Batch:
         return found.nan_to_num(0.0) * self.action_mask
 
     def to(self, device: torch.device | str) -> "Batch":
-        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **moved, scores={name: value.to(device) for name, value in self.scores.items()})
+        return self.mapped(lambda wide: wide.to(device), lambda of_rows: of_rows.to(device))
+
+    def mapped(self, wide: Callable[[Tensor], Tensor], of_rows: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch with other values for each token, and for each row."""
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        changed = {name: (wide if name in _WIDE else of_rows)(value) for name, value in tensors.items()}
+        return replace(self, **changed, scores={name: wide(values) for name, values in self.scores.items()})
 
     def of_packs(self, packs: Sequence[int]) -> "Batch":
         """The rows of these packs, each by its g."""
@@ -109,18 +114,11 @@ class Batch:
     def rows(self, index: Int[Tensor, " b"]) -> "Batch":
         """The chosen rows, as wide as the longest of them."""
         width = int(self.lengths[index].max()) if len(index) else 0
-        return replace(
-            self,
-            **{name: getattr(self, name)[index, :width] for name in _WIDE},
-            **{name: getattr(self, name)[index] for name in (*_OF_ROWS, "place")},
-            returns=None if self.returns is None else self.returns[index],
-            by_token=None if self.by_token is None else self.by_token[index, :width],
-            old_logprobs=None if self.old_logprobs is None else self.old_logprobs[index, :width],
-            scores={name: values[index, :width] for name, values in self.scores.items()},
-        )
+        return self.mapped(lambda wide: wide[index, :width], lambda of_rows: of_rows[index])
 
 
-_WIDE = ("token_ids", "action_mask", "behaviour_logprobs")
+_OF_TOKENS = ("token_ids", "action_mask", "behaviour_logprobs")
+_WIDE = (*_OF_TOKENS, "by_token", "old_logprobs")
 _OF_ROWS = ("lengths", "policy_version", "advantages", "episode", "siblings", "kinds", "is_attempt", "is_replayed")
 
 
@@ -132,8 +130,7 @@ def concatenated(parts: Sequence[Batch]) -> Batch:
         return torch.cat([torch.nn.functional.pad(row, (0, width - row.shape[1])) for row in rows])
 
     def joined(name: str) -> Tensor:
-        rows = [getattr(part, name) for part in parts]
-        return stacked(rows) if rows[0].ndim == 2 and name != "place" else torch.cat(rows)
+        return (stacked if name in _WIDE else torch.cat)([getattr(part, name) for part in parts])
 
     return replace(
         first,
@@ -145,31 +142,22 @@ def concatenated(parts: Sequence[Batch]) -> Batch:
 
 def without_padding(batch: Batch) -> dict[str, Any]:
     """The batch in plain containers, as a checkpoint keeps it: the tokens of its rows, one row behind the other."""
-    return vars(batch) | {name: getattr(batch, name)[batch.inside] for name in _WIDE}
+    return vars(batch) | {name: getattr(batch, name)[batch.inside] for name in _OF_TOKENS}
 
 
 def with_padding(kept: Mapping[str, Any]) -> Batch:
     """The batch again."""
     lengths: Tensor = kept["lengths"]
     inside = torch.arange(int(lengths.max())) < lengths[:, None]
-    wide = {name: kept[name].new_zeros(inside.shape).masked_scatter(inside, kept[name]) for name in _WIDE}
+    wide = {name: kept[name].new_zeros(inside.shape).masked_scatter(inside, kept[name]) for name in _OF_TOKENS}
     return Batch(**{**kept, **wide})
 
 
 def one_token(like: Batch) -> Batch:
     """A batch with one action token, for a rank that has no rows but has to go through the model with the others."""
-    of_one = {name: getattr(like, name).new_zeros(1) for name in _OF_ROWS} | {"lengths": like.lengths.new_tensor([2])}
+    zeros = like.mapped(lambda wide: wide.new_zeros(1, 2), lambda of_rows: of_rows.new_zeros(1, *of_rows.shape[1:]))
     return replace(
-        like,
-        **of_one,
-        token_ids=like.token_ids.new_zeros(1, 2),
-        action_mask=like.action_mask.new_tensor([[False, True]]),
-        behaviour_logprobs=like.behaviour_logprobs.new_zeros(1, 2),
-        place=like.place.new_zeros(1, 3),
-        returns=None,
-        by_token=None,
-        old_logprobs=None,
-        scores={name: values.new_zeros(1, 2) for name, values in like.scores.items()},
+        zeros, lengths=like.lengths.new_tensor([2]), action_mask=like.action_mask.new_tensor([[False, True]])
     )
 
 

@@ -10,6 +10,7 @@ et al. 2021 (arXiv 2110.00641), as AReaL has it (arXiv 2505.24298), its weight b
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -25,44 +26,23 @@ _LARGEST = 20.0
 """Log-ratios beyond it count as it (e^20 = 5e8), so that one token cannot make a sum infinite."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MismatchSums:
-    """Sums over action tokens, so that adding over micro-batches is right."""
+def mismatch_figures(sums: Mapping[str, float], *, ahead: bool = False) -> dict[str, float]:
+    """What is logged of `mismatch_sums`, nothing without tokens; under other names where rollouts are played ahead, so that d is
+    not the engine's doing alone.
 
-    num_tokens: float
-    sum_gap: float
-    """Of |d| (nats)."""
-    max_gap: float
-    """Largest |d|; combined by maximum."""
-    sum_k3: float
-    """Of exp(d) - 1 - d."""
-    sum_weight: float
-    """Of exp(d)."""
-    sum_squared_weight: float
-    num_corrected: float
-    """Tokens whose weight was cut or taken away."""
-
-    def __add__(self, other: "MismatchSums") -> "MismatchSums":
-        added = {name: value + getattr(other, name) for name, value in vars(self).items()}
-        return MismatchSums(**added | {"max_gap": max(self.max_gap, other.max_gap)})
-
-    def figures(self, *, ahead: bool = False) -> dict[str, float]:
-        """What is logged, nothing without tokens; under other names where rollouts are played ahead, so that d is not the
-        engine's doing alone.
-
-        `mismatch_kl` estimates KL(engine || training) in nats by the mean of k3 = exp(d) - 1 - d, which is never negative
-        (http://joschu.net/blog/kl-approx.html). `mismatch_ess` is the effective sample size as a share of the tokens,
-        (sum w)^2 / (num sum w^2) with w = exp(d): 1 where the two agree.
-        """
-        if not (num := self.num_tokens):
-            return {}
-        gap, kl, ess = ("staleness_gap", "staleness_kl", "staleness_ess") if ahead else _NAMES
-        return {
-            gap: self.sum_gap / num,
-            f"max_{gap}": self.max_gap,
-            kl: self.sum_k3 / num,
-            ess: self.sum_weight**2 / (num * self.sum_squared_weight),
-        }
+    `mismatch_kl` estimates KL(engine || training) in nats by the mean of k3 = exp(d) - 1 - d, which is never negative
+    (http://joschu.net/blog/kl-approx.html). `mismatch_ess` is the effective sample size as a share of the tokens,
+    (sum w)^2 / (num sum w^2) with w = exp(d): 1 where the two agree.
+    """
+    if not (num := sums["tokens"]):
+        return {}
+    gap, kl, ess = ("staleness_gap", "staleness_kl", "staleness_ess") if ahead else _NAMES
+    return {
+        gap: sums["gap"] / num,
+        f"max_{gap}": sums["max_gap"],
+        kl: sums["k3"] / num,
+        ess: sums["weight"] ** 2 / (num * sums["squared_weight"]),
+    }
 
 
 class MismatchCorrection(ABC):
@@ -154,21 +134,21 @@ def corrected(
 
 def mismatch_sums(
     inputs: LossInputs, old_logprobs: Float[Tensor, "B T"], measured: Bool[Tensor, " B"] | None = None
-) -> MismatchSums:
-    """How far apart engine and training are in the measured rows, all of them by default: in replayed ones d comes of their age."""
+) -> dict[str, float]:
+    """Sums over tokens, and the largest |d|, of how far apart engine and training are in the measured rows, all of them by default:
+    in replayed ones d comes of their age."""
     mask = inputs.action_mask if measured is None else inputs.action_mask & measured[:, None]
     sampled = replace(inputs, policy_logprobs=old_logprobs.detach(), action_mask=mask)
     d = log_ratio(sampled)[sampled.action_mask].double()
     weight = d.clamp(-_LARGEST, _LARGEST).exp()
-    return MismatchSums(
-        num_tokens=float(d.numel()),
-        sum_gap=float(d.abs().sum()),
-        max_gap=float(d.abs().max()) if d.numel() else 0.0,
-        sum_k3=float((weight - 1 - d.clamp(-_LARGEST, _LARGEST)).sum()),
-        sum_weight=float(weight.sum()),
-        sum_squared_weight=float((weight**2).sum()),
-        num_corrected=0.0,
-    )
+    return {
+        "tokens": float(d.numel()),
+        "gap": float(d.abs().sum()),
+        "max_gap": float(d.abs().max()) if d.numel() else 0.0,
+        "k3": float((weight - 1 - d.clamp(-_LARGEST, _LARGEST)).sum()),
+        "weight": float(weight.sum()),
+        "squared_weight": float((weight**2).sum()),
+    }
 
 
 def _weights(sampled: LossInputs, level: Level) -> Float[Tensor, "B T"]:

@@ -1,7 +1,7 @@
 """One optimizer update: its rows, denominators and marked tokens, micro-batches that fit a budget, and what it adds up to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 from cod_lightning.credit.credited import NO_ADVANTAGE
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.losses import PolicyLoss, UpdateTokens
-from cod_lightning.objective.mismatch import MismatchSums
 from cod_lightning.ranks import gathered, rank
 
 MOST_PADDING = 4096
@@ -130,34 +129,20 @@ class UpdateStats:
     """Passes forward and backward, the same on every rank; one with fewer of its own goes through empty ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Sums over the micro-batches of an update, on all ranks."""
-
-    num_tokens: int = 0
-    """Action tokens."""
-    num_clipped: float = 0.0
-    entropy: float = 0.0
-    """nats"""
-    terms: dict[str, float] = field(default_factory=dict)
-    """Sums over action tokens, by the name under which they are logged."""
-    mismatch: MismatchSums | None = None
-    """None without any."""
-    loss: float = 0.0
-    """Of the policy and all terms, over the update's denominators."""
-
-    def __add__(self, other: "Totals") -> "Totals":
-        apart = [one for one in (self.mismatch, other.mismatch) if one is not None]
-        return Totals(
-            num_tokens=self.num_tokens + other.num_tokens,
-            num_clipped=self.num_clipped + other.num_clipped,
-            entropy=self.entropy + other.entropy,
-            terms=added(self.terms, other.terms),
-            mismatch=apart[0] + apart[1] if len(apart) == 2 else next(iter(apart), None),
-            loss=self.loss + other.loss,
-        )
+Sums = dict[str, dict[str, float]]
+"""Of micro-batches: those of the update, of its terms and of its mismatch, by name; of the mismatch's max_gap the largest."""
 
 
-def added(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    """Sums of both together, by name."""
-    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in one | other}
+def added(one: Sums, other: Sums) -> Sums:
+    """Sums of both together.
+
+    >>> added({"mismatch": {"gap": 1.0, "max_gap": 2.0}}, {"mismatch": {"gap": 3.0, "max_gap": 1.0}, "terms": {}})
+    {'mismatch': {'gap': 4.0, 'max_gap': 2.0}, 'terms': {}}
+    """
+    found: Sums = {}
+    for of in one | other:
+        a, b = one.get(of, {}), other.get(of, {})
+        found[of] = {name: a.get(name, 0.0) + b.get(name, 0.0) for name in a | b}
+        if of == "mismatch" and found[of]:
+            found[of]["max_gap"] = max(a.get("max_gap", 0.0), b.get("max_gap", 0.0))
+    return found

@@ -15,7 +15,7 @@ from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.levers.forbidden import ForbiddenTask, RuledCompact, broke
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.wrapped import WrappedWorld
-from cod_lightning.lifecycles import Controlled
+from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.rollout.dialogue import Sampler

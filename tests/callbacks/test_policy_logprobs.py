@@ -153,4 +153,4 @@ def test_a_new_run_begins_its_file_anew(tmp_path: Path) -> None:
 def test_where_no_lifecycle_is_kept_nothing_is_written(tmp_path: Path) -> None:
     module, *_ = fit(tmp_path, kept=0, max_steps=1)
     assert not (tmp_path / "lifecycles").exists()
-    assert module._row_listeners == []
+    assert module.row_listeners == []

@@ -107,7 +107,7 @@ def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes
         precision_plugin=SimpleNamespace(forward_context=nullcontext),
     )
     weights = dict(engine._bound().model.state_dict())
-    module = SimpleNamespace(synced_weights=lambda adapter: weights.items(), weights_synced=lambda: None)
+    module = SimpleNamespace(synced_weights=lambda adapter: weights.items())
     WeightSync(None)._sync(trainer, module)
     assert engine.calls[:2] == ["emptied", "weights"]
 

@@ -8,6 +8,7 @@ import torch
 from cod_lightning import cli
 from cod_lightning.callbacks import Evaluation
 from cod_lightning.commands.train import TrainCLI
+from tests.command_line import stopped
 
 pytestmark = pytest.mark.slow
 
@@ -21,21 +22,8 @@ def _elsewhere(tmp_path, monkeypatch):
         torch.save({"cod_lightning": {}}, tmp_path / name)
 
 
-class Stopped(Exception):
-    """In place of a test."""
-
-
 def begun(monkeypatch, *arguments: str) -> TrainCLI:
-    caught: list[TrainCLI] = []
-
-    def stop(self, action):
-        caught.append(self)
-        raise Stopped
-
-    monkeypatch.setattr(TrainCLI, "act", stop)
-    with pytest.raises(Stopped):
-        cli.main([*SMALL, *arguments])
-    return caught[0]
+    return stopped(monkeypatch, *SMALL, *arguments)
 
 
 def refused(capsys, *arguments: str) -> str:
@@ -85,7 +73,6 @@ def test_named_suites_take_the_place_of_the_config_s(monkeypatch) -> None:
         (["--ckpt_paths", "[a.ckpt,last]"], "expected different files"),
         (["--ckpt_paths", "[a.ckpt,c.ckpt]"], "ckpt_path is c.ckpt; expected an existing checkpoint"),
         (["--ckpt_paths", "[a.ckpt]", "--ckpt_path", "b.ckpt"], "expected null beside a ckpt_path"),
-        (["--data.suites", "[in_domian]"], "data.suites is in_domian; expected a YAML file, or one of in_domain"),
     ],
 )
 def test_what_cannot_be_tested_is_refused(capsys, arguments: list[str], said: str) -> None:

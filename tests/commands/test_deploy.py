@@ -84,18 +84,3 @@ def test_a_rule_that_changes_at_a_drawn_task_is_refused_since_it_would_move_with
     for num_solved in (3, 6):
         assert _deploy(state, *changing, "--data.env.init_args.change_at", "2") == 0
         assert f"{num_solved} tasks in all" in capsys.readouterr().out
-
-
-def test_what_is_missing_is_named(state, tmp_path, capsys):
-    for argv, said in (
-        (BASE, "required: state"),
-        ([*BASE, "--state", str(state), "--num_tasks", "-1"], 'Parser key "num_tasks"'),
-        ([*BASE, "--state", str(state), "--sampling_temperature", "-1"], 'Parser key "sampling_temperature"'),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            main([*argv])
-        assert said in capsys.readouterr().err
-    assert _deploy(state, "--ckpt_path", str(tmp_path / "none.ckpt")) == 2
-    assert "an existing checkpoint" in capsys.readouterr().err
-    assert main(["context", "log", "--state", str(tmp_path / "none")]) == 2
-    assert main(["context", "revert", "--state", str(tmp_path / "none"), "--version", "1"]) == 2

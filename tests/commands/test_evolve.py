@@ -64,15 +64,6 @@ def test_a_model_behind_an_endpoint_writes_its_own_first_context(tmp_path, monke
     assert beside(HintContext(), Stored).load((tmp_path / "evolved/best.json").read_text()).text == SECRET
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"), [([], "required: out"), (["--out", "x", "--round_packs", "0"], 'Parser key "round_packs"')]
-)
-def test_what_cannot_work_is_named(typed, said, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["evolve", *TINY, *typed])
-    assert said in capsys.readouterr().err
-
-
 def test_a_context_without_updates_is_refused_before_its_warm_start(monkeypatch, capsys):
     monkeypatch.setattr(phase, "ensure_warm_start", lambda *_: pytest.fail("a warm start begins"))
     assert main(["evolve", "--config", "smoke", "context=episodes_compact", "--out", "x"]) == 2

@@ -174,17 +174,7 @@ def test_a_run_on_gpus_is_exported_without_any(run, out, tmp_path):
     assert export(tmp_path / "copy", out) == 2
 
 
-def test_what_is_missing_is_named(run, out, tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["export", "--out", str(out)])
-    assert "Name a config" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):
-        main(["export", "--ckpt_path", str(run / "checkpoints" / "last.ckpt")])
-    assert "required: out" in capsys.readouterr().err
-    assert main(["export", "--config", str(run / "config.yaml"), "--out", str(out)]) == 2
-    assert "--ckpt_path is missing" in capsys.readouterr().err
-    assert main(["export", "--ckpt_path", "none.ckpt", "--out", str(out)]) == 2
-    assert "an existing checkpoint" in capsys.readouterr().err
+def test_a_checkpoint_in_no_run_s_folder_needs_a_config(run, out, tmp_path, capsys):
     shutil.copy(run / "checkpoints" / "last.ckpt", tmp_path / "alone.ckpt")
     assert main(["export", "--ckpt_path", "alone.ckpt", "--out", str(out)]) == 2
     assert "--config is missing" in capsys.readouterr().err

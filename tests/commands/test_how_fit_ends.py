@@ -48,7 +48,7 @@ def test_a_run_in_which_no_update_had_a_gradient_is_said_to_have_learnt_nothing(
 def test_the_table_is_followed_by_what_training_did_to_success_pass_at_k_and_entropy(tmp_path, monkeypatch):
     (tmp_path / "metrics.csv").write_text("step,train/pass_at/1,train/entropy\n0,0.5,1.0\n1,0.75,0.5\n")
     notes = []
-    monkeypatch.setattr("cod_lightning.commands.train.evaluate", lambda *_, note, **__: notes.append(note))
+    monkeypatch.setattr("cod_lightning.commands.evaluate.evaluate", lambda *_, note, **__: notes.append(note))
     trainer, parts = SimpleNamespace(is_global_zero=False), dict.fromkeys(("model", "datamodule", "demonstrations"))
     cli = SimpleNamespace(trainer=trainer, root=tmp_path, warm_start_folder=None, checkpoints=[], **parts)
     TrainCLI._evaluate(cli, trained_done=False)  # pyright: ignore[reportArgumentType]

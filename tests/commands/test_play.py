@@ -93,17 +93,6 @@ def test_watching_a_reference_gives_what_the_reference_gets():
     assert [e.reward for e in audience.solved] == [lived.reward for lived in live(env, pack, oracle)]
 
 
-def test_a_pack_without_tasks_is_refused(capsys):
-    assert main(["play", "--env", "levers", "--num_tasks", "0"]) == 2
-    assert "--num_tasks is 0" in capsys.readouterr().err
-
-
-@each("option", ["--nope", "--policy=gambler"])
-def test_an_unknown_option_is_refused(option):
-    with pytest.raises(SystemExit):
-        main(["play", "--env", "levers", option])
-
-
 @each(
     ("typed", "meant"),
     [("2", "Lever 2"), ("pull 2", "Lever 2"), ("Lever 2", "Lever 2"), ("<answer>Lever 2</answer>",) * 2, ("", "")],

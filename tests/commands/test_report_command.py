@@ -29,12 +29,6 @@ def test_what_was_left_out_is_said(tmp_path, capsys):
     assert "note: " in capsys.readouterr().out
 
 
-def test_a_folder_that_is_no_run_is_a_mistake_in_one_line(tmp_path, capsys):
-    assert main(["report", str(tmp_path / "nowhere")]) == 2
-    assert "expected the folder of a run" in capsys.readouterr().err
-    assert not (tmp_path / "nowhere").exists()
-
-
 @each("out", ["", "folder", "one/config.yaml/report.html"])
 def test_a_report_that_cannot_be_written_is_a_mistake_in_one_line(tmp_path, capsys, out):
     folder = write_run(tmp_path / "one", GROUPS)

@@ -12,7 +12,6 @@ import pytest
 from jsonargparse import Namespace
 from transformers import MixtralConfig
 
-from cod_lightning.cli import main
 from cod_lightning.commands.serve import _check
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError
@@ -125,24 +124,6 @@ def test_no_server_outlives_what_started_it(tmp_path, base):
     one.process.kill()  # the parent of `serve`, which itself gets no signal
     one.process.wait()
     one.until(lambda: one.servers() == [], 20.0)
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ([], "data.engine is TransformersEngine; expected VLLMServerEngine"),
-        (
-            ["engine=VLLMServerEngine"],
-            r"export VLLM_API_KEY=$(openssl rand -hex 32) here, and the same for the training.",
-        ),
-    ],
-)
-def test_what_cannot_be_served_is_refused_in_one_line(more, message, capsys, monkeypatch):
-    monkeypatch.delenv("VLLM_API_KEY", raising=False)
-    assert main(["serve", "--config", "smoke", *more]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
 
 
 def test_servers_that_need_more_gpus_than_there_are_are_refused(monkeypatch):

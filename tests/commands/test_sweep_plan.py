@@ -50,26 +50,23 @@ def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
 @pytest.mark.parametrize(
     "spellings",
     [
-        ("data.env.max_turns=3", "data.env.init_args.max_turns=3", "--data.env.max_turns 3", "env.max_turns=3"),
-        ("env=frozen_lake_3x3", "--env frozen_lake_3x3", "data.env=frozen_lake_3x3", "--data.env=frozen_lake_3x3"),
+        ("data.env.max_turns=3", "data.env.init_args.max_turns=3", "env.max_turns=3"),
+        ("env=frozen_lake_3x3", "data.env=frozen_lake_3x3"),
         (
             "env=cod_lightning.envs.doors.Doors env.protocol=compact data.env.num_doors=3",
-            "--data.env.init_args.num_doors 3 --env.protocol compact --env cod_lightning.envs.doors.Doors",
-            "data.env.class_path=cod_lightning.envs.doors.Doors data.env.protocol=compact data.env.num_doors=3",
+            "data.env.init_args.num_doors=3 env.protocol=compact env=cod_lightning.envs.doors.Doors",
         ),
         ("data.suites=in_domain", "data.suites=[in_domain]"),
-        ("model.lr=1e-3", "--model.lr 0.001"),
+        ("model.lr=1e-3", "model.lr=0.001"),
     ],
 )  # fmt: skip
 def test_equal_jobs_have_equal_hashes_however_they_are_typed(spellings, tmp_path, capsys):
     line = ["sweep", "--config", "smoke", "--out", str(tmp_path), "--print_jobs"]
     found = []
-    for spelling in (*spellings, "model.lr=0.5"):
+    for spelling in spellings:
         assert main([*line, *spelling.split()]) == 0
         found.append({row.rpartition("-")[2] for row in capsys.readouterr().out.splitlines() if " -> " in row})
-    *equal, other = found
-    assert all(hashes == equal[0] for hashes in equal)
-    assert other != equal[0]
+    assert all(hashes == found[0] for hashes in found)
 
 
 def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
@@ -89,20 +86,6 @@ def test_an_axis_may_hold_names_of_what_ships_and_class_paths(tmp_path):
     assert [job.config["model"]["loss"]["class_path"].rpartition(".")[2] for job in jobs] == ["GSPO", "GRPO"]
 
 
-@pytest.mark.parametrize(
-    ("axis", "said"),
-    [
-        ("context=nothing", "context is nothing; expected one of compacting_compact"),
-        ("model.lr=interval(0,1)", "does not support sweep type"),
-        ("seed_everything=a,b", "seed_everything is a; expected a whole number"),
-        ("data.suites=[nowhere]", "is nowhere; expected a YAML file"),
-    ],
-)
-def test_axes_that_cannot_be_are_refused(axis, said, tmp_path):
-    with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
-        plan("smoke", (axis,), tmp_path)
-
-
 def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
     line = ["sweep", "--config", "smoke", "--out", str(tmp_path / "out"), "--print_jobs", "warm_start=null"]
     assert main([*line, "credit=EpisodeCredit,TaskCredit"]) == 0
@@ -114,26 +97,6 @@ def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "2 jobs, 1 finished" in printed
     assert printed.startswith("finished  smoke")
-
-
-def test_a_key_that_fit_does_not_know_is_refused_before_anything_runs(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["sweep", "--config", "smoke", "--out", str(tmp_path / "out"), "model.ltr=1,2"])
-    cell, said = capsys.readouterr().err.splitlines()
-    assert cell == "checking smoke model.ltr=1"
-    assert "--model.ltr=1" in said
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [(["credit=TaskCredit"], "--config is missing"), (["--config", "smok"], "Did you mean smoke?")],
-)
-def test_options_that_make_no_sense_are_refused_in_one_line(arguments, said, capsys):
-    assert main(["sweep", *arguments]) == 2
-    err = capsys.readouterr().err
-    assert said in err
-    assert err.count("\n") == 1
 
 
 def test_a_job_s_config_is_one_that_fit_takes(jobs):
@@ -166,29 +129,11 @@ def test_a_launcher_that_hydra_cannot_start_is_a_mistake_in_one_line(launcher, k
 
 @pytest.mark.parametrize("world", ["levers", "frozen_lake_3x3", "frozen_lake_4x4", "alchemy"])
 def test_runs_of_the_study_end_by_tokens_and_meet_the_same_packs(world):
-    made = composed(find_config(f"examples/studies/{world}.yaml"), [])
-    assert made.plain["sampled_token_budget"] > 0
-    assert made.plain["trainer"]["max_epochs"] == -1
-    (suite,) = made.plain["data"]["suites"]
+    made, axes = composed(find_config(f"examples/studies/{world}.yaml"), [])
+    assert made["sampled_token_budget"] > 0
+    assert made["trainer"]["max_epochs"] == -1
+    (suite,) = made["data"]["suites"]
     assert suite["num_packs"] >= 512
     assert suite["controls"] == ["blanked_context"]
-    assert made.axes == {"credit": "EpisodeCredit,TrajectoryCredit,TaskCredit", "seed_everything": "1,2,3,4,5"}
-    assert made.plain["model"]["credit"]["init_args"]["mean"] is True
-
-
-@pytest.mark.parametrize(
-    ("method", "loss", "baseline", "reweighted"),
-    [
-        ("grpo", "GRPO", "GroupMean", False),
-        ("nft", "NFT", "GroupMean", False),
-        ("rloo", "RLOO", "LeaveOneOut", False),
-        ("rec", "REC", "GroupMean", True),
-        ("loop", "LOOP", "LeaveOneOut", False),
-        ("cispo", "CISPO", "GroupMean", False),
-    ],
-)
-def test_a_method_is_a_loss_with_the_baseline_that_belongs_to_it(method, loss, baseline, reweighted):
-    model = composed(find_config("examples/studies/levers.yaml"), [f"method={method}"]).plain["model"]
-    assert model["loss"]["class_path"].endswith(f".{loss}")
-    assert model["baseline"]["class_path"].endswith(f".{baseline}")
-    assert (model["reweight"] is not None) == reweighted
+    assert axes == {"credit": "EpisodeCredit,TrajectoryCredit,TaskCredit", "seed_everything": "1,2,3,4,5"}
+    assert made["model"]["credit"]["init_args"]["mean"] is True

@@ -10,9 +10,7 @@ from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.phase import WarmStart, config_of
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
-from cod_lightning.errors import ConfigError
 from cod_lightning.modules import GRPOModule, WarmStartModule
-from tests.cases import each
 
 RUN = {
     "seed_everything": 3,
@@ -50,20 +48,6 @@ def test_what_it_says_itself_changes_single_arguments():
     assert made["data"]["program"]["init_args"] == {"every": 1}
     assert made["data"]["pack_size"] == 4
     assert RUN["data"]["env"]["init_args"]["max_turns"] == 2
-
-
-@each(
-    ("env", "names"),
-    [
-        (RUN["data"]["env"], "Did you mean follow? Leave it out."),
-        ({"class_path": "b.Plain", "init_args": {}}, "which this environment does not have"),
-    ],
-)
-def test_a_key_that_the_environment_s_teacher_does_not_have_is_refused_by_the_name_that_was_typed(env, names):
-    run = RUN | {"warm_start": asdict(WarmStart(teacher={"folow": 0.5})), "data": RUN["data"] | {"env": env}}
-    with pytest.raises(ConfigError, match=r"warm_start.teacher.folow is 0.5") as refused:
-        config_of(run)
-    assert names in str(refused.value)
 
 
 def test_another_class_takes_the_place_of_the_run_s():

@@ -100,11 +100,6 @@ def test_parameters_follow_the_name(tmp_path):
     assert _world("--env", str(own)).max_turns == 7
 
 
-def test_a_world_that_does_not_exist_is_named_with_the_nearest_one(capsys):
-    assert main(["play", "--env", "lever"]) == 2
-    assert "Did you mean levers?" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_worlds_and_play_start_without_torch_and_fast():
     code = (

@@ -7,9 +7,10 @@ import torch
 
 from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut
 from cod_lightning.credit.credited import AdaptiveRED
-from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
+from cod_lightning.credit.table import PerEpisode
 from tests.cases import each
-from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table
+from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table, returns_of
 
 RULES = [
     EpisodeCredit(),
@@ -58,14 +59,14 @@ def own_reward(table: CreditTable, g: int, k: int, e: int) -> float | None:
     return table.rewards[g, k, e].item() if table.valid[g, k, e] else None
 
 
-def without_terms(table: CreditTable, rule) -> Returns:
+def without_terms(table: CreditTable, rule) -> PerEpisode:
     """Returns less what attempts could measure of them: the own reward of a solve, the next task's of an update."""
-    returns, weights = rule(table), rule.weights(table.kinds)
+    returns, weights = returns_of(rule, table), rule.weights(table.kinds)
     values = returns.values.clone()
     for g, k, e in cells(table):
         f = e if e % 2 == 0 else e + 1
         values[g, k, e] -= weights[e, f].item() * (own_reward(table, g, k, f) or 0.0)
-    return Returns(values, returns.valid)
+    return PerEpisode(values, returns.valid)
 
 
 @each("baseline", BASELINES)
@@ -74,7 +75,7 @@ def without_terms(table: CreditTable, rule) -> Returns:
 def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, rule, baseline):
     table = with_attempts(seed)
     found = credited(table, rule, baseline)
-    plain, rest = baseline(rule(table)), baseline(without_terms(table, rule))
+    plain, rest = baseline(returns_of(rule, table)), baseline(without_terms(table, rule))
     weights = rule.weights(table.kinds)
     num_measured = 0
     for g, k, e in cells(table):
@@ -145,7 +146,7 @@ def test_neither_a_reward_nor_an_attempt_ever_reaches_a_later_episode(rule, base
 def test_a_table_without_attempts_is_credited_as_ever():
     table = random_table(5)
     found = credited(table, EpisodeCredit(), LeaveOneOut())
-    assert torch.equal(found.values, LeaveOneOut()(EpisodeCredit()(table)).values)
+    assert torch.equal(found.values, LeaveOneOut()(returns_of(EpisodeCredit(), table)).values)
     assert found.attempts.shape == (0,)
 
 
@@ -196,7 +197,7 @@ def test_attempts_are_divided_by_what_their_solve_episode_is_divided_by(mode):
     table = with_attempts(2, missing=0.0)
     raw, scaled = (credited(table, EpisodeCredit(), GroupMean(), m) for m in ("none", mode))
     for x, (g, k, e) in enumerate(table.attempts.of.tolist()):
-        compared = EpisodeCredit()(table).values[g, :, e] if mode == "group" else raw.values
+        compared = returns_of(EpisodeCredit(), table).values[g, :, e] if mode == "group" else raw.values
         divisor = compared.std(correction=0)
         assert scaled.attempts[x].item() == pytest.approx(raw.attempts[x].item() / divisor.item(), abs=1e-5)
         assert scaled.values[g, k, e].item() == pytest.approx(raw.values[g, k, e].item() / divisor.item(), abs=1e-5)

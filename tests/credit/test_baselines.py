@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, deviation, divided
-from cod_lightning.credit.returns import EpisodeCredit, Returns, TaskCredit
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
+from cod_lightning.credit.table import PerEpisode
 from tests.cases import each
-from tests.credit_tables import paper_table, random_table
+from tests.credit_tables import paper_table, random_table, returns_of
 
 BASELINES = [GroupMean(), LeaveOneOut(), AsymRE(shift=-0.2)]
 
@@ -17,7 +18,7 @@ def scale(advantages, returns, mode):
     return replace(advantages, values=divided(advantages.values, deviation(advantages, returns, mode)))
 
 
-every_return = each("returns", [EpisodeCredit()(random_table(seed, missing=0.25)) for seed in range(8)])
+every_return = each("returns", [returns_of(EpisodeCredit(), random_table(seed, missing=0.25)) for seed in range(8)])
 
 
 @every_return
@@ -78,7 +79,7 @@ def reached(rule, baseline, mode):
     update = torch.rand(2, 3, 3, generator=rng).double().requires_grad_()
     valid = torch.ones(2, 3, 7, dtype=torch.bool)
     table = paper_table(solve, update, valid=valid, action_counts=valid.long())
-    returns = rule(table)
+    returns = returns_of(rule, table)
     values = scale(baseline(returns), returns, mode).values[1, 1]
     out = torch.zeros(7, 7)
     for e in range(7):
@@ -115,7 +116,7 @@ def test_batch_scaling_gives_unit_deviation_over_all_that_are_valid(returns):
 
 @each("mode", ["none", "group", "batch"])
 def test_siblings_that_all_did_the_same_get_nothing_and_no_nan(mode):
-    equal = Returns(torch.full((2, 4, 3), 0.7), torch.ones(2, 4, 3, dtype=torch.bool))
+    equal = PerEpisode(torch.full((2, 4, 3), 0.7), torch.ones(2, 4, 3, dtype=torch.bool))
     scaled = scale(GroupMean()(equal), equal, mode)
     assert scaled.values.abs().max() < 1e-6
 
@@ -135,7 +136,7 @@ def test_autocast_does_not_round_advantages(returns, baseline, mode):
 @each("mode", ["none", "group", "batch"])
 @each("baseline", BASELINES)
 def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, baseline, mode):
-    dirty = Returns(torch.where(returns.valid, returns.values, float("nan")), returns.valid)
+    dirty = PerEpisode(torch.where(returns.valid, returns.values, float("nan")), returns.valid)
     expected, found = (scale(baseline(r), r, mode) for r in (returns, dirty))
     assert torch.equal(found.values, expected.values)
     assert torch.equal(found.valid, expected.valid)
@@ -145,7 +146,7 @@ def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, base
 @each("mode", ["group", "batch"])
 @each("baseline", BASELINES[:2])
 def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, baseline, mode):
-    tiny = Returns(returns.values * 1e-2, returns.valid)
+    tiny = PerEpisode(returns.values * 1e-2, returns.valid)
     expected, found = (scale(baseline(r), r, mode) for r in (returns, tiny))
     assert expected.values.abs().max() > 0.5
     torch.testing.assert_close(found.values, expected.values, atol=1e-4, rtol=1e-3)
@@ -157,7 +158,7 @@ def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, bas
 def test_with_fewer_than_two_survivors_nothing_is_compared_and_nothing_is_nan(baseline, mode, survivors):
     valid = torch.zeros(2, 4, 5, dtype=torch.bool)
     valid[:, :survivors] = True
-    alone = Returns(torch.rand(2, 4, 5, generator=torch.Generator().manual_seed(1)), valid)
+    alone = PerEpisode(torch.rand(2, 4, 5, generator=torch.Generator().manual_seed(1)), valid)
     found = baseline(alone)
     assert not found.valid.any()
     assert (scale(found, alone, mode).values == 0).all()

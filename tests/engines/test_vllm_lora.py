@@ -78,7 +78,9 @@ def test_log_probs_stay_within_1e_4_of_the_training_forward_over_20_syncs(starte
 @in_process
 def test_an_adapter_id_that_is_used_again_is_caught(pair, monkeypatch):
     engine, model = pair
-    monkeypatch.setattr(engine._adapter, "_next_id", lambda: engine._adapter._last_id)
+    request = engine._request
+    monkeypatch.setattr(engine, "_request", lambda number, folder: request(number - 1, folder))
+    monkeypatch.setattr(engine._driver.llm, "remove_lora", lambda number: None)
     sync(engine, model)
     with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
         SelfTest()(engine, model, window=256)
@@ -99,9 +101,12 @@ def test_a_prefix_cache_that_outlives_a_sync_is_caught(pair, monkeypatch):
     from vllm.lora.request import LoRARequest
 
     engine, model = pair
-    folder, last = str(engine._adapter.folder), engine._adapter._last_id
-    monkeypatch.setattr(engine._adapter, "_next_id", lambda: last)
-    monkeypatch.setattr(engine._adapter, "_request", lambda n: LoRARequest(f"sync-{n}", n, folder, load_inplace=True))
+
+    def same(number, folder):
+        return LoRARequest(f"sync-{number - 1}", number - 1, str(folder), load_inplace=True)
+
+    monkeypatch.setattr(engine, "_request", same)
+    monkeypatch.setattr(engine._driver.llm, "remove_lora", lambda number: None)
     sync(engine, model)
     SelfTest()(engine, model, window=256)  # in place and with prefixes forgotten: sound
     step(model, seed=6)

@@ -36,6 +36,7 @@ from tests.credit_tables import (
     credited,
     credited_entries,
     random_table,
+    returns_of,
     rewards_to_go,
 )
 from tests.small_fit import small_fit
@@ -241,7 +242,7 @@ tables = each("table", TABLES.values())
 def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_any_plan(table, seed, discount):
     table = table(seed)
     rule = EpisodeCredit() if discount is None else EpisodeCredit(mean=False, discount=discount)
-    found = rule(table)
+    found = returns_of(rule, table)
     for g, k, e in cells(table):
         entries = rewards_to_go(table, g, k, e)
         assert found.valid[g, k, e].item() == (None not in entries)
@@ -259,7 +260,7 @@ def test_neither_role_is_paid_by_the_other(rule, table):
     proposals = torch.zeros_like(table.kinds).bool() if table.paid is None else table.paid
     for ours, theirs in ((proposals, ~proposals), (~proposals, proposals)):
         other = torch.where(theirs, table.rewards + 5, table.rewards)
-        before, after = rule(table), rule(replace(table, rewards=other))
+        before, after = returns_of(rule, table), returns_of(rule, replace(table, rewards=other))
         known = before.valid & ours
         assert torch.equal(before.values[known], after.values[known])
 
@@ -267,7 +268,7 @@ def test_neither_role_is_paid_by_the_other(rule, table):
 @tables
 def test_a_trajectory_is_the_sum_of_its_solves_whatever_else_the_plan_has(table):
     table = table(3)
-    found = TrajectoryCredit()(table)
+    found = returns_of(TrajectoryCredit(), table)
     for g, k, e in cells(table):
         solves = [f for f in range(len(table.kinds)) if table.kinds[f] == 0]
         if table.paid is not None and table.paid[e]:
@@ -301,7 +302,7 @@ def test_a_context_is_measured_by_the_next_task_also_where_updates_are_rare(base
     measured = attempted(table, [(0, 0, 3), (0, 0, 3)], [False, False])
     found, weights = credited(measured, EpisodeCredit(), baseline), EpisodeCredit().weights(table.kinds)
     w, own = weights[2, 3].item(), table.rewards[0, 0, 3].item()
-    returns = EpisodeCredit()(table).values[0, :, 2] - w * table.rewards[0, :, 3]
+    returns = returns_of(EpisodeCredit(), table).values[0, :, 2] - w * table.rewards[0, :, 3]
     others = returns[1:] if isinstance(baseline, LeaveOneOut) else returns
     expected = returns[0] - others.mean() + w * (own - measured.attempts.rewards.mean())
     assert found.values[0, 0, 2].item() == pytest.approx(expected.item(), abs=1e-5)
@@ -311,7 +312,7 @@ def test_a_context_is_measured_by_the_next_task_also_where_updates_are_rare(base
 
 def test_each_task_by_itself_needs_no_order():
     table = random_table(0, program=ConnectTheDots(every=2))
-    assert torch.equal(TaskCredit()(table).values, table.known_rewards)
+    assert torch.equal(returns_of(TaskCredit(), table).values, table.known_rewards)
 
 
 def test_a_mechanism_without_updates_leaves_the_solve_episodes_of_a_program():

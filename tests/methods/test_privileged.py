@@ -10,7 +10,8 @@ from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.provided_contexts import oracle_contexts
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.lifecycles import ConnectTheDots, Controlled
+from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.privileged import OraclePrompts, PrivilegedScorer, after
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat

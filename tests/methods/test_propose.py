@@ -217,7 +217,7 @@ def test_a_proposal_is_paid_by_the_share_of_its_tasks_that_were_solved_and_by_pa
 def test_a_proposal_is_credited_with_its_own_reward_and_each_other_episode_with_those_of_the_tasks_from_it_on():
     group = lived(Doors(num_doors=8, protocol="compact"), "compact", num_siblings=8, solves=2)
     table = credit_table([group])
-    found = EpisodeCredit(mean=False).of_all(table)
+    found = EpisodeCredit(mean=False)(table)
     for (_, k, e, _), entry in table.numbers.items():
         own, *later = group.lifecycles[k].episodes[e:]
         paid = own.kind is EpisodeKind.WRITE

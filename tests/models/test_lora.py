@@ -21,7 +21,7 @@ from cod_lightning.adapters import (
 )
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.engines.vllm_adapter import room_for
+from cod_lightning.engines.vllm_start import room_for
 from cod_lightning.errors import ConfigError, DataError, EngineMismatch
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
 from cod_lightning.models.lora import merged

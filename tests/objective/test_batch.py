@@ -22,7 +22,7 @@ from cod_lightning.types import (
 )
 from tests import records
 from tests.cases import each
-from tests.credit_tables import credit_table, cube_table, plain_credit, stamped
+from tests.credit_tables import credit_table, cube_table, plain_credit, returns_of, stamped
 
 
 def turn(new, action, extends):
@@ -102,7 +102,7 @@ def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
     whole = Group(pack=group().pack, lifecycles=(Lifecycle(pack_id="p", sibling=0, episodes=episodes),))
     table = cube_table([whole])
     assert table.rewards.dtype == torch.float32
-    assert EpisodeCredit()(table).values.tolist() == [[[1.5, 0.5, 2.0]]]
+    assert returns_of(EpisodeCredit(), table).values.tolist() == [[[1.5, 0.5, 2.0]]]
 
 
 def test_a_batch_without_rows_has_the_types_of_any_other(batch):

@@ -13,8 +13,10 @@ from cod_lightning.objective.mismatch import (
     TokenMask,
     TokenTruncate,
     corrected,
+    mismatch_figures,
     mismatch_sums,
 )
+from cod_lightning.training.update import added
 from tests.cases import each
 from tests.loss_inputs import LOSSES, inputs, rows_of
 
@@ -109,7 +111,7 @@ def test_where_engine_and_training_agree_no_loss_notices_a_correction(name):
         y, num_corrected = corrected(x, x.policy_logprobs, correction)
         torch.testing.assert_close(loss(x).loss, loss(y).loss)
         assert num_corrected == 0
-    figures = mismatch_sums(x, x.policy_logprobs).figures()
+    figures = mismatch_figures(mismatch_sums(x, x.policy_logprobs))
     assert figures["mismatch_ess"] == pytest.approx(1.0)
     assert figures["mismatch_kl"] == pytest.approx(0.0, abs=1e-12)
 
@@ -119,7 +121,7 @@ def test_figures_are_those_of_the_definition():
     old = old_of(x)
     d = [math.log(token_ratio(x, old, b, t)) for b, t in cells(x)]
     weights = [math.exp(e) for e in d]
-    figures = mismatch_sums(x, old).figures()
+    figures = mismatch_figures(mismatch_sums(x, old))
     assert figures["logprob_gap"] == pytest.approx(sum(map(abs, d)) / len(d))
     assert figures["max_logprob_gap"] == pytest.approx(max(map(abs, d)))
     assert figures["mismatch_kl"] == pytest.approx(sum(w - 1 - e for w, e in zip(weights, d, strict=True)) / len(d))
@@ -129,9 +131,11 @@ def test_figures_are_those_of_the_definition():
 def test_figures_add_up_over_micro_batches():
     x, old = inputs(7), old_of(inputs(7))
     parts = [mismatch_sums(rows_of(x, torch.tensor(rows)), old[rows]) for rows in ([0, 1, 2], [3, 4, 5, 6])]
-    assert (parts[0] + parts[1]).figures() == pytest.approx(mismatch_sums(x, old).figures())
+    assert mismatch_figures(added({"mismatch": parts[0]}, {"mismatch": parts[1]})["mismatch"]) == pytest.approx(
+        mismatch_figures(mismatch_sums(x, old))
+    )
     measured = torch.tensor([True] * 3 + [False] * 4)
-    assert mismatch_sums(x, old, measured).figures() == pytest.approx(parts[0].figures())
+    assert mismatch_figures(mismatch_sums(x, old, measured)) == pytest.approx(mismatch_figures(parts[0]))
 
 
 def test_the_estimate_is_the_divergence_of_the_engine_from_the_policy():
@@ -146,7 +150,7 @@ def test_the_estimate_is_the_divergence_of_the_engine_from_the_policy():
         behaviour_logprobs=engine[said],
     )
     exact = float((engine.exp() * (engine - policy)).sum())
-    assert mismatch_sums(x, policy[said]).figures()["mismatch_kl"] == pytest.approx(exact, rel=0.05)
+    assert mismatch_figures(mismatch_sums(x, policy[said]))["mismatch_kl"] == pytest.approx(exact, rel=0.05)
 
 
 def test_a_token_that_training_finds_impossible_makes_no_figure_infinite():
@@ -154,12 +158,12 @@ def test_a_token_that_training_finds_impossible_makes_no_figure_infinite():
     old = x.behaviour_logprobs.clone()
     old[0, 1] = x.behaviour_logprobs[0, 1] - 500
     old[2, 1] = x.behaviour_logprobs[2, 1] + 500
-    figures = mismatch_sums(x, old).figures()
+    figures = mismatch_figures(mismatch_sums(x, old))
     assert all(math.isfinite(value) for value in figures.values())
 
 
 def test_rows_without_actions_count_nothing():
     x = inputs(9)
     x = replace(x, action_mask=torch.zeros_like(x.action_mask))
-    assert mismatch_sums(x, old_of(x)).figures() == {}
+    assert mismatch_figures(mismatch_sums(x, old_of(x))) == {}
     assert not any(corrected(x, old_of(x), one)[0].advantages.isnan().any() for one in CORRECTIONS)

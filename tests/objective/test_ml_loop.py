@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cod_lightning.credit.baselines import LeaveOneOut
-from cod_lightning.credit.returns import Returns
+from cod_lightning.credit.table import PerEpisode
 from cod_lightning.objective.losses import LOOP, LossInputs
 from tests.cases import each
 
@@ -64,5 +64,5 @@ def test_loss_and_gradient_are_those_of_the_source(level):
 
 
 def test_advantages_are_those_of_the_source():
-    returns = Returns(torch.tensor(RETURNS, dtype=torch.float64).view(1, 4, 1), torch.ones(1, 4, 1).bool())
+    returns = PerEpisode(torch.tensor(RETURNS, dtype=torch.float64).view(1, 4, 1), torch.ones(1, 4, 1).bool())
     assert LeaveOneOut()(returns).values.flatten().tolist() == pytest.approx(ADVANTAGES, abs=1e-12)

@@ -3,7 +3,7 @@
 from cod_lightning.contexts.base import Scripted, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.lifecycles import Controlled
+from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EntryEventKind, EpisodeKind, EpisodeStatus, Split

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts.base import History, InTask, Intervention, TextState
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.lifecycles import ConnectTheDots, Controlled, Shown
+from cod_lightning.lifecycles import ConnectTheDots, Shown
+from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout import transcript

@@ -11,8 +11,8 @@ from typing import Any
 from cod_lightning.clients.answer import completion_of
 from cod_lightning.clients.failure import TIMEOUT, UNREACHABLE, EndpointFailure
 from cod_lightning.clients.http import Bounds, Connections, Method, ask, ask_once
-from cod_lightning.engines.base import Request
-from cod_lightning.engines.vllm_server.turn import ServerAnswer, ServerLost, ServerRefused, answer_of, turn_body
+from cod_lightning.engines.base import Completion, Request
+from cod_lightning.engines.vllm_server.turn import ServerLost, ServerRefused, answer_of, turn_body
 from cod_lightning.errors import ConfigError, EngineFailure
 
 FLAGS = "--logprobs-mode processed_logprobs --enable-scale-out --skip-tokenizer-init --generation-config vllm"
@@ -163,8 +163,11 @@ class ServerClient:
         """Make room for `weights` or the `kv_cache` again."""
         self.post(f"/wake_up?tags={part}")
 
-    async def turn(self, body: Mapping[str, Any]) -> ServerAnswer:
-        """One sampled turn, begun once a place is free. Raises `TimeoutError` where it takes longer than `timeout_s`."""
+    async def turn(self, body: Mapping[str, Any]) -> tuple[Completion, frozenset[str]]:
+        """One sampled turn with the labels of its weights, begun once a place is free.
+
+        Raises `TimeoutError` where it takes longer than `timeout_s`.
+        """
         pool, url, content = await self._turns.pool(self.url), self.url + GENERATE, json.dumps(body).encode()
         bounds = Bounds(self.key, 2 * self.timeout_s, _MOST_BYTES)  # the turn's own deadline comes first
         async with pool.slots, asyncio.timeout(self.timeout_s):

@@ -8,15 +8,15 @@ import secrets
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
+from msgspec import structs
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, plain_names
 from cod_lightning.clients.access import key_of
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served
-from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
@@ -30,7 +30,7 @@ from cod_lightning.engines.vllm_server.start import (
 )
 from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.weights import WeightSupply
-from cod_lightning.engines.vllm_start import check_served, served_of
+from cod_lightning.engines.vllm_start import check_served, room_for, served_of, whole_sync
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranges import Count, NonNegative, Positive
 from cod_lightning.ranks import gathered, rank
@@ -123,30 +123,28 @@ class VLLMServerEngine(Engine):
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
-        if not isinstance(model, PreTrainedModel):
-            expected = "a transformers model, whose architecture vLLM can look up"
-            raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
         served = served_of(model)
         self.check(served)
         self.close()
-        self._model, self._stop_ids = model, sorted(stop_ids)
+        self._model = trained = cast(PreTrainedModel, model)
+        self._stop_ids = sorted(stop_ids)
         rank_needed = served.adapter_rank if self.takes_adapters else 0
         self._adapted = rank_needed > 0
         self._names = frozenset(adapter_weights(model)) if self._adapted else plain_names(model)
-        longest = window or int(model.config.get_text_config().max_position_embeddings)
+        longest = window or int(trained.config.get_text_config().max_position_embeddings)
         self._run = gathered(self._run)[0]
         self._supply = WeightSupply(self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         servers = [Server(self._client(url, key)) for url in own_order(self.urls)]
         if self.start:
             key = key or secrets.token_urlsafe(32)
-            folder = self._supply.begin(model, four_bit=served.four_bit and not self.dequantise)
+            folder = self._supply.begin(trained, four_bit=served.four_bit and not self.dequantise)
             for index in range(self.start * rank(), self.start * (rank() + 1)):
                 process = ServerProcess(
                     self.local,
                     index=index,
                     model=folder,
-                    dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
+                    dtype=self.local.dtype or str(trained.dtype).removeprefix("torch."),
                     window=longest,
                     log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
                     key=key,
@@ -185,7 +183,7 @@ class VLLMServerEngine(Engine):
             raise EngineFailure(NO_MODEL)
         if not self.in_flight:
             self._see_idle("weights change")
-        named = self._supply.taken(weights, self._names)
+        named = whole_sync(weights, self._names)
         first, self.policy_version = self.policy_version < 0, policy_version
         if not self.in_flight:
             self._fleet.forget()
@@ -270,18 +268,12 @@ class VLLMServerEngine(Engine):
 
         self.num_live += 1
         try:
-            answer = await self._fleet.ask(request.dialogue, body, known)
+            turn, labels = await self._fleet.ask(request.dialogue, body, known)
         finally:
             self.num_live -= 1
-        versions = [known()[label] for label in answer.versions]
+        versions = [known()[label] for label in labels]
         self.num_interrupted_turns += len(versions) > 1
-        return Completion(
-            action_ids=answer.ids,
-            behaviour_logprobs=answer.logprobs,
-            stop=answer.stop,
-            policy_version=min(versions, default=begun),
-            prompt_digest=answer.prompt_digest,
-        )
+        return structs.replace(turn, policy_version=min(versions, default=begun))
 
     def release(self, dialogue: str) -> None:
         if self._fleet:

@@ -11,7 +11,7 @@ from msgspec import structs
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.process import ServerProcess
-from cod_lightning.engines.vllm_server.turn import ServerAnswer, ServerLost
+from cod_lightning.engines.vllm_server.turn import ServerLost
 from cod_lightning.errors import EngineFailure, EngineRefused
 
 _PAUSE_S = 1.0
@@ -68,12 +68,14 @@ class Fleet:
         self.num_rerouted = 0
         """Dialogues that had to move, which costs their prefix."""
 
-    async def ask(self, dialogue: str, body: Mapping[str, Any], known: Callable[[], Collection[str]]) -> ServerAnswer:
-        """A turn sampled by weights of the labels that are known when it is over; at another server where the first is lost."""
+    async def ask(
+        self, dialogue: str, body: Mapping[str, Any], known: Callable[[], Collection[str]]
+    ) -> tuple[Completion, frozenset[str]]:
+        """A turn and the labels of its weights, which are known when it is over; at another server where the first is lost."""
         for _ in range(_MOST_LOSSES):
             server = await self._home(dialogue)
             try:
-                answer = await server.client.turn(body)
+                turn, versions = await server.client.turn(body)
             except TimeoutError:
                 if not await asyncio.to_thread(server.client.healthy):
                     self._lose(server, f"{server.url} does not answer in time")
@@ -83,10 +85,10 @@ class Fleet:
             except ServerLost as lost:
                 self._lose(server, str(lost))
                 continue
-            if stale := answer.versions.difference(labels := known()):
+            if stale := versions.difference(labels := known()):
                 self._lose(server, f"{server.url} has weights {sorted(stale)}, not {', '.join(labels)}")
                 continue
-            return answer
+            return turn, versions
         raise EngineFailure(f"{_MOST_LOSSES} vLLM servers were lost with this turn; {self.troubles()}")
 
     def pin(self, dialogue: str, server: Server) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from cod_lightning.engines.vllm_server.guard import KEY, KeyGuard
-from cod_lightning.engines.vllm_start import check_installed, device_options
+from cod_lightning.engines.vllm_start import check_installed, engine_options
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.files import without_link
 from cod_lightning.ranges import Count, Positive, PositiveShare
@@ -167,21 +167,24 @@ class ServerProcess:
     def _arguments(self) -> list[str]:
         how = self.how
         arguments = [
-            *("--model", str(self.model), "--served-model-name", "policy", "--skip-tokenizer-init"),
-            *("--host", self.host, "--port", str(self.port), "--enable-scale-out", "--disable-log-stats"),
-            *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enable-prefix-caching"),
-            *("--dtype", self.dtype, "--max-model-len", str(self.window), "--max-num-seqs", str(how.max_num_seqs)),
+            *("--served-model-name", "policy", "--host", self.host, "--port", str(self.port), "--enable-scale-out"),
             *("--uvicorn-log-level", "warning", "--middleware", f"{KeyGuard.__module__}.{KeyGuard.__name__}"),
         ]
-        options = device_options(how, self.window, sleep=self.sleep, on_cpu=not torch.cuda.is_available())
+        options = engine_options(
+            how,
+            model=self.model,
+            dtype=self.dtype,
+            window=self.window,
+            adapter_rank=self.adapter_rank,
+            sleep=self.sleep,
+            on_cpu=not torch.cuda.is_available(),
+        )
         for name, value in options.items():
             flag = name.replace("_", "-")
             if isinstance(value, bool):
                 arguments.append(f"--{flag}" if value else f"--no-{flag}")
             else:
                 arguments += [f"--{flag}", str(value)]
-        if self.adapter_rank:
-            arguments += ["--enable-lora", "--max-lora-rank", str(self.adapter_rank)]
         if how.devices:
             num_gpus = len([one for one in how.devices[self.index].split(",") if one.strip()])
             arguments += ["--tensor-parallel-size", str(max(1, num_gpus))]

@@ -1,13 +1,11 @@
 """A turn as vLLM's token route takes it and answers it, and how that can fail."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.engines.base import Request, digest
+from cod_lightning.engines.base import Completion, Request, digest
 from cod_lightning.engines.vllm_sampling import STOPS, sampling_fields
 from cod_lightning.errors import EngineFailure
-from cod_lightning.types import StopReason
 
 
 class ServerLost(EngineFailure):
@@ -16,18 +14,6 @@ class ServerLost(EngineFailure):
 
 class ServerRefused(EngineFailure):
     """The server denies this one request (HTTP 4xx)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerAnswer:
-    """A sampled turn."""
-
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    stop: StopReason
-    versions: frozenset[str]
-    """Labels of the weights that its tokens were sampled by."""
-    prompt_digest: int
 
 
 def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "") -> dict[str, Any]:
@@ -43,8 +29,10 @@ def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "") -> d
     }
 
 
-def answer_of(content: Any) -> ServerAnswer:
-    """Strictly read. Raises `EngineFailure` for what is no answer, `ServerLost` for a turn that the server broke off."""
+def answer_of(content: Any) -> tuple[Completion, frozenset[str]]:
+    """A sampled turn, without its policy version, and the labels of the weights that its tokens were sampled by.
+
+    Strictly read. Raises `EngineFailure` for what is no answer, `ServerLost` for a turn that the server broke off."""
     try:
         (choice,) = content["choices"]
         ids = tuple(int(i) for i in choice["token_ids"])
@@ -62,10 +50,11 @@ def answer_of(content: Any) -> ServerAnswer:
         raise ServerLost(f"a vLLM server ended the request with {reason!r}")
     if ids and not versions:  # vLLM says null where it does not know
         raise EngineFailure("a vLLM server does not say which weights sampled its tokens")
-    return ServerAnswer(
-        ids=ids,
-        logprobs=logprobs,
+    turn = Completion(
+        action_ids=ids,
+        behaviour_logprobs=logprobs,
         stop=STOPS[reason],
-        versions=versions,
+        policy_version=-1,
         prompt_digest=prompt_digest,
     )
+    return turn, versions

@@ -1,7 +1,7 @@
 """How vLLM servers get the trained weights by files, at a sync and when one of them comes back."""
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -44,13 +44,6 @@ class WeightSupply:
         if self._adapter:
             return self._start.write_base(model, four_bit=four_bit)
         return self._start.write(model, synced_weights(model, adapter=False), "start")
-
-    def taken(self, weights: Iterable[tuple[str, Tensor]], names: Collection[str]) -> Iterable[tuple[str, Tensor]]:
-        """The weights of a sync. Raises `EngineFailure` where one of those names is missing."""
-        named = [(name, tensor.detach()) for name, tensor in weights]
-        if missing := set(names) - {name for name, _ in named}:
-            raise EngineFailure(f"weight sync left out {sorted(missing)}")
-        return named
 
     def sync(
         self, model: PreTrainedModel, named: Iterable[tuple[str, Tensor]], label: str, servers: Sequence[Server]

@@ -20,8 +20,8 @@ ANSWER = {
 
 
 def test_an_answer_has_ids_log_probs_and_the_weights_that_sampled_them():
-    answer = answer_of(ANSWER)
-    assert (answer.ids, answer.logprobs, answer.versions) == ((4, 2), (-1.5, -0.5), {"run-7"})
+    turn, versions = answer_of(ANSWER)
+    assert (turn.action_ids, turn.behaviour_logprobs, versions) == ((4, 2), (-1.5, -0.5), {"run-7"})
 
 
 @pytest.mark.parametrize(("key", "value"), [("token_ids", [4, float("inf")]), ("prompt_token_ids", [2**40])])
